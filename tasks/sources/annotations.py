@@ -6,7 +6,7 @@ Annotations are hostile: files, lines, texts and counts have limits. What spoils
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,11 +29,7 @@ LICENCES = ("licence", "license")
 
 
 def check_texts(value: object) -> tuple[str, ...]:
-    """Return one text or a list of texts without the blank ones.
-
-    Raises:
-        RefusedEntryError: it is something else, or too much.
-    """
+    """Return one text or a list of texts without the blank ones; ``RefusedEntryError`` where it is something else."""
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
         raise RefusedEntryError("captions are not texts")
@@ -51,17 +47,6 @@ def texts_of(value: object) -> tuple[str, ...]:
     return tuple(text for text in texts if text and len(text) <= MAX_CHARACTERS)
 
 
-def word_of(record: Record, *fields: str) -> str:
-    """Return the first of these fields that holds a text or a whole number, as a text; "" where none does."""
-    for field in fields:
-        value = record.get(field)
-        if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18:
-            return str(value)
-        if isinstance(value, str) and (text := clean_text(value)):
-            return text
-    return ""
-
-
 def check_word(record: Record, *fields: str) -> str:
     """Return the first of these fields, a text or a whole number, as a text; ``RefusedEntryError`` where it is none."""
     value = next((record[field] for field in fields if record.get(field) is not None), "")
@@ -77,12 +62,18 @@ def clean_text(text: str) -> str:
     return text.strip().encode("utf-8", "replace").decode("utf-8")
 
 
-def load_json(path: Path, kind: type[T]) -> T:
-    """Return what a JSON file holds.
+def choose_splits(address: str | Path, wanted: Sequence[str], there: Sequence[str]) -> list[str]:
+    """Return the splits to read, in the source's own order; ``SourceError`` where one is wanted that is not there."""
+    if unknown := sorted(set(wanted) - set(there)):
+        raise SourceError(
+            f"{address}: reading.splits names {', '.join(map(repr, unknown))}; there are: "
+            f"{', '.join(map(shown_name, there)) or 'none'}"
+        )
+    return [name for name in there if not wanted or name in wanted]
 
-    Raises:
-        SourceError: it cannot be read, is too large, no JSON, or JSON of another kind.
-    """
+
+def load_json(path: Path, kind: type[T]) -> T:
+    """Return what a JSON file holds; ``SourceError`` where it is too large, no JSON, or JSON of another kind."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise SourceError(f"{path}: has {path.stat().st_size} bytes; annotations may have {MAX_FILE_BYTES}")
@@ -107,11 +98,7 @@ def load_lists(path: Path) -> dict[str, list[Any]]:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
-    """Yield number and bytes of each line that is not blank; ``None`` for one that is too long.
-
-    Raises:
-        SourceError: the file cannot be read.
-    """
+    """Yield number and bytes of each line that is not blank; ``None`` for one that is too long."""
     try:
         with path.open("rb") as file:
             number = 0

@@ -27,13 +27,13 @@ from pairwright.schemas.config import ReadingConfig, SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, ItemRow, PairRow, Turn, make_key
 from pairwright.tasks.sources.annotations import check_record, load_json, parse_record, read_lines
-from pairwright.tasks.sources.layouts import Entry, checked, make_item, read_item
+from pairwright.tasks.sources.layouts import Entry, Listed, make_item, read_item
 from pairwright.tasks.sources.open_table import need
 from pairwright.tasks.sources.read_entry import (
     RefusedEntryError,
     check_path,
     is_unicode,
-    read_each,
+    read_one,
     shown_name,
 )
 from pairwright.tasks.sources.reader import Given, Read, Reader
@@ -52,64 +52,52 @@ MAX_LITERAL = 500_000
 _LITERAL = re.compile(
     r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|[\[\](){},:\s]|None|True|False|-?\d{1,20})*+""", re.DOTALL
 )
-LOOKED_AT = 1000
-"""Records after which a folder that has none of the images is taken for a wrong one."""
 
 
 def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
-    """Yield the records, equal ones once.
-
-    Raises:
-        SourceError: there are none, they cannot be read, or the folder of images has none of theirs.
-    """
+    """Yield the records; ``SourceError`` where there is none, or the folder of images has none of theirs."""
     folder = image_folder(config)
     if not folder:
         raise SourceError(f"{config.path}: brings no images; name their folder with --set reading.images=FOLDER")
-    seen: set[str] = set()
-    found = 0
-    for number, entry in enumerate(islice(_entries(config, limit), limit), 1):
-        item = make_item("cad-inst", Path(folder), entry, is_named=bool(entry.refused))
-        found += any(size >= 0 for _, size, _ in json.loads(item.locator)["images"])
-        if number == LOOKED_AT and not found:
-            break
-        if item.key not in seen:
-            seen.add(item.key)
-            yield item
-    if not seen and limit != 0:
+    count, found = 0, False
+    for name, make in islice(_entries(config, limit), limit):
+        item = make_item("cad-inst", Path(folder), name, make)
+        count += 1
+        found = found or any(size >= 0 for _, size, _ in json.loads(item.locator).get("images", ()))
+        yield item
+    if not count and limit != 0:
         raise SourceError(f"{config.path}: holds no records of CaD-Inst")
     if not found and limit != 0:
         raise SourceError(
             f"{config.path}: none of the images that it names is in {folder}; "
             "name the folder that their paths start from with --set reading.images=FOLDER"
         )
-    log.info("%s: listed %d records", shown_name(config.path), len(seen))
+    log.info("%s: listed %d records", shown_name(config.path), count)
 
 
 def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
     """Yield the pair of each record with its images and its comparison, or why there is none."""
     folder = Path(image_folder(config)).resolve()
-
-    def read(item: ItemRow) -> list[Given]:
-        rows = read_item(item, folder, config)
-        turns = [Turn(role=role, text=text) for role, text in json.loads(item.locator)["turns"]]
-        return [*rows, _comparison(item, rows[-1].key, turns)]
-
-    return read_each(items, read)
+    for item in items:
+        yield from read_one(item, partial(_read, item, folder, config))
 
 
-def _entries(config: SourceConfig, limit: int | None) -> Iterator[Entry]:
+def _read(item: ItemRow, folder: Path, config: SourceConfig) -> list[Given]:
+    rows = read_item(item, folder, config)
+    turns = [Turn(role=role, text=text) for role, text in json.loads(item.locator)["turns"]]
+    return [*rows, _comparison(item, rows[-1].key, turns)]
+
+
+def _entries(config: SourceConfig, limit: int | None) -> Iterator[Listed]:
     paths = _json_files(config.path)
     if not paths:
         yield from _table_entries(config, limit)
     elif config.reading.splits:
         raise SourceError(f"{config.path}: reading.splits: JSON files have no splits; leave it empty")
     for path in paths:
-        if path.suffix == ".jsonl":
-            for number, line in enumerate(line for _, line in read_lines(path)):
-                yield _entry(f"{path.name}#{number}", partial(parse_record, line))
-        else:
-            for number, record in enumerate(load_json(path, list)):
-                yield _entry(f"{path.name}#{number}", partial(check_record, record))
+        records = (line for _, line in read_lines(path)) if path.suffix == ".jsonl" else load_json(path, list)
+        for number, record in enumerate(records):
+            yield f"{path.name}#{number}", partial(_entry, record)
 
 
 def _json_files(source: str) -> list[Path]:
@@ -121,15 +109,15 @@ def _json_files(source: str) -> list[Path]:
     return [] if found and any(path.rglob("*.parquet")) else found
 
 
-def _table_entries(config: SourceConfig, limit: int | None) -> Iterator[Entry]:
+def _table_entries(config: SourceConfig, limit: int | None) -> Iterator[Listed]:
     items = list(list_rows(config, limit, choose=_choose))  # the file is one row group, read once
     for item, record in read_rows(items, config, choose=_choose):
         if isinstance(record, Failed):
             raise SourceError(f"{config.path}: {record.detail}: cannot be read")
         if isinstance(record, Dropped):
-            yield Entry(name=item.name, refused="damaged record", detail=f"{record.reason}: {record.detail}")
+            yield item.name, RefusedEntryError("damaged record", f"{record.reason}: {record.detail}")
         else:
-            yield _entry(item.name, lambda record=record: record)
+            yield item.name, partial(_entry, record)
 
 
 def _choose(schema: pa.Schema, _: ReadingConfig) -> dict[str, str]:
@@ -137,12 +125,9 @@ def _choose(schema: pa.Schema, _: ReadingConfig) -> dict[str, str]:
     return need(schema, ("image", *there) if "conversations" in there else ("image", "answer", *there))
 
 
-def _entry(name: str, parse: Any) -> Entry:
-    def make() -> Entry:
-        record = parse()
-        return Entry(name=name, images=_paths(record), turns=_turns(record))
-
-    return checked(name, make)
+def _entry(found: object) -> Entry:
+    record = parse_record(found) if isinstance(found, bytes | None) else check_record(found)
+    return Entry(images=_paths(record), turns=_turns(record))
 
 
 def _paths(record: dict[str, Any]) -> tuple[str, str]:

@@ -14,54 +14,49 @@ were copied. Each place gives two pairs, named as in evaluation: ``000000.png`` 
 import logging
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 
+from pairwright.schemas.rows import PairRow
 from pairwright.tasks.sources.annotations import check_texts, load_json, load_lists
-from pairwright.tasks.sources.layouts import Entry, Layout, checked, has_files, layout_reader
+from pairwright.tasks.sources.layouts import Entry, Layout, Listed, has_files, layout_reader
+from pairwright.tasks.sources.read_entry import About, RefusedEntryError
 
 log = logging.getLogger(__name__)
 
 _DEFAULT = re.compile(r"CLEVR_default_(\d{6})\.png")
-_NO_CHANGE = "no_change"
 
 
-def _entries(layout: Layout) -> Iterator[Entry]:
+def _entries(layout: Layout) -> Iterator[Listed]:
     inside = "data/" if (layout.root / "data").is_dir() else ""
     changes, distractors = (
         load_json(layout.find_file(f"{inside}{name}.json"), dict) for name in ("change_captions", "no_change_captions")
     )
     splits = load_lists(layout.find_file(f"{inside}splits.json"))
-    types = _types(layout, inside)
+    mapping = layout.root / f"{inside}type_mapping.json"
+    lists = load_lists(mapping) if mapping.is_file() else {}
+    types = {kind: set(map(str, names)) for kind, names in lists.items()}
     folder = layout.find_folder("data") if inside else ""
     numbers = _numbers(layout, folder, changes | distractors)
     for split in layout.choose_splits(list(splits)):
         for place in splits[split]:
             if type(place) is not int or not 0 <= place < len(numbers):
-                detail = f"{split} names place {str(place)[:50]} of {len(numbers)}"
-                yield Entry(name=f"splits.json {split}", refused="split names no image", detail=detail)
+                detail = f"{split} names place {place!s:.50} of {len(numbers)}"
+                yield f"splits.json {split}", RefusedEntryError("split names no image", detail)
                 continue
-            number = numbers[place]
-            kinds = tuple(kind for kind, members in types.items() if number in members)
-            yield _pair(folder, number, changes, change_types=kinds)
-            yield _pair(folder, number, distractors, change_types=(_NO_CHANGE,))
+            name = f"{numbers[place]}.png"
+            kinds = tuple(kind for kind, members in types.items() if name in members)
+            yield name, partial(_pair, folder, name, changes, About(change_types=kinds))
+            nothing = About(change_types=("no_change",), may_be_identical=True)
+            yield f"{name}_n", partial(_pair, folder, name, distractors, nothing)
 
 
-def _pair(folder: str, number: str, captions: Mapping[str, object], *, change_types: tuple[str, ...]) -> Entry:
-    no_change = change_types == (_NO_CHANGE,)
-    name = f"{number}.png_n" if no_change else f"{number}.png"
-    default = f"CLEVR_default_{number}.png"
-    other = f"nsc_images/CLEVR_nonsemantic_{number}.png" if no_change else f"sc_images/CLEVR_semantic_{number}.png"
-
-    def make() -> Entry:
-        return Entry(
-            name=name,
-            images=(f"{folder}images/{default}", f"{folder}{other}"),
-            texts=check_texts(captions.get(default, [])),
-            change_types=change_types,
-            no_change=no_change,
-        )
-
-    return checked(name, make)
+def _pair(folder: str, name: str, captions: Mapping[str, object], about: About) -> Entry:
+    default = f"CLEVR_default_{name}"
+    other = "nsc_images/CLEVR_nonsemantic_" if about.may_be_identical else "sc_images/CLEVR_semantic_"
+    texts = check_texts(captions.get(default, []))
+    images = (f"{folder}images/{default}", f"{folder}{other}{name}")
+    return Entry(images=images, about=replace(about, human_differences=texts))
 
 
 def _numbers(layout: Layout, folder: str, captions: Mapping[str, object]) -> list[str]:
@@ -73,18 +68,12 @@ def _numbers(layout: Layout, folder: str, captions: Mapping[str, object]) -> lis
     return found
 
 
-def _types(layout: Layout, inside: str) -> dict[str, set[str]]:
-    """Return the numbers of the images of each type of change."""
-    path = layout.root / f"{inside}type_mapping.json"
-    found = load_lists(path) if path.is_file() else {}
-    return {kind: {str(name).removesuffix(".png") for name in names} for kind, names in found.items()}
-
-
 READER = layout_reader(
-    "clevr-change",
     _entries,
+    kind="clevr-change",
     about="CLEVR-Change: rendered pairs with captions, half of them distractors",
     example="clevr-change:data",
-    details=__doc__,
+    details=__doc__ or "",
+    brings=(PairRow,),
     recognises=partial(has_files, ("change_captions.json", "no_change_captions.json", "splits.json")),
 )

@@ -10,11 +10,13 @@ the few sentences that CLEVR-Change's generator has for it. Their images may be 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 
+from pairwright.schemas.rows import PairRow
 from pairwright.tasks.sources.annotations import check_texts, load_json, load_lists
-from pairwright.tasks.sources.layouts import Entry, Layout, checked, has_files, layout_reader
+from pairwright.tasks.sources.layouts import Entry, Layout, Listed, has_files, layout_reader
+from pairwright.tasks.sources.read_entry import About, RefusedEntryError
 
 NOTHING_CHANGED = {
     "no change has occurred",
@@ -31,41 +33,34 @@ NOTHING_CHANGED = {
 _NUMBER = re.compile(r"(\d{1,9})(\.|$)")
 
 
-def _entries(layout: Layout) -> Iterator[Entry]:
-    captions = _by_number(load_json(layout.find_file("captions.json", "change_captions.json"), dict))
+def _entries(layout: Layout) -> Iterator[Listed]:
+    named = load_json(layout.find_file("captions.json", "change_captions.json"), dict)
+    captions = {int(match[1]): texts for name, texts in named.items() if (match := _NUMBER.match(name))}
     splits = load_lists(layout.find_file("split.json", "splits.json"))
     folders = ("bef/", "aft/") if layout.find_folder("bef") else ("images/", "sc_images/")
     for split in layout.choose_splits(list(splits)):
         for number in splits[split]:
             if type(number) is not int or not 0 <= number < 10**9:
-                detail = f"{split} names {str(number)[:50]}"
-                yield Entry(name=f"split.json {split}", refused="split names no image", detail=detail)
+                yield f"split.json {split}", RefusedEntryError("split names no image", f"{split} names {number!s:.50}")
             else:
-                yield _pair(layout, number, folders, captions=captions)
+                yield f"{number:06d}.png", partial(_pair, layout, number, folders, captions.get(number, []))
 
 
-def _by_number(captions: Mapping[str, object]) -> dict[int, object]:
-    return {int(match[1]): texts for name, texts in captions.items() if (match := _NUMBER.match(name))}
-
-
-def _pair(layout: Layout, number: int, folders: tuple[str, str], *, captions: Mapping[int, object]) -> Entry:
-    name = f"{number:06d}.png"
-
-    def make() -> Entry:
-        texts = check_texts(captions.get(number, []))
-        same = bool(texts) and all(text.lower().rstrip(" .") in NOTHING_CHANGED for text in texts)
-        before, after = (layout.find_image(f"{folder}{number}.png", f"{folder}{name}") for folder in folders)
-        types = ("no_change",) if same else ()
-        return Entry(name=name, images=(before, after), texts=texts, change_types=types, no_change=same)
-
-    return checked(name, make)
+def _pair(layout: Layout, number: int, folders: tuple[str, str], captions: object) -> Entry:
+    texts = check_texts(captions)
+    same = bool(texts) and all(text.lower().rstrip(" .") in NOTHING_CHANGED for text in texts)
+    before, after = (layout.find_image(f"{folder}{number}.png", f"{folder}{number:06d}.png") for folder in folders)
+    types = ("no_change",) if same else ()
+    about = About(human_differences=texts, change_types=types, may_be_identical=same)
+    return Entry(images=(before, after), about=about)
 
 
 READER = layout_reader(
-    "clevr-dc",
     _entries,
+    kind="clevr-dc",
     about="CLEVR-DC: rendered pairs from far viewpoints with captions",
     example="clevr-dc:clevr-dc",
-    details=__doc__,
+    details=__doc__ or "",
+    brings=(PairRow,),
     recognises=partial(has_files, ("captions.json", "split.json")),
 )

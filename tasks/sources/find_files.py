@@ -1,14 +1,13 @@
 """Find the files that a source names: one path, a pattern, a folder; on a local disk or wherever fsspec reaches.
 
 Reads names, sizes and times, never a file's contents. Names are relative to the folder before the first wildcard, so
-that a moved collection keeps its keys. Folders are searched whole, without following links to folders; names that begin
-with a dot are left out. Patterns may hold braces (``shards-{000..011}.tar``), as in shells.
+that a moved collection keeps its keys; those that begin with a dot are left out. Patterns may hold braces
+(``shards-{000..011}.tar``), as in shells.
 """
 
 import glob
 import os
 import re
-import stat
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,7 +44,7 @@ class SourceFile:
     """Relative to its place."""
     size: int
     stamp: str
-    """Its time of change (ns), or a remote store's own mark of its version."""
+    """Its time of change, or a remote store's own mark of its version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,73 +66,85 @@ class Place:
         """Return the file system's own path of a file."""
         return f"{self.root}/{name}" if self.root or self.is_local else name
 
-    def look(self, name: str) -> SourceFile:
-        """Return a file as it is now; ``RefusedEntryError`` where there is none, it is none, or it may not be read."""
-        try:
-            if self.is_local:
-                status = Path(self.path(name)).stat()
-                is_file, size, stamp = stat.S_ISREG(status.st_mode), status.st_size, str(status.st_mtime_ns)
-            else:
-                info = self.system.info(self.path(name))
-                is_file, size, stamp = info["type"] == "file", int(info.get("size") or 0), _stamp_of(info)
-        except FileNotFoundError as error:
-            raise RefusedEntryError("missing file") from error
-        except PermissionError as error:
-            raise RefusedEntryError("unreadable file") from error
-        if not is_file:
+    def look(self, name: str, listed: dict[str, Any] | None = None) -> SourceFile:
+        """Return a file as it is now; ``RefusedEntryError`` where it is none, or is not as it was ``listed``."""
+        with _refusing():
+            info = self.system.info(self.path(name))
+        if info["type"] != "file":
             raise RefusedEntryError("not a regular file")
-        return SourceFile(name=name, size=size, stamp=stamp)
+        stamp = next((info[key] for key in _STAMPS if info.get(key)), "")
+        # The same time comes as a number in a listing and as a date for one file.
+        stamp = str(stamp.timestamp() if isinstance(stamp, datetime) else stamp)
+        file = SourceFile(name=name, size=int(info.get("size") or 0), stamp=stamp)
+        if listed and (file.size, file.stamp) != (listed["size"], listed["stamp"]):
+            raise RefusedEntryError("changed since it was listed")
+        return file
 
     def open(self, name: str, **options: Any) -> BinaryIO:
-        """Open a file for reading at any place in it; ``options`` are those of a remote store's files."""
-        return self.system.open(self.path(name), "rb", **({} if self.is_local else options))
+        """Open a file for reading at any place in it; ``options`` are the file system's."""
+        with _refusing():
+            return self.system.open(self.path(name), "rb", **options)
 
     def names(self, endings: tuple[str, ...]) -> list[str]:
-        """Return the names of the files, in order; below a folder, those with one of these endings.
-
-        Raises:
-            SourceError: the store cannot be listed.
-        """
+        """Return the names of the files, in order; below a folder, those with one of these endings."""
         with reaching(self.address):
-            return list(self._names(endings))
+            if not self.pattern:
+                below = walk_files(Path(self.root or "/")) if self.is_local else self.system.find(self.root)
+                names = (name if self.is_local else self._relative(name) for name in below)
+                return sorted(
+                    (name for name in names if name.lower().endswith(endings) and _is_shown(name)), key=os.fsencode
+                )
+            if self.system.isfile(self.path(self.pattern)):
+                return [self.pattern]
+            return [name for pattern in expand_braces(self.pattern) for name in self._matches(pattern)]
 
-    def _names(self, endings: tuple[str, ...]) -> Iterator[str]:
-        if not self.pattern:
-            yield from sorted((name for name in self._below() if _is_wanted(name, endings)), key=os.fsencode)
-            return
-        if self.system.isfile(self.path(self.pattern)):
-            yield self.pattern
-            return
-        for name in expand_braces(self.pattern):
-            if not glob.has_magic(name):
-                yield name
-            elif self.is_local:
-                found = glob.glob(name, root_dir=self.root or "/", recursive=True)  # noqa: PTH207 - may start anywhere
-                yield from sorted((one for one in found if Path(self.path(one)).is_file()), key=os.fsencode)
-            else:
-                yield from sorted(self._relative(path) for path in self.system.glob(self.path(name)))
-
-    def _below(self) -> Iterator[str]:
-        if not self.is_local:
-            yield from map(self._relative, self.system.find(self.root))
-            return
-        for folder, inner, names in os.walk(self.root or "/"):
-            inner[:] = [name for name in inner if not name.startswith(".")]
-            for name in names:
-                path = os.path.join(folder, name)  # noqa: PTH118 - names may be no UTF-8
-                if Path(path).is_file():
-                    yield os.path.relpath(path, self.root or "/")
+    def _matches(self, pattern: str) -> list[str]:
+        if not glob.has_magic(pattern):
+            return [pattern]
+        found = map(self._relative, self.system.glob(self.path(pattern)))
+        return sorted((name for name in found if _is_shown(name)), key=os.fsencode)
 
     def _relative(self, path: str) -> str:
         return path[len(self.root) :].lstrip("/")
 
 
-def open_place(address: str) -> Place:
-    """Return where a source's files are; nothing is listed.
+def walk_files(root: Path) -> Iterator[str]:
+    """Yield the relative paths of the files below a folder; of a folder that cannot be listed, its own with a slash.
 
-    Raises:
-        SourceError: there is no store of this kind, or it cannot be reached.
+    Links are followed; a folder that several links lead to is listed once, under its first name, so links cannot loop.
     """
+    seen: set[tuple[int, int]] = set()
+    stack = [""]  # not recursion: folders may be nested deeper than Python recurses
+    while stack:
+        folder = stack.pop()
+        try:
+            status = (root / folder).stat()
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            with os.scandir(root / folder) as entries:
+                shown = [entry for entry in entries if not entry.name.startswith(".")]
+        except OSError:
+            yield folder
+            continue
+        inner = {entry.name for entry in shown if _is_folder(entry)}
+        yield from (folder + entry.name for entry in shown if entry.name not in inner)
+        stack.extend(sorted((f"{folder}{name}/" for name in inner), key=os.fsencode, reverse=True))
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _is_shown(name: str) -> bool:
+    return not any(part.startswith(".") for part in name.split("/"))
+
+
+def open_place(address: str) -> Place:
+    """Return where a source's files are; nothing is listed."""
     with reaching(address):
         system, path = fsspec.url_to_fs(address) if "://" in address else (LocalFileSystem(), address)
         if system.isdir(path):
@@ -156,12 +167,18 @@ def reaching(address: str) -> Generator[None]:
         raise SourceError(f"{address}: cannot be read: {shown_words(error)}{hint}") from error
 
 
-def expand_braces(pattern: str) -> list[str]:
-    """Return the names that a pattern stands for, in order, each once; itself where it has no braces to expand.
+@contextmanager
+def _refusing() -> Generator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise RefusedEntryError("missing file") from error
+    except PermissionError as error:
+        raise RefusedEntryError("unreadable file") from error
 
-    Raises:
-        SourceError: the braces stand for too many names.
-    """
+
+def expand_braces(pattern: str) -> list[str]:
+    """Return the names that a pattern stands for, in order, each once; itself where it has no braces to expand."""
     names = list(islice(_expand(pattern), MAX_NAMES + 1))
     if len(names) > MAX_NAMES:
         raise SourceError(f"{pattern}: its braces stand for more than {MAX_NAMES} names")
@@ -184,13 +201,3 @@ def _numbers(first: str, last: str) -> Iterator[str]:
     step = 1 if int(first) <= int(last) else -1
     for number in range(int(first), int(last) + step, step):
         yield str(number).zfill(width)
-
-
-def _is_wanted(name: str, endings: tuple[str, ...]) -> bool:
-    return name.lower().endswith(endings) and not any(part.startswith(".") for part in name.split("/"))
-
-
-def _stamp_of(info: dict[str, Any]) -> str:
-    stamp = next((info[name] for name in _STAMPS if info.get(name)), "")
-    # The same time comes as a number in a listing and as a date for one file.
-    return str(stamp.timestamp() if isinstance(stamp, datetime) else stamp)

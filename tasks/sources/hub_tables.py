@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from pairwright.schemas.config import ReadingConfig
-from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, Turn, make_key
+from pairwright.schemas.rows import PairRow, PreferenceRow, Turn, make_key
 from pairwright.tasks.sources.annotations import MAX_TEXTS, texts_of
 from pairwright.tasks.sources.open_table import cells_of, need, only_cell
-from pairwright.tasks.sources.read_entry import About, RefusedEntryError, shown_name
+from pairwright.tasks.sources.read_entry import About, RefusedEntryError, read_image, read_pair, shown_name
 from pairwright.tasks.sources.reader import Given
 from pairwright.tasks.sources.tables import TableRow, table_reader
 
@@ -35,13 +35,14 @@ def _read_captioned(row: TableRow) -> Iterable[Given]:
     if not caption:
         raise RefusedEntryError("no caption")
     part = shown_name(str(row.record["id"])[:200])
-    return [row.read_image(row.picture(only_cell(row.record["image"]), (caption,), part), About())]
+    picture = row.picture(only_cell(row.record["image"]), (caption,), part)
+    return [read_image(row.item, picture, row.config, About())]
 
 
 LLAVA_RECAP = table_reader(
-    "llava-recap",
     partial(_choose, needed=("id", "conversations"), images=("image",)),
     _read_captioned,
+    kind="llava-recap",
     about="LLaVA-ReCap-CC3M: images with long captions, Parquet",
     example="llava-recap:hf://datasets/lmms-lab/LLaVA-ReCap-CC3M",
     details="""LLaVA-ReCap (lmms-lab/LLaVA-ReCap-CC3M and its like): Parquet with an image and a conversation.
@@ -62,13 +63,13 @@ def _read_difference(row: TableRow) -> Iterable[Given]:
     if not texts:
         raise RefusedEntryError("no text about the difference")
     pictures = [row.picture(cell, part=f"image {number}") for number, cell in enumerate(cells, 1)]
-    return row.read_pair(pictures, About(human_differences=texts))
+    return read_pair(row.item, pictures, row.config, About(human_differences=texts))
 
 
 SCENE_DIFFERENCE = table_reader(
-    "scene-difference",
     partial(_choose, needed=("texts",), images=("images",)),
     _read_difference,
+    kind="scene-difference",
     about="Scene-Difference (CGD): pairs of COCO photographs with texts about what differs, Parquet",
     example="scene-difference:hf://datasets/HuggingFaceM4/the_cauldron/mimic_cgd",
     details="""Scene-Difference (CaD-VI's name): MIMIC-IT's general differences, as the_cauldron's mimic_cgd holds them.
@@ -86,13 +87,10 @@ def _read_preference(row: TableRow) -> Iterable[Given]:
         raise RefusedEntryError("no question or answer", missing)
     if texts["chosen"] == texts["rejected"]:
         raise RefusedEntryError("chosen is rejected")
-    image = row.read_image(row.picture(only_cell(row.record["image"])), About(licence=RLAIF_V_LICENCE))
-    return [image, _preference(row, image, texts)]
-
-
-def _preference(row: TableRow, image: ImageRow, texts: dict[str, str]) -> PreferenceRow:
+    picture = row.picture(only_cell(row.record["image"]))
+    image = read_image(row.item, picture, row.config, About(licence=RLAIF_V_LICENCE))
     model = answering_model(row.record.get("origin_split"))
-    return PreferenceRow(
+    preference = PreferenceRow(
         key=make_key("preference", image.key, texts["question"], texts["chosen"], texts["rejected"], model),
         source_key=row.item.key,
         subject=image.key,
@@ -112,6 +110,7 @@ def _preference(row: TableRow, image: ImageRow, texts: dict[str, str]) -> Prefer
         sources=(image.source,),
         licences=(image.licence,),
     )
+    return [image, preference]
 
 
 def answering_model(text: Any) -> str:
@@ -125,9 +124,9 @@ def answering_model(text: Any) -> str:
 
 
 RLAIF_V = table_reader(
-    "rlaif-v",
     partial(_choose, needed=RLAIF_V_TEXTS, images=("image",), more=(*RLAIF_V_NOTES, "origin_split")),
     _read_preference,
+    kind="rlaif-v",
     about="RLAIF-V-Dataset: preferences about one image, Parquet",
     example="rlaif-v:hf://datasets/openbmb/RLAIF-V-Dataset",
     details="""RLAIF-V-Dataset (openbmb): Parquet with one image, a question, a chosen and a rejected answer.

@@ -12,21 +12,20 @@ the images' captions.
 nothing is filtered again and ``metadata.jsonl`` is not read. No licence is stated.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from pairwright.schemas.config import ReadingConfig, SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ItemRow, PairRow, make_key
-from pairwright.tasks.sources.annotations import Record, load_json, texts_of
-from pairwright.tasks.sources.layouts import Entry, Layout, checked, list_entries, read_entries
+from pairwright.tasks.sources.annotations import load_json, texts_of
+from pairwright.tasks.sources.layouts import Entry, Layout, Listed, list_entries, read_entries
 from pairwright.tasks.sources.open_table import need, only_cell
-from pairwright.tasks.sources.read_entry import About, RefusedEntryError, check_path
+from pairwright.tasks.sources.read_entry import About, RefusedEntryError, check_path, read_pair
 from pairwright.tasks.sources.reader import Given, Read
 from pairwright.tasks.sources.tables import TableRow, table_reader
 
@@ -39,7 +38,7 @@ def _is_folder_form(path: str) -> bool:
     return "://" not in path and (Path(path) / SEEDS).is_file()
 
 
-def _entries(layout: Layout) -> Iterator[Entry]:
+def _entries(layout: Layout) -> Iterator[Listed]:
     layout.choose_splits(())
     prompts_of = lru_cache(1)(partial(_folder_prompts, layout))
     for number, entry in enumerate(load_json(layout.root / SEEDS, list)):
@@ -47,9 +46,9 @@ def _entries(layout: Layout) -> Iterator[Entry]:
             case [str() | int() as name, list() as seeds] if all(isinstance(seed, int | str) for seed in seeds):
                 name = f"{name:07d}" if isinstance(name, int) else name
                 for seed in seeds:
-                    yield checked(f"{name} {seed}"[:200], partial(_sample, name, str(seed), prompts_of))
+                    yield f"{name}/{seed}"[:200], partial(_sample, name, str(seed), prompts_of)
             case _:
-                yield Entry(name=f"{SEEDS} entry {number}", refused="damaged entry")
+                yield f"{SEEDS} entry {number}", RefusedEntryError("damaged entry")
 
 
 def _folder_prompts(layout: Layout, name: str) -> Prompts:
@@ -57,23 +56,24 @@ def _folder_prompts(layout: Layout, name: str) -> Prompts:
         record = load_json(layout.root / name / "prompt.json", dict)
     except SourceError as error:
         raise RefusedEntryError("damaged prompt", str(error)) from error
-    return _prompts(record, "input", "caption", "output", "edit")
+    before = texts_of(record.get("input")) or texts_of(record.get("caption"))
+    return before, texts_of(record.get("output")), _edit(record.get("edit"))
 
 
-def _sample(name: str, seed: str, prompts_of: Any) -> Entry:
+def _edit(value: object) -> str:
+    texts = texts_of(value)
+    if not texts:
+        raise RefusedEntryError("damaged prompt", "no edit")
+    return texts[0]
+
+
+def _sample(name: str, seed: str, prompts_of: Callable[[str], Prompts]) -> Entry:
     before, after = (check_path(f"{name}/{seed}_{side}.jpg") for side in (0, 1))
     if "/" in seed:
         raise RefusedEntryError("path leaves the folder", seed)
-    first, second, edit = prompts_of(name)
-    images, captions = (before, after), (first, second)
-    return Entry(name=f"{name}/{seed}", images=images, captions=captions, instruction=edit, group=name)
-
-
-def _prompts(record: Record, before: str, other: str, after: str, edit: str) -> Prompts:
-    said = texts_of(record.get(edit))
-    if not said:
-        raise RefusedEntryError("damaged prompt", edit)
-    return texts_of(record.get(before)) or texts_of(record.get(other)), texts_of(record.get(after)), said[0]
+    *captions, edit = prompts_of(name)
+    about = About(origin="edit", instruction=edit, group=name)
+    return Entry(images=(before, after), captions=tuple(captions), about=about)
 
 
 def _choose(schema: pa.Schema, _: ReadingConfig) -> dict[str, str]:
@@ -81,17 +81,18 @@ def _choose(schema: pa.Schema, _: ReadingConfig) -> dict[str, str]:
 
 
 def _read_row(row: TableRow) -> Iterable[Given]:
-    before, after, edit = _prompts(row.record, "original_prompt", "original_prompt", "edited_prompt", "edit_prompt")
+    before, after = (texts_of(row.record[f"{side}_prompt"]) for side in ("original", "edited"))
+    edit = _edit(row.record["edit_prompt"])
     sides = (("original_image", before), ("edited_image", after))
     pictures = [row.picture(only_cell(row.record[side]), captions, side) for side, captions in sides]
     group = f"prompt-{make_key(*before)[:16]}" if before else ""
-    return row.read_pair(pictures, About(origin="edit", group=group, instruction=edit))
+    return read_pair(row.item, pictures, row.config, About(origin="edit", group=group, instruction=edit))
 
 
 _TABLES = table_reader(
-    "instructpix2pix",
     _choose,
     _read_row,
+    kind="instructpix2pix",
     about="InstructPix2Pix: an image, an edit instruction, the edited image; folder with seeds.json, or Parquet",
     example="instructpix2pix:hf://datasets/timbrooks/instructpix2pix-clip-filtered",
     details=__doc__ or "",
@@ -102,13 +103,13 @@ _TABLES = table_reader(
 
 def _list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
     if _is_folder_form(config.path):
-        return list_entries(_entries, config, limit)
+        return list_entries(config, limit, entries=_entries)
     return _TABLES.list_items(config, limit)
 
 
 def _read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
     if _is_folder_form(config.path):
-        return read_entries(items, config, origin="edit")
+        return read_entries(items, config)
     return _TABLES.read_items(items, config)
 
 

@@ -1,4 +1,4 @@
-"""Read images, or pairs of them, from a manifest: a file of JSON Lines, each line an object that names an image.
+"""Read images, or pairs of them, from manifests: files of JSON Lines, each line an object that names an image.
 
 A line looks like ``{"image": "a.jpg", "caption": "A dog."}``. Its fields, each optional but the first:
 
@@ -6,6 +6,8 @@ A line looks like ``{"image": "a.jpg", "caption": "A dog."}``. Its fields, each 
   manifest's folder; never an address, and never outside of that folder;
 * ``caption``, ``captions`` and ``text``, or the field that ``reading.caption_column`` names: a text or a list of texts;
 * ``licence`` or ``license``, ``group`` (images of one group go to the same split), ``split``, ``id``.
+
+A folder of manifests is read whole; a line that names no ``split`` is of the split that its file is named after.
 
 Two images, as a list or as ``image1`` and ``image2``, are a pair, in the source's own order. What a source brings
 decides which stages run, before it is read, so that a manifest of pairs has a kind of its own, ``jsonl-pairs``; where
@@ -16,21 +18,25 @@ pair; read as ``jsonl-pairs``, a line of one image is dropped. A pair may have:
   ``reading.caption_column`` names): what people wrote about the difference, one text or a list;
 * ``caption1`` and ``caption2``: captions of the first and of the second image;
 * ``instruction``: the edit that made the second image of the first;
-* ``no_change``: true where nothing changed, so that the images may be the same. Two equal images are dropped otherwise.
+* ``change_types``: one or several; ``no_change``: true where nothing changed (or the one type ``no_change``), so that
+  the images may be the same. Two equal images are dropped otherwise;
+* ``source`` and ``scene``: pairs of one scene are one group.
+
+The kind ``omnidiff`` reads the same lines. The form in which OmniDiff is published was not known when this was written;
+a few lines of script turn it, and sets like it, into this one.
 
 Lists ``ItemRow`` from the lines and from the sizes and times of the images that they name; an item's key hashes these
 and what its line says, not where the line stands. A line that makes no sense is a dropped item. Local disks only.
 """
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.errors import SourceError
-from pairwright.schemas.rows import ItemRow, PairRow
+from pairwright.schemas.rows import PairRow
 from pairwright.tasks.sources.annotations import (
     CAPTIONS,
     LICENCES,
@@ -40,9 +46,9 @@ from pairwright.tasks.sources.annotations import (
     parse_record,
     read_lines,
 )
-from pairwright.tasks.sources.layouts import Entry, Layout, checked, list_entries, read_entries
-from pairwright.tasks.sources.read_entry import RefusedEntryError, check_path
-from pairwright.tasks.sources.reader import Read, Reader
+from pairwright.tasks.sources.layouts import Entry, Layout, Listed, layout_reader
+from pairwright.tasks.sources.read_entry import About, RefusedEntryError, check_path
+from pairwright.tasks.sources.reader import never
 
 IMAGES = ("image", "image_path", "file_name", "path", "images")
 PAIRS = (("image1", "image2"), ("image_1", "image_2"))
@@ -53,26 +59,6 @@ LOOKED_AT = 100
 """Lines that are looked at to tell a manifest from another file, and one of pairs from one of images."""
 MAX_SPLITS = 50
 """Names of splits that a message lists."""
-
-
-def list_lines(config: SourceConfig, limit: int | None, *, pairs: bool = False) -> Iterator[ItemRow]:
-    """Yield an item per line of the manifest, the first ``limit`` of them.
-
-    Raises:
-        SourceError: there is no manifest, none of its first lines names an image, or a split is not there.
-    """
-    if "://" not in config.path and not Path(config.path).is_file():
-        found = "is no file" if Path(config.path).exists() else "there is no such file"
-        raise SourceError(f"{config.path}: {found}; give a manifest, as in {READER.example}")
-    return list_entries(partial(_entries, pairs=pairs), config, limit)
-
-
-def read_named(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
-    """Yield the image that a line names, or two and their pair, or why there is none."""
-    for item in items:
-        # Where there is an instruction, the second image was made of the first.
-        origin = "edit" if json.loads(item.locator).get("instruction") else "given"
-        yield from read_entries([item], config, origin=origin)
 
 
 def _count_images(path: Path) -> int:
@@ -92,24 +78,27 @@ def _is_manifest(path: str, *, images: int) -> bool:
     return "://" in path or not Path(path).is_file() or max(1, _count_images(Path(path))) == images
 
 
-def _entries(layout: Layout, *, pairs: bool) -> Iterator[Entry]:
-    if not _count_images(layout.root):
-        raise SourceError(
-            f"{layout.root}: is no manifest: none of its first {LOOKED_AT} lines is a JSON object with the path of an "
-            f"image in {', '.join(IMAGES)}, or image1 and image2"
-        )
+def _entries(layout: Layout, *, pairs: bool) -> Iterator[Listed]:
     wanted, there = layout.reading.splits, set[str]()
-    for number, line in read_lines(layout.root):
-        try:
-            record = parse_record(line)
-            split = check_word(record, "split")
-        except RefusedEntryError as refused:
-            yield Entry(name=f"line {number}", refused=refused.reason, detail=refused.detail)
-            continue
-        if split and (split in wanted or len(there) < MAX_SPLITS):
-            there.add(split)
-        if not wanted or split in wanted:
-            yield checked(f"line {number}", partial(_entry, record, layout, pairs=pairs))
+    for path in layout.find_lines():
+        if not _count_images(path):
+            raise SourceError(
+                f"{path}: is no manifest: none of its first {LOOKED_AT} lines is a JSON object with the path of an "
+                f"image in {', '.join(IMAGES)}, or image1 and image2"
+            )
+        file_split = "" if path == layout.root else path.stem
+        for number, line in read_lines(path):
+            name = f"{path.name} line {number}"
+            try:
+                record = parse_record(line)
+                split = check_word(record, "split") or file_split
+            except RefusedEntryError as refused:
+                yield name, refused
+                continue
+            if split and (split in wanted or len(there) < MAX_SPLITS):
+                there.add(split)
+            if not wanted or split in wanted:
+                yield name, partial(_entry, record, layout, pairs=pairs)
     layout.choose_splits(sorted(there))
 
 
@@ -117,18 +106,27 @@ def _entry(record: Record, layout: Layout, *, pairs: bool) -> Entry:
     images = _images(record)
     if len(images) > 2 or (pairs and len(images) < 2):
         raise RefusedEntryError("more than two images" if len(images) > 2 else "not a pair", " ".join(images[:9]))
-    is_pair = len(images) == 2
-    captions = (layout.reading.caption_column,) if layout.reading.caption_column else CAPTIONS
-    return Entry(
-        name=check_word(record, "id") or " ".join(images),
-        images=images,
-        texts=_texts(record, *(DIFFERENCES if is_pair else ()), *captions),
-        captions=tuple(_texts(record, *fields) for fields in CAPTIONS_OF) if is_pair else (),
-        licence=check_word(record, *LICENCES),
-        instruction=" ".join(_texts(record, "instruction")) if is_pair else "",
-        group=check_word(record, "group"),
-        no_change=is_pair and record.get("no_change") is True,
+    name = check_word(record, "id") or " ".join(images)
+    fields = (layout.reading.caption_column,) if layout.reading.caption_column else CAPTIONS
+    about = About(licence=check_word(record, *LICENCES), group=_group(record))
+    if len(images) == 1:
+        return Entry(name=name, images=images, captions=(_texts(record, *fields),), about=about)
+    instruction = " ".join(_texts(record, "instruction"))
+    types = _texts(record, "change_types")
+    about = replace(
+        about,
+        origin="edit" if instruction else "given",
+        human_differences=_texts(record, *DIFFERENCES, *fields),
+        instruction=instruction,
+        change_types=types,
+        may_be_identical=record.get("no_change") is True or types == ("no_change",),
     )
+    return Entry(name=name, images=images, captions=tuple(_texts(record, *own) for own in CAPTIONS_OF), about=about)
+
+
+def _group(record: Record) -> str:
+    group, source, scene = (check_word(record, field) for field in ("group", "source", "scene"))
+    return group or ("/".join(filter(None, (source, scene))) if scene else "")
 
 
 def _images(record: Record) -> tuple[str, ...]:
@@ -147,22 +145,27 @@ def _texts(record: Record, *fields: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-READER = Reader(
+READER = layout_reader(
+    partial(_entries, pairs=False),
     kind="jsonl",
     about="a manifest: JSON Lines that name images, with captions",
     example="jsonl:manifest.jsonl",
     details=__doc__ or "",
-    list_items=list_lines,
-    read_items=read_named,
     recognises=partial(_is_manifest, images=1),
 )
-PAIRS_READER = Reader(
+PAIRS_READER = layout_reader(
+    partial(_entries, pairs=True),
     kind="jsonl-pairs",
     about="a manifest of pairs: JSON Lines that name two images, with differences or an edit instruction",
     example="jsonl-pairs:pairs.jsonl",
     details=__doc__ or "",
-    list_items=partial(list_lines, pairs=True),
-    read_items=read_named,
     brings=(PairRow,),
     recognises=partial(_is_manifest, images=2),
+)
+OMNIDIFF = replace(
+    PAIRS_READER,
+    kind="omnidiff",
+    about="pairs with captions, change types and scenes, as JSON Lines of our own form",
+    example="omnidiff:omnidiff",
+    recognises=never,
 )

@@ -2,17 +2,15 @@
 
 A reader turns the annotations into ``Entry`` rows, in their own order; from there on all is alike. Each becomes one
 ``ItemRow`` whose locator holds everything but the pixels (paths, sizes, times, texts), so that annotations are read
-once, while listing. Each item becomes one image, or one pair with both its images, or one ``Dropped`` or ``Failed``.
-No network, no model; local disks only.
-
-A bad record becomes an item that is dropped with its reason, and so does an image that is a link out of the folder.
+once, while listing. Each item becomes one image, or one pair with both its images, or one ``Dropped`` or ``Failed``:
+a bad record, and an image that is a link out of the folder, is dropped with its reason. Local disks only.
 """
 
 import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -20,53 +18,40 @@ from typing import Any
 
 from pairwright.schemas.config import ReadingConfig, SourceConfig
 from pairwright.schemas.errors import SourceError
-from pairwright.schemas.rows import ImageRow, ItemRow, PairRow, Row, make_key
+from pairwright.schemas.rows import ImageRow, ItemRow, PairRow
+from pairwright.tasks.sources import annotations
 from pairwright.tasks.sources.read_entry import (
     NO_FILE,
     About,
     Picture,
     RefusedEntryError,
     check_path,
+    list_item,
     read_below,
-    read_each,
     read_image,
+    read_one,
     read_pair,
     shown_name,
     size_and_time,
 )
-from pairwright.tasks.sources.reader import Read, Reader, never
+from pairwright.tasks.sources.reader import Read, Reader
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One image or pair as the annotations name it."""
+    """One image or pair as the annotations describe it."""
 
-    name: str
-    """What people call it."""
-    images: tuple[str, ...] = ()
+    images: tuple[str, ...]
     """Paths below the folder of images: one, or the two of a pair in the source's order."""
-    texts: tuple[str, ...] = ()
-    """Captions of the one image, or what people wrote about the difference."""
-    captions: tuple[tuple[str, ...], ...] = ()
-    """Captions of each image of a pair."""
-    licence: str = ""
-    """What the record itself says; the configured one goes before it."""
-    instruction: str = ""
-    change_types: tuple[str, ...] = ()
+    captions: tuple[tuple[str, ...], ...] = ((), ())
+    """Those of each image."""
+    about: About = field(default_factory=About)
     turns: tuple[tuple[str, str], ...] = ()
     """Roles and texts of a conversation about a pair."""
-    group: str = ""
-    no_change: bool = False
-    """Whether the source says that nothing changed."""
-    refused: str = ""
-    """Why there is none."""
-    detail: str = ""
-
-
-_STORED = tuple(field.name for field in fields(Entry) if field.name != "name")
-"""What a locator holds, where there is any."""
+    name: str = ""
+    """What people call it, where that is not the name under which it is listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +70,7 @@ class Layout:
         return f"{found}/" if found else ""
 
     def find_image(self, *paths: str) -> str:
-        """Return the first of these paths at which there is something, else the first.
-
-        Raises:
-            RefusedEntryError: one of them is no path below the folder.
-        """
+        """Return the first of these paths at which there is something, else the first."""
         for path in paths:
             check_path(path)
         return next((path for path in paths if size_and_time(self.images, path) != NO_FILE), paths[0])
@@ -102,11 +83,7 @@ class Layout:
         raise SourceError(f"{self.root}: holds no {' or '.join(names)}")
 
     def find_lists(self, folders: Sequence[str], splits: Sequence[str]) -> tuple[str, dict[str, Path]]:
-        """Return the first folder that holds the list ``<split>.json`` of a split, and the lists that it holds.
-
-        Raises:
-            SourceError: none holds any.
-        """
+        """Return the first folder that holds the list ``<split>.json`` of a split, and the lists that it holds."""
         for folder in folders:
             paths = {split: self.root / f"{folder}{split}.json" for split in splits}
             if found := {split: path for split, path in paths.items() if path.is_file()}:
@@ -114,11 +91,7 @@ class Layout:
         raise SourceError(f"{self.root}: holds no {', '.join(f'{folders[0]}{split}.json' for split in splits)}")
 
     def find_lines(self) -> list[Path]:
-        """Return the root, where it is a file, else the JSON Lines files in it, in the order of their names.
-
-        Raises:
-            SourceError: there is none.
-        """
+        """Return the root, where it is a file, else the JSON Lines files in it, in the order of their names."""
         if self.root.is_file():
             return [self.root]
         paths = sorted(path for path in self.root.glob("*.jsonl") if path.is_file() and path.name[0] != ".")
@@ -127,47 +100,17 @@ class Layout:
         return paths
 
     def choose_splits(self, there: Sequence[str]) -> list[str]:
-        """Return the splits to read, in the source's own order.
-
-        Raises:
-            SourceError: a split is asked for that is not there.
-        """
-        wanted = self.reading.splits
-        if unknown := sorted(set(wanted) - set(there)):
-            raise SourceError(
-                f"{self.root}: reading.splits names {', '.join(map(repr, unknown))}; there are: "
-                f"{', '.join(map(shown_name, there)) or 'none'}"
-            )
-        return [name for name in there if not wanted or name in wanted]
+        """Return the splits to read, in the source's own order; ``SourceError`` where one is not there."""
+        return annotations.choose_splits(self.root, self.reading.splits, there)
 
 
-Entries = Callable[[Layout], Iterator[Entry]]
+Listed = tuple[str, Callable[[], Entry] | RefusedEntryError]
+"""Name of a record, and what makes its entry or raises ``RefusedEntryError``, or that error."""
 
 
-def layout_reader(
-    kind: str,
-    entries: Entries,
-    *,
-    about: str,
-    example: str,
-    details: str | None,
-    origin: str = "given",
-    brings: tuple[type[Row], ...] = (PairRow,),
-    recognises: Callable[[str], bool] = never,
-    rows_per_shard: int = 256,
-) -> Reader:
-    """Return the reader of a data set of this form."""
-    return Reader(
-        kind=kind,
-        about=about,
-        example=example,
-        details=details or "",
-        list_items=partial(list_entries, entries),
-        read_items=partial(read_entries, origin=origin),
-        brings=brings,
-        recognises=recognises,
-        rows_per_shard=rows_per_shard,
-    )
+def layout_reader(entries: Callable[[Layout], Iterator[Listed]], **declaration: Any) -> Reader:
+    """Return the reader of a data set of this form; all else is declared as in any ``Reader``."""
+    return Reader(list_items=partial(list_entries, entries=entries), read_items=read_entries, **declaration)
 
 
 def has_files(names: Sequence[str], path: str) -> bool:
@@ -176,79 +119,59 @@ def has_files(names: Sequence[str], path: str) -> bool:
     return any(all((place / name).is_file() for name in names) for place in places)
 
 
-def checked(name: str, make: Callable[[], Entry]) -> Entry:
-    """Return the entry that ``make`` makes, or a refused one where it raises."""
-    try:
-        return make()
-    except RefusedEntryError as refused:
-        return Entry(name=name, refused=refused.reason, detail=refused.detail)
-
-
-def list_entries(entries: Entries, config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
-    """Yield an item per entry, the first ``limit`` of them.
-
-    Raises:
-        SourceError: there is no such data set, or nothing in it.
-    """
+def list_entries(
+    config: SourceConfig, limit: int | None, *, entries: Callable[[Layout], Iterator[Listed]]
+) -> Iterator[ItemRow]:
+    """Yield an item per entry, the first ``limit`` of them; ``SourceError`` where there is no such data set."""
     layout = _open_layout(config)
     count = 0
-    for entry in islice(entries(layout), limit):
-        item = make_item(config.kind, layout.images, entry)
+    for name, make in islice(entries(layout), limit):
         count += 1
-        yield item
+        yield make_item(config.kind, layout.images, name, make)
     log.info("%s: listed %d of %s", shown_name(str(layout.root)), count, config.kind)
     if not count and limit != 0:
         raise SourceError(f"{layout.root}: the annotations name no image")
 
 
-def make_item(kind: str, base: Path, entry: Entry, *, is_named: bool = True) -> ItemRow:
-    """Return an entry as an item. A record that is there twice has one key, and so is read once.
+def make_item(kind: str, base: Path, name: str, make: Callable[[], Entry] | RefusedEntryError) -> ItemRow:
+    """Return an entry as an item. A record that is there twice has one key, and so is read once."""
+    try:
+        if isinstance(make, RefusedEntryError):
+            raise make
+        entry = make()
+    except RefusedEntryError as refused:
+        return list_item(kind, shown_name(name), {"name": name, "refused": refused.reason, "detail": refused.detail})
+    place = {
+        "images": [[path, *size_and_time(base, path)] for path in entry.images],
+        "captions": entry.captions[: len(entry.images)],
+        "about": {name: value for name, value in asdict(entry.about).items() if value},
+        "turns": entry.turns,
+    }
+    return list_item(kind, shown_name(entry.name or name), place)
 
-    Where its name says no more than where it stands (``is_named``), the key leaves it out.
-    """
-    place: dict[str, Any] = {name: value for name in _STORED if (value := getattr(entry, name))}
-    place["images"] = [[path, *size_and_time(base, path)] for path in entry.images]
-    locator = json.dumps(place, ensure_ascii=True, sort_keys=True)
-    name = shown_name(entry.name)
-    key = make_key(kind, *([name] if is_named else []), locator)
-    return ItemRow(key=key, source_key=key, subject=key, name=name, locator=locator)
 
-
-def read_entries(items: Sequence[ItemRow], config: SourceConfig, *, origin: str = "given") -> Iterator[Read]:
+def read_entries(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
     """Yield the image of each item, or the pair with its images, or why there is none."""
     base = images_folder(config).resolve()
-    return read_each(items, lambda item: read_item(item, base, config, origin))
+    for item in items:
+        yield from read_one(item, partial(read_item, item, base, config))
 
 
-def read_item(item: ItemRow, base: Path, config: SourceConfig, origin: str = "given") -> list[ImageRow | PairRow]:
-    """Return the image, or the pair with its images, that a locator names.
-
-    Raises:
-        RefusedEntryError: it is not to be had.
-        OSError: the disk fails.
-    """
+def read_item(item: ItemRow, base: Path, config: SourceConfig) -> list[ImageRow | PairRow]:
+    """Return the image, or the pair with its images, that a locator names."""
     place: dict[str, Any] = json.loads(item.locator)
     if "refused" in place:
-        raise RefusedEntryError(place["refused"], place.get("detail", ""))
-    data = [read_below(base, path, config.images, listed) for path, *listed in place["images"]]
-    texts = tuple(place.get("texts", ()))
-    captions = [tuple(own) for own in place.get("captions", ((), ()))] if len(data) == 2 else [texts]
-    names = [shown_name(path) for path, *_ in place["images"]]
+        raise RefusedEntryError(place["refused"], place["detail"])
     pictures = [
-        Picture(data=found, name=name, captions=own) for found, name, own in zip(data, names, captions, strict=True)
+        Picture(data=read_below(base, path, config.images, listed), name=shown_name(path), captions=tuple(captions))
+        for (path, *listed), captions in zip(place["images"], place["captions"], strict=True)
     ]
-    about = About(
-        group=place.get("group", ""),
-        licence=place.get("licence", ""),
-        origin=origin,
-        human_differences=texts,
-        instruction=place.get("instruction", ""),
-        change_types=tuple(place.get("change_types", ())),
-        may_be_identical=place.get("no_change", False),
-    )
+    about: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in place["about"].items()
+    }
     if len(pictures) == 1:
-        return [read_image(item, pictures[0], config, about)]
-    return [*read_pair(item, pictures, config, about)]
+        return [read_image(item, pictures[0], config, About(**about))]
+    return read_pair(item, pictures, config, About(**about))
 
 
 def images_folder(config: SourceConfig) -> Path:

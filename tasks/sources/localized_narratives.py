@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pairwright.schemas.errors import SourceError
 from pairwright.tasks.sources.annotations import check_texts, parse_record, read_lines
-from pairwright.tasks.sources.layouts import Entry, Layout, checked, layout_reader
+from pairwright.tasks.sources.layouts import Entry, Layout, Listed, layout_reader
 from pairwright.tasks.sources.read_entry import RefusedEntryError
 
 _FILE = re.compile(r"(.+?)_localized_narratives(-\d+-of-\d+)?\.jsonl")
@@ -29,7 +29,7 @@ _TRACES = b', "timed_caption":'
 _NEEDED = (b'"dataset_id"', b'"image_id"', b'"caption"')
 
 
-def _entries(layout: Layout) -> Iterator[Entry]:
+def _entries(layout: Layout) -> Iterator[Listed]:
     files: dict[str, list[Path]] = {}
     for path in layout.find_lines():
         match = _FILE.fullmatch(path.name)
@@ -40,18 +40,17 @@ def _entries(layout: Layout) -> Iterator[Entry]:
             yield from _collect(path, captions)
     folders_of = lru_cache(partial(_folders, layout))
     for (dataset, image), texts in captions.items():  # in the order in which the files first name them
-        name = f"{dataset}/{image}"
-        yield checked(name, partial(_entry, layout, folders_of(dataset), name, texts))
+        yield f"{dataset}/{image}", partial(_entry, layout, folders_of(dataset), image, texts)
 
 
-def _collect(path: Path, captions: dict[tuple[str, str], list[str]]) -> Iterator[Entry]:
+def _collect(path: Path, captions: dict[tuple[str, str], list[str]]) -> Iterator[Listed]:
     """Add a file's narratives to the captions of each image; yield the lines that hold none."""
     good = False
     for number, line in read_lines(path):
         try:
             dataset, image, caption = _narrative(line)
         except RefusedEntryError as refused:
-            yield Entry(name=f"{path.name} line {number}", refused=refused.reason, detail=refused.detail)
+            yield f"{path.name} line {number}", refused
         else:
             good = True
             captions.setdefault((dataset, image), []).append(caption)
@@ -85,20 +84,17 @@ def _folders(layout: Layout, dataset: str) -> tuple[str, ...]:
     return (*filter(None, (layout.find_folder(place) for place in places)), "")
 
 
-def _entry(layout: Layout, folders: Sequence[str], name: str, captions: list[str]) -> Entry:
-    image = name.rpartition("/")[2]
+def _entry(layout: Layout, folders: Sequence[str], image: str, captions: list[str]) -> Entry:
     names = [f"{image}.jpg", f"{int(image):012d}.jpg"] if image.isdecimal() and len(image) < 12 else [f"{image}.jpg"]
     path = layout.find_image(*(f"{folder}{file}" for folder in folders for file in names))
-    return Entry(name=name, images=(path,), texts=check_texts(captions))
+    return Entry(images=(path,), captions=(check_texts(captions),))
 
 
 READER = layout_reader(
-    "localized-narratives",
     _entries,
+    kind="localized-narratives",
     about="Localized Narratives: photographs with long captions by their annotators",
     example="localized-narratives:ANNOTATIONS --set reading.images=IMAGES",
-    details=__doc__,
-    brings=(),
+    details=__doc__ or "",
     recognises=lambda path: "://" not in path and _FILE.fullmatch(Path(path).name) is not None,
-    rows_per_shard=128,
 )

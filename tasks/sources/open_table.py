@@ -151,49 +151,41 @@ def only_cell(value: Any) -> Cell:
 
 
 def image_columns(schema: pa.Schema, reading: ReadingConfig) -> list[str]:
-    """Return the columns that hold images, in the table's order.
-
-    Raises:
-        RefusedEntryError: there is none, or it is not clear which.
-    """
+    """Return the columns that hold images, in the table's order; ``RefusedEntryError`` where it is not clear which."""
+    kinds = _kinds(schema)
     if name := reading.image_column:
-        if not (_holds_images(schema, name) or _is_text(_type(schema, name))):
+        if name not in kinds or not (_holds_images(kinds[name]) or _is_text(kinds[name])):
             raise _wrong_columns(f"reading.image_column: {name!r} holds no images here", schema)
         return [name]
-    names = _unique(schema)
-    found = [name for name in names if _is_struct(_inner(_type(schema, name)))]
-    plain = [name for name in names if _is_bytes(_inner(_type(schema, name)))]
-    named = [name for name in plain if name.lower() in IMAGE_NAMES]
-    found = found or named or (plain if len(plain) == 1 else [])
+    plain = [name for name, kind in kinds.items() if _is_bytes(kind)]
+    found = (
+        [name for name, kind in kinds.items() if _is_struct(kind)]
+        or [name for name in plain if name.lower() in IMAGE_NAMES]
+        or (plain if len(plain) == 1 else [])
+    )
     if not found:
         raise _wrong_columns("no column is known to hold images; name one with reading.image_column", schema)
     return found
 
 
 def caption_columns(schema: pa.Schema, reading: ReadingConfig) -> list[str]:
-    """Return the column that holds captions; none where no name is a usual one.
-
-    Raises:
-        RefusedEntryError: the one that is asked for holds no texts.
-    """
+    """Return the column that holds captions; none where no name is a usual one."""
+    texts = [name for name, kind in _kinds(schema).items() if _is_text(kind)]
     if name := reading.caption_column:
-        if not _is_text(_inner(_type(schema, name))):
+        if name not in texts:
             raise _wrong_columns(f"reading.caption_column: {name!r} holds no texts here", schema)
         return [name]
-    by_name = {name.lower(): name for name in reversed(_unique(schema)) if _is_text(_inner(_type(schema, name)))}
+    by_name = {name.lower(): name for name in reversed(texts)}
     return [by_name[name] for name in CAPTION_NAMES if name in by_name][:1]
 
 
 def need(schema: pa.Schema, names: Sequence[str], *, images: Sequence[str] = ()) -> dict[str, str]:
-    """Return the columns that a known data set has, under their own names.
-
-    Raises:
-        RefusedEntryError: some are missing, or those of images hold something else.
-    """
-    if missing := sorted({*names, *images} - set(_unique(schema))):
+    """Return the columns that a known data set has, under their own names; ``RefusedEntryError`` where one lacks."""
+    kinds = _kinds(schema)
+    if missing := sorted({*names, *images} - kinds.keys()):
         raise _wrong_columns(f"has no column {', '.join(missing)}", schema)
     for name in images:
-        if not _holds_images(schema, name):
+        if not _holds_images(kinds[name]):
             raise _wrong_columns(f"column {name} holds no images", schema)
     return {name: name for name in (*names, *images)}
 
@@ -203,23 +195,19 @@ def _wrong_columns(fault: str, schema: pa.Schema) -> RefusedEntryError:
     return RefusedEntryError("wrong columns", f"{fault}; the columns are: {columns[:1000]}")
 
 
-def _holds_images(schema: pa.Schema, name: str) -> bool:
-    inner = _inner(_type(schema, name))
-    return _is_struct(inner) or _is_bytes(inner)
+def _kinds(schema: pa.Schema) -> dict[str, pa.DataType]:
+    """Return what each column holds, or holds lists of."""
+    if len(set(schema.names)) < len(schema.names):
+        raise _wrong_columns("two columns have one name", schema)
+    return {field.name: field.type.value_type if _is_list(field.type) else field.type for field in schema}
 
 
-def _unique(schema: pa.Schema) -> list[str]:
-    """Return the names that stand for one column each."""
-    return [name for name in schema.names if schema.names.count(name) == 1]
+def _holds_images(kind: pa.DataType) -> bool:
+    return _is_struct(kind) or _is_bytes(kind)
 
 
-def _type(schema: pa.Schema, name: str) -> pa.DataType:
-    return schema.field(name).type if name in _unique(schema) else pa.null()
-
-
-def _inner(kind: pa.DataType) -> pa.DataType:
-    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-    return kind.value_type if is_list else kind
+def _is_list(kind: pa.DataType) -> bool:
+    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

@@ -18,10 +18,12 @@ import pyarrow as pa
 from pairwright.schemas.config import ReadingConfig
 from pairwright.tasks.sources.annotations import texts_of
 from pairwright.tasks.sources.open_table import caption_columns, cells_of, image_columns
-from pairwright.tasks.sources.read_entry import EXTENSIONS, About, RefusedEntryError
+from pairwright.tasks.sources.read_entry import EXTENSIONS, About, RefusedEntryError, read_image
 from pairwright.tasks.sources.reader import Given
-from pairwright.tasks.sources.tables import DICT, STATE, TableRow, table_reader
+from pairwright.tasks.sources.tables import TableRow, table_reader
 
+SAVED = {"dataset_dict.json", "state.json"}
+"""Files that ``save_to_disk`` writes."""
 MAX_IMAGES = 64
 """Of one row."""
 CAPTION = "caption"
@@ -42,7 +44,7 @@ def _read_row(row: TableRow) -> Iterable[Given]:
         raise RefusedEntryError("too many images in a row", f"{len(cells)}, the limit is {MAX_IMAGES}")
     about = About(group=row.item.name if len(cells) > 1 else "")
     captions = texts_of(row.record.get(CAPTION)) if len(cells) == 1 else ()
-    images = [row.read_image(row.picture(cell, captions), about) for cell in cells]
+    images = [read_image(row.item, row.picture(cell, captions), row.config, about) for cell in cells]
     return {image.key: image for image in images}.values()
 
 
@@ -57,16 +59,16 @@ def recognises(address: str) -> bool:
         inside = {path.name.lower() for path in Path(address, "data").iterdir()} if "data" in names else set[str]()
     except OSError:
         return False
-    if names & {DICT, STATE}:
+    if names & SAVED:
         return True
     has_images = any(name.endswith(EXTENSIONS) for name in names)
     return not has_images and any(name.endswith(".parquet") for name in names | inside)
 
 
 READER = table_reader(
-    "parquet",
     _choose,
     _read_row,
+    kind="parquet",
     about="Parquet files with an image column, or what `datasets` saved; local, hf://, s3:// or gs://",
     example="parquet:hf://datasets/OWNER/NAME",
     details=__doc__ or "",

@@ -6,11 +6,13 @@ only regular files of a limited size are read.
 """
 
 import errno
+import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 
@@ -63,10 +65,12 @@ class About:
     """Whether the source says that nothing changed, so that two equal images are right."""
 
 
-def read_each(items: Iterable[ItemRow], read: Callable[[ItemRow], Iterable[Given]]) -> Iterator[Read]:
-    """Yield what ``read`` finds in each item; where it raises, one row that says why."""
-    for item in items:
-        yield from read_one(item, lambda item=item: read(item))
+def list_item(kind: str, name: str, locator: dict[str, Any]) -> ItemRow:
+    """Return an item of a source: its key hashes the locator, which says where it is and of what size and time."""
+    # ASCII, since Parquet's strings cannot hold the surrogates that stand for undecodable bytes.
+    place = json.dumps(locator, ensure_ascii=True, sort_keys=True)
+    key = make_key(kind, place)
+    return ItemRow(key=key, source_key=key, subject=key, name=name, locator=place)
 
 
 def read_one(item: ItemRow, read: Callable[[], Iterable[Given]]) -> Sequence[Read]:
@@ -79,17 +83,13 @@ def read_one(item: ItemRow, read: Callable[[], Iterable[Given]]) -> Sequence[Rea
 
 def refuse(item: ItemRow, error: Exception) -> Dropped | Failed:
     """Return why an item gives nothing: dropped by a rule, or failed, since disks and networks recover."""
-    if isinstance(error, FileNotFoundError):
-        error = RefusedEntryError("missing file")
-    elif isinstance(error, PermissionError):
-        error = RefusedEntryError("unreadable file")
     if isinstance(error, RefusedEntryError):
         detail = f"{item.name}: {error.detail}" if error.detail else item.name
         return Dropped(source_key=item.key, reason=error.reason, detail=detail)
     return Failed(source_key=item.key, reason="I/O error", detail=f"{item.name}: {shown_words(error)}")
 
 
-def shown_words(error: Exception) -> str:
+def shown_words(error: BaseException) -> str:
     """Return what an error says, cut and escaped."""
     return shown_name(f"{type(error).__name__}: {error}"[:300])
 
@@ -104,8 +104,7 @@ def read_pair(
 ) -> list[ImageRow | PairRow]:
     """Return two images (one, where they are the same file) and their pair, in the source's order.
 
-    Raises:
-        RefusedEntryError: one cannot be decoded, or both show the same though something is said to have changed.
+    ``RefusedEntryError``: one cannot be decoded, or both show the same though something is said to have changed.
     """
     (first, before), (second, after) = (_decode(item, picture, config, about) for picture in pictures)
     if not about.may_be_identical and np.array_equal(before, after):
@@ -172,20 +171,14 @@ def is_unicode(text: str) -> bool:
     return not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
-def is_below(path: str) -> bool:
-    """Say whether a path stays below its folder as it is written; links are looked at when the file is opened."""
-    parts = PurePosixPath(path.replace("\\", "/")).parts
-    if not parts or len(path) > MAX_PATH or "\0" in path or not is_unicode(path):
-        return False
-    # "C:" and "s3:" begin paths with a drive letter, and addresses.
-    return not parts[0].startswith("/") and not parts[0].endswith(":") and ".." not in parts
-
-
 def check_path(path: object) -> str:
-    """Return a path that stays below its folder as it is written; ``RefusedEntryError`` where it is none."""
+    """Return a path that stays below its folder as it is written; links are looked at when the file is opened."""
     if not isinstance(path, str) or not path:
         raise RefusedEntryError("no path of an image", f"a {type(path).__name__}")
-    if not is_below(path):
+    parts = PurePosixPath(path.replace("\\", "/")).parts
+    # "C:" and "s3:" begin paths with a drive letter, and addresses.
+    leaves = not parts or parts[0].startswith("/") or parts[0].endswith(":") or ".." in parts
+    if leaves or len(path) > MAX_PATH or "\0" in path or not is_unicode(path):
         raise RefusedEntryError("path leaves the folder", shown_name(path[:200]))
     return path
 
@@ -201,12 +194,7 @@ def size_and_time(root: str | Path, relative: str) -> tuple[int, int]:
 
 
 def read_below(root: str | Path, relative: str, config: ImagesConfig, listed: Sequence[int] = NO_FILE) -> bytes:
-    """Return the bytes of a file below ``root``; its size and time must be those ``listed``, unless none was then.
-
-    Raises:
-        RefusedEntryError: it is not to be had.
-        OSError: the disk fails.
-    """
+    """Return the bytes of a file below ``root``; its size and time must be those ``listed``, unless none was then."""
     check_path(relative)
     shown = shown_name(relative[:200])
     try:
@@ -219,12 +207,7 @@ def read_below(root: str | Path, relative: str, config: ImagesConfig, listed: Se
 
 
 def read_file(path: Path, config: ImagesConfig, listed: Sequence[int], shown: str = "") -> bytes:
-    """Return the bytes of a regular file; ``shown`` names it where it is refused.
-
-    Raises:
-        RefusedEntryError: it is none, is too large, or has changed since it was listed.
-        OSError: the disk fails.
-    """
+    """Return the bytes of a regular file of limited size; ``shown`` names it where it is refused."""
     try:
         _check_status(path.stat(), config, listed, shown)  # opening a device may do things
         # Opening a pipe that took the file's place would wait for a writer.

@@ -10,17 +10,19 @@ out. No file says which pairs are of one camera. The licence is not stated.
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
+from pairwright.schemas.rows import PairRow
 from pairwright.tasks.sources.annotations import check_record, check_texts, load_json
-from pairwright.tasks.sources.layouts import Entry, Layout, checked, layout_reader
-from pairwright.tasks.sources.read_entry import RefusedEntryError
+from pairwright.tasks.sources.layouts import Entry, Layout, Listed, layout_reader
+from pairwright.tasks.sources.read_entry import About, RefusedEntryError
 
 SPLITS = ("train", "val", "test")
 FOLDERS = ("annotations/", "data/annotations/", "")
 _ID = re.compile(r"[\w-]{1,200}", re.ASCII)
 
 
-def _entries(layout: Layout) -> Iterator[Entry]:
+def _entries(layout: Layout) -> Iterator[Listed]:
     _, lists = layout.find_lists(FOLDERS, SPLITS)
     folder = layout.find_folder("resized_images", "data/resized_images", "images")
     for split in layout.choose_splits(list(lists)):
@@ -29,10 +31,9 @@ def _entries(layout: Layout) -> Iterator[Entry]:
             try:
                 found.setdefault(_id(check_record(record)), []).append(record.get("sentences", []))
             except RefusedEntryError as refused:
-                name = f"{split}.json record {number}"
-                yield Entry(name=name, refused=refused.reason, detail=refused.detail)
+                yield f"{split}.json record {number}", refused
         for name, sentences in found.items():
-            yield _pair(folder, name, sentences)
+            yield name, partial(_pair, folder, name, sentences)
 
 
 def _id(record: dict[str, object]) -> str:
@@ -43,17 +44,15 @@ def _id(record: dict[str, object]) -> str:
 
 
 def _pair(folder: str, name: str, sentences: list[object]) -> Entry:
-    def make() -> Entry:
-        texts = check_texts([text for each in sentences for text in (each if isinstance(each, list) else [each])])
-        return Entry(name=name, images=(f"{folder}{name}.png", f"{folder}{name}_2.png"), texts=texts)
-
-    return checked(name, make)
+    texts = check_texts([text for each in sentences for text in (each if isinstance(each, list) else [each])])
+    return Entry(images=(f"{folder}{name}.png", f"{folder}{name}_2.png"), about=About(human_differences=texts))
 
 
 READER = layout_reader(
-    "spot-the-diff",
     _entries,
+    kind="spot-the-diff",
     about="Spot-the-Diff: surveillance frames with sentences about their differences",
     example="spot-the-diff:spot-the-diff/data",
-    details=__doc__,
+    details=__doc__ or "",
+    brings=(PairRow,),
 )

@@ -9,15 +9,12 @@ sense, the last thing named is the archive's own fault.
 import gzip
 import posixpath
 import tarfile
-import threading
 import zlib
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from pairwright.tasks.sources.find_files import Place, SourceFile
-from pairwright.tasks.sources.read_entry import RefusedEntryError
+from pairwright.tasks.sources.read_entry import RefusedEntryError, shown_words
 
 MAX_HEADER = 1 << 20
 """Bytes of a GNU long name or of a pax header; real ones have hundreds."""
@@ -25,11 +22,7 @@ MAX_NAME = 4096
 MAX_MEMBERS = 1_000_000
 MIN_UNPACKED, MAX_RATIO = 1 << 30, 100
 """A gzipped archive may unpack to 1 GiB, or to 100 times its size where that is more: images hardly shrink at all."""
-READ_AHEAD = 1 << 20
-"""Bytes per request to a remote store: headers and small members that lie together cost one round trip."""
 _DAMAGE = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, OverflowError)
-Span = tuple[int, int]
-"""Offset and size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +61,30 @@ class TarBytes:
         raise RefusedEntryError("truncated archive", f"a member ends at byte {offset} of {self.limit}")
 
     def read(self, count: int) -> bytes:
-        """Return bytes from here; fewer where the archive ends."""
+        """Return a header, which ``tarfile`` reads while it walks; fewer bytes where the archive ends."""
+        if count > MAX_HEADER:
+            raise RefusedEntryError("damaged header", f"an extended header of {count} bytes")
         return self._bytes.read(count)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return the contents of a member; ``OSError`` where its medium fails."""
+        try:
+            self.seek(offset)
+            data = self._bytes.read(size)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise RefusedEntryError("damaged archive", str(error)) from error
+        except (OSError, RefusedEntryError):
+            raise
+        except Exception as error:  # each store raises errors of its own
+            raise OSError(shown_words(error)) from error
+        if len(data) < size:
+            raise RefusedEntryError("truncated archive", f"at byte {offset}")
+        return data
 
     def close(self) -> None:
         """Close the file."""
         self._bytes.close()
         self._file.close()
-
-
-class _Headers:
-    """What ``tarfile`` reads of an archive while it walks: headers, of limited size."""
-
-    def __init__(self, archive: TarBytes) -> None:
-        self.tell, self.seek, self._read = archive.tell, archive.seek, archive.read
-
-    def read(self, count: int) -> bytes:
-        if count > MAX_HEADER:
-            raise RefusedEntryError("damaged header", f"an extended header of {count} bytes")
-        return self._read(count)
 
 
 def walk_members(archive: TarBytes) -> Iterator[Member]:
@@ -95,7 +93,7 @@ def walk_members(archive: TarBytes) -> Iterator[Member]:
     """The last member: whether its contents are all there shows when the next header is read."""
     walked = 0
     try:
-        with tarfile.open(fileobj=_Headers(archive), mode="r:", encoding="utf-8", errors="surrogateescape") as tar:  # pyright: ignore[reportArgumentType, reportCallIssue] - reads and seeks only
+        with tarfile.open(fileobj=archive, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:  # pyright: ignore[reportArgumentType, reportCallIssue] - reads and seeks only
             while walked < MAX_MEMBERS:
                 info = tar.next()
                 tar.members.clear()  # a million of them would take a gigabyte
@@ -145,63 +143,3 @@ def _member(info: tarfile.TarInfo) -> Member:
         return Member(info.name[-100:], refused="damaged header", detail=f"a name of {len(info.name)} characters")
     name = info.name if refused else posixpath.normpath(info.name)
     return Member(name, info.offset_data, info.size, refused, detail)
-
-
-def read_members(place: Place, file: SourceFile, wanted: Sequence[Sequence[Span]]) -> Iterator[list[bytes]]:
-    """Yield the contents of each group of spans, in the groups' order; the archive is read forward, once.
-
-    Groups that lie together are handed on one by one; what lies apart is kept until its group is whole.
-
-    Raises:
-        RefusedEntryError: the archive ends early, or cannot be unpacked.
-    """
-    spans = sorted((*span, i, j) for i, group in enumerate(wanted) for j, span in enumerate(group))
-    read: list[dict[int, bytes]] = [{} for _ in wanted]
-    done = 0
-    with _opened(place, file) as archive:
-        for offset, size, i, j in spans:
-            try:
-                archive.seek(offset)
-                read[i][j] = archive.read(size)
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                raise RefusedEntryError("damaged archive", str(error)) from error
-            if len(read[i][j]) < size:
-                raise RefusedEntryError("truncated archive", f"at byte {offset}")
-            while done < len(wanted) and len(read[done]) == len(wanted[done]):
-                yield [read[done][number] for number in range(len(wanted[done]))]
-                read[done].clear()
-                done += 1
-
-
-class _Kept(threading.local):
-    """The gzipped tar that stays open at the place that was reached, so that the shards of a thread unpack it once."""
-
-    file: tuple[str, SourceFile] | None = None
-    archive: TarBytes | None = None
-
-
-_kept = _Kept()
-
-
-def close_kept() -> None:
-    """Close the gzipped tar that this thread keeps open."""
-    if _kept.archive:
-        _kept.archive.close()
-    _kept.file = _kept.archive = None
-
-
-@contextmanager
-def _opened(place: Place, file: SourceFile) -> Generator[TarBytes]:
-    if _kept.archive and _kept.file == (place.root, file):
-        yield _kept.archive
-        return
-    archive = TarBytes(place.open(file.name, block_size=READ_AHEAD), file.size)
-    if archive.is_gzipped:
-        close_kept()
-        _kept.file, _kept.archive = (place.root, file), archive
-        yield archive
-        return
-    try:
-        yield archive
-    finally:
-        archive.close()

@@ -13,9 +13,8 @@ A sample is what has one name up to the first dot of the file name, wherever in 
 
 Other members, and hidden ones, are ignored and counted in the log. An item's key hashes the tar's name, size and
 version and the places of its members. A plain tar is listed by seeking over its headers, and a member is read by one
-seek. Gzip has no seeking: such a tar is unpacked in passing once to list it and once more per worker to read it, since
-a worker keeps its place between shards; members of one sample that lie apart cost a pass per shard. Plain tars are
-better.
+seek. Gzip has no seeking: such a tar is unpacked up to a shard's last sample for each shard, and from its start for
+each member that lies before the last one read. Plain tars are better.
 """
 
 import json
@@ -31,21 +30,22 @@ from typing import Any
 
 from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.errors import SourceError
-from pairwright.schemas.rows import ImageRow, ItemRow, make_key
-from pairwright.tasks.sources.annotations import CAPTIONS, LICENCES, Record, clean_text, texts_of, word_of
+from pairwright.schemas.rows import ImageRow, ItemRow
+from pairwright.tasks.sources.annotations import CAPTIONS, LICENCES, Record, check_word, clean_text, texts_of
 from pairwright.tasks.sources.find_files import Place, SourceFile, open_place, reaching
 from pairwright.tasks.sources.read_entry import (
     EXTENSIONS,
     About,
     Picture,
     RefusedEntryError,
+    list_item,
     read_image,
     read_one,
     refuse,
     shown_name,
 )
 from pairwright.tasks.sources.reader import Read, Reader
-from pairwright.tasks.sources.tars import READ_AHEAD, Member, TarBytes, read_members, walk_members
+from pairwright.tasks.sources.tars import Member, TarBytes, walk_members
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +55,8 @@ RECORD = ".json"
 MAX_TEXT = 1 << 20
 """Bytes of a caption or of a JSON record; larger ones drop their sample."""
 MAX_OF_SAMPLE = 64
+READ_AHEAD = 1 << 20
+"""Bytes per request to a remote store: headers and small members that lie together cost one round trip."""
 LOOKED_AT = 1000
 """Names of a folder that are looked at to recognise it."""
 
@@ -78,9 +80,6 @@ class _Part:
         return self.suffix[: -len(self.ending)]
 
 
-Sample = tuple[ItemRow, list[_Part]]
-
-
 def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
     """Yield the samples of all archives in order, the first ``limit`` of them; ``SourceError`` where there is none."""
     if config.reading.splits:
@@ -91,54 +90,47 @@ def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
     yield from islice(_all_items(config.path), limit)
 
 
-def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
-    """Yield the images of each sample, or why there is none; each archive is opened once."""
-    place = open_place(config.path)
-    for name, group in groupby(items, lambda item: json.loads(item.locator)["archive"]):
-        yield from _read_archive(place, name, list(group), config)
-
-
 def _all_items(source: str) -> Iterator[ItemRow]:
     place = open_place(source)
-    samples, fault = 0, "no name ends in " + " ".join(ENDINGS)
+    found, fault = False, "no name ends in " + " ".join(ENDINGS)
     for name in place.names(ENDINGS):
         file = SourceFile(name=name, size=-1, stamp="")
         try:
             with reaching(name):
                 file = place.look(name)
-                parts, faults = _samples_of(place, file)
+                samples = _samples_of(place, file)
         except RefusedEntryError as error:
-            parts, faults = {}, [Member("", refused=error.reason, detail=error.detail)]
-        samples += len(parts)
-        for stem, members in parts.items():
+            samples = {"": [Member("", refused=error.reason, detail=error.detail)]}
+        for stem, members in samples.items():
+            if not stem:
+                fault = shown_name(f"{name}: {members[0].refused}: {members[0].detail}".removesuffix(": "))
+                log.warning("%s: %s", source, fault)
+            found = found or bool(stem)
             yield _item(file, stem, members)
-        for member in faults:
-            fault = shown_name(f"{name}: {member.refused}: {member.detail}".removesuffix(": "))
-            log.warning("%s: %s", source, fault)
-            yield _refused(file, "", member.refused, member.detail)
-    if not samples:
+    if not found:
         raise SourceError(
             f"{source}: no sample with an image found in its archives ({fault}); give a tar, a pattern like "
             "NAME-{000..011}.tar, or a folder of tars"
         )
 
 
-def _samples_of(place: Place, file: SourceFile) -> tuple[dict[str, list[Member]], list[Member]]:
-    """Return the wanted members of an archive by basename, and what is wrong with the archive itself."""
+def _samples_of(place: Place, file: SourceFile) -> dict[str, list[Member]]:
+    """Return the wanted members of an archive by basename; under none, what is wrong with the archive itself."""
     samples: dict[str, list[Member]] = {}
-    faults: list[Member] = []
     ignored = 0
-    with closing(TarBytes(place.open(file.name, block_size=READ_AHEAD), file.size)) as archive:
+    with closing(_open(place, file)) as archive:
         for member in walk_members(archive):
             stem, suffix = _split(member.name)
-            if not member.name:
-                faults.append(member)
-            elif _is_wanted(member.name, suffix):
+            if not member.name or _is_wanted(member.name, suffix):
                 samples.setdefault(stem, []).append(member)
             else:
                 ignored += 1
     log.info("%s: %d samples, ignored %d other members", shown_name(file.name), len(samples), ignored)
-    return samples, faults
+    return samples
+
+
+def _open(place: Place, file: SourceFile) -> TarBytes:
+    return TarBytes(place.open(file.name, block_size=READ_AHEAD), file.size)
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -156,30 +148,26 @@ def _is_wanted(name: str, suffix: str) -> bool:
 
 
 def _item(file: SourceFile, stem: str, members: Sequence[Member]) -> ItemRow:
+    where: dict[str, Any] = {"archive": file.name, "size": file.size, "stamp": file.stamp, "stem": stem}
+    try:
+        where["parts"] = [[part.suffix, part.offset, part.size] for part in _parts(members)]
+    except RefusedEntryError as refused:
+        where |= {"refused": refused.reason, "detail": shown_name(refused.detail)[:500]}
+    return list_item("webdataset", shown_name(f"{file.name}/{stem}" if stem else file.name), where)
+
+
+def _parts(members: Sequence[Member]) -> list[_Part]:
+    if refused := next((member for member in members if member.refused), None):
+        raise RefusedEntryError(refused.refused, f"{refused.name}: {refused.detail}".strip(": "))
     parts = [_Part(_split(member.name)[1], member.offset, member.size) for member in members]
-    refused = next((member for member in members if member.refused), None)
-    if refused:
-        return _refused(file, stem, refused.refused, f"{refused.name}: {refused.detail}".removesuffix(": "))
     if len(parts) > MAX_OF_SAMPLE:
         detail = f"{len(parts)}: names are cut at their first dot, so that no name should have one of its own"
-        return _refused(file, stem, "too many members of one basename", detail)
+        raise RefusedEntryError("too many members of one basename", detail)
     if len({part.suffix for part in parts}) < len(parts):
-        return _refused(file, stem, "duplicated member", "")
+        raise RefusedEntryError("duplicated member")
     if not _images(parts):
-        return _refused(file, stem, "no image in the sample", "")
-    return _row(file, stem, {"parts": [[part.suffix, part.offset, part.size] for part in parts]})
-
-
-def _refused(file: SourceFile, stem: str, reason: str, detail: str) -> ItemRow:
-    return _row(file, stem, {"refused": reason, "detail": shown_name(detail)[:500]})
-
-
-def _row(file: SourceFile, stem: str, about: dict[str, Any]) -> ItemRow:
-    name = json.dumps([file.name, stem])  # ASCII: names may hold bytes that are no UTF-8
-    key = make_key("webdataset", name, file.size, file.stamp, json.dumps(about))
-    locator = json.dumps({"archive": file.name, "size": file.size, "stamp": file.stamp, **about}, ensure_ascii=True)
-    shown = shown_name(f"{file.name}/{stem}" if stem else file.name)
-    return ItemRow(key=key, source_key=key, subject=key, name=shown, locator=locator)
+        raise RefusedEntryError("no image in the sample")
+    return parts
 
 
 def _images(parts: Sequence[_Part]) -> list[_Part]:
@@ -188,54 +176,27 @@ def _images(parts: Sequence[_Part]) -> list[_Part]:
     return [part for part in images if not part.field] or images
 
 
-def _read_archive(place: Place, name: str, items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
-    sound: list[Sample] = []
-    file: SourceFile | Exception
-    try:
-        file = place.look(name)
-    except Exception as error:  # noqa: BLE001 - each store raises errors of its own; the items are owed again
-        file = error
-    for item in items:
+def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
+    """Yield the images of each sample, or why there is none; each archive is opened once."""
+    place = open_place(config.path)
+    located = [(item, json.loads(item.locator)) for item in items]
+    for name, group in groupby(located, key=lambda both: both[1]["archive"]):
+        samples = list(group)
         try:
-            sound.append((item, _check_parts(json.loads(item.locator), file, config)))
-        except Exception as error:  # noqa: BLE001 - that of the store again
-            yield refuse(item, error)
-    if sound and isinstance(file, SourceFile):
-        yield from _read_samples(place, file, sound, config)
+            archive = _open(place, place.look(name, samples[0][1]))
+        except Exception as error:  # noqa: BLE001 - each store raises errors of its own; the items are owed again
+            yield from (refuse(item, error) for item, _ in samples)
+            continue
+        with closing(archive):
+            for item, where in samples:
+                yield from read_one(item, partial(_rows, item, where, archive, config))
 
 
-def _check_parts(where: dict[str, Any], now: SourceFile | Exception, config: SourceConfig) -> list[_Part]:
-    """Return the members of a sample that can be read."""
+def _rows(item: ItemRow, where: dict[str, Any], archive: TarBytes, config: SourceConfig) -> list[ImageRow]:
+    """Return the images of one sample; the first that is refused takes the others with it."""
     if "refused" in where:
         raise RefusedEntryError(where["refused"], where["detail"])
-    if isinstance(now, Exception):
-        raise now
-    if (now.size, now.stamp) != (where["size"], where["stamp"]):
-        raise RefusedEntryError("changed since it was listed")
-    parts = [_Part(*part) for part in where["parts"]]
-    for part in parts:
-        limit = config.images.max_bytes if part.ending in EXTENSIONS else MAX_TEXT
-        if part.size > limit:
-            detail = f"{shown_name(part.suffix)}: {part.size} bytes, the limit is {limit}"
-            raise RefusedEntryError("file too large", detail)
-    return parts
-
-
-def _read_samples(place: Place, file: SourceFile, samples: Sequence[Sample], config: SourceConfig) -> Iterator[Read]:
-    """Yield the rows of each sample; once the archive cannot be read on, why there are none."""
-    done = 0
-    try:
-        for contents in read_members(place, file, [[(part.offset, part.size) for part in each] for _, each in samples]):
-            item, parts = samples[done]
-            done += 1
-            found = dict(zip(parts, contents, strict=True))
-            yield from read_one(item, partial(_rows, item, found, config))
-    except Exception as error:  # noqa: BLE001 - each store raises errors of its own; the items are owed again
-        yield from (refuse(item, error) for item, _ in samples[done:])
-
-
-def _rows(item: ItemRow, contents: dict[_Part, bytes], config: SourceConfig) -> list[ImageRow]:
-    """Return the images of one sample; the first that is refused takes the others with it."""
+    contents = {part: _read_part(archive, part, config) for part in (_Part(*part) for part in where["parts"])}
     images = _images(list(contents))
     try:
         record = _record(contents)
@@ -243,8 +204,8 @@ def _rows(item: ItemRow, contents: dict[_Part, bytes], config: SourceConfig) -> 
     except (ValueError, RecursionError) as error:
         raise RefusedEntryError("damaged caption or record", str(error)) from error
     about = About(
-        licence=word_of(record, *LICENCES),
-        group=word_of(record, "group") or (item.name if len(images) > 1 else ""),
+        licence=check_word(record, *LICENCES),
+        group=check_word(record, "group") or (item.name if len(images) > 1 else ""),
     )
     rows: list[ImageRow] = []
     for part in images:
@@ -257,6 +218,14 @@ def _rows(item: ItemRow, contents: dict[_Part, bytes], config: SourceConfig) -> 
         picture = Picture(data=contents[part], name=item.name + shown_name(part.suffix), captions=captions)
         rows.append(read_image(item, picture, config, about))
     return rows
+
+
+def _read_part(archive: TarBytes, part: _Part, config: SourceConfig) -> bytes:
+    limit = config.images.max_bytes if part.ending in EXTENSIONS else MAX_TEXT
+    if part.size > limit:
+        detail = f"{shown_name(part.suffix)}: {part.size} bytes, the limit is {limit}"
+        raise RefusedEntryError("file too large", detail)
+    return archive.read_at(part.offset, part.size)
 
 
 def _record(contents: dict[_Part, bytes]) -> Record:

@@ -115,7 +115,7 @@ def test_an_instruction_makes_an_edit(folder):
 
 def test_a_line_of_another_number_of_images(folder):
     path = manifest(folder, {"images": ["a.png", "b.png"]}, {"image": "a.png"}, {"images": ["a.png"] * 3, "id": "3"})
-    assert reasons(path, "jsonl-pairs") == {"line 2": "not a pair", "line 3": "more than two images"}
+    assert reasons(path, "jsonl-pairs") == {"m.jsonl line 2": "not a pair", "m.jsonl line 3": "more than two images"}
     rows = read(path)
     assert [row.key for row in rows["a.png b.png"] if isinstance(row, ImageRow)] == [make_key(A), make_key(B)]
     assert [row.key for row in rows["a.png"]] == [make_key(A)]
@@ -157,23 +157,23 @@ def test_lines_that_make_no_sense_are_dropped_with_their_number(folder, tmp_path
         {"image": "deep/c.png"},
     )
     assert reasons(path, limits=ImagesConfig(max_bytes=20_000)) == {
-        "line 3": "damaged line",
-        "line 4": "no record",
-        "line 5": "damaged line",
-        "line 6": "damaged line",
-        "line 7": "damaged line",
-        "line 8": "names no image",
-        "line 9": "path leaves the folder",
-        "line 10": "path leaves the folder",
-        "line 11": "path leaves the folder",
-        "line 12": "path leaves the folder",
-        "line 13": "no path of an image",
-        "line 14": "path leaves the folder",
-        "line 15": "text is not Unicode",
-        "line 16": "captions are not texts",
-        "line 17": "damaged field",
-        "line 18": "damaged field",
-        "line 19": "line too long",
+        "m.jsonl line 3": "damaged line",
+        "m.jsonl line 4": "no record",
+        "m.jsonl line 5": "damaged line",
+        "m.jsonl line 6": "damaged line",
+        "m.jsonl line 7": "damaged line",
+        "m.jsonl line 8": "names no image",
+        "m.jsonl line 9": "path leaves the folder",
+        "m.jsonl line 10": "path leaves the folder",
+        "m.jsonl line 11": "path leaves the folder",
+        "m.jsonl line 12": "path leaves the folder",
+        "m.jsonl line 13": "no path of an image",
+        "m.jsonl line 14": "path leaves the folder",
+        "m.jsonl line 15": "text is not Unicode",
+        "m.jsonl line 16": "captions are not texts",
+        "m.jsonl line 17": "damaged field",
+        "m.jsonl line 18": "damaged field",
+        "m.jsonl line 19": "line too long",
         "out.png": "path leaves the folder",
         "loop.png": "symlink loop",
         "pipe.png": "not a regular file",
@@ -185,9 +185,51 @@ def test_lines_that_make_no_sense_are_dropped_with_their_number(folder, tmp_path
     assert [name for name, got in rows.items() if isinstance(got[0], ImageRow)] == ["a.png", "large.bmp", "deep/c.png"]
 
 
+def test_change_types_travel_and_scenes_are_groups(folder):
+    both = {"image1": "a.png", "image2": "b.png"}
+    path = manifest(
+        folder,
+        {**both, "change_types": ["addition", "viewpoint"], "source": "real", "scene": "office-3", "id": "typed"},
+        {**both, "change_types": "pose", "scene": 7, "id": "one"},
+        {**both, "source": "real", "id": "none"},
+    )
+    rows = read(path, "omnidiff")
+    assert {name: (first.group, pair.change_types) for name, (first, _, pair) in rows.items()} == {
+        "typed": ("real/office-3", ("addition", "viewpoint")),
+        "one": ("7", ("pose",)),
+        "none": ("", ()),
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ({"no_change": True}, True),
+        ({"no_change": 1}, False),
+        ({"change_types": ["no_change"]}, True),
+        ({"change_types": ["no_change", "pose"]}, False),
+        ({}, False),
+    ],
+)
+def test_only_where_nothing_changed_may_both_be_one_file(folder, line, kept):
+    path = manifest(folder, {"image1": "a.png", "image2": "a.png", "id": "x", **line})
+    assert isinstance(read(path, "jsonl-pairs")["x"][-1], PairRow if kept else Dropped)
+
+
+def test_files_of_a_folder_are_splits(folder):
+    for name in ("train.jsonl", "test.jsonl", ".hidden.jsonl"):
+        (folder / name).write_text('{"image": "%s.png"}\n' % ("a" if name[0] == "t" else "x"))
+    os.mkfifo(folder / "pipe.jsonl")
+    (folder / "train.jsonl").write_text('{"image": "b.png"}\n{"image": "a.png", "split": "val"}\n')
+    assert [item.name for item in listed(folder)] == ["a.png", "b.png", "a.png"]
+    assert [item.name for item in listed(folder, splits=("train",))] == ["b.png"]
+    with pytest.raises(SourceError, match="test, train, val"):
+        listed(folder, splits=("dev",))
+
+
 def test_splits(folder):
     path = manifest(folder, {"image": "a.png", "split": "train"}, {"image": "b.png", "split": "val"}, b"{")
-    assert [item.name for item in listed(path, splits=("val",))] == ["b.png", "line 3"]
+    assert [item.name for item in listed(path, splits=("val",))] == ["b.png", "m.jsonl line 3"]
     with pytest.raises(SourceError, match=r"reading\.splits .*'test'.*train, val"):
         listed(path, splits=("train", "test"))
 

@@ -67,7 +67,7 @@ def test_traces_are_not_parsed_unless_they_come_first(tmp_path: Path, monkeypatc
     put_lines(tmp_path, "flickr30k_test_localized_narratives.jsonl", line, other_order, compact)
     config = source_of("localized-narratives", tmp_path, splits=["flickr30k_test"])
     (item,) = list_all(config)
-    assert json.loads(item.locator)["texts"] == ["Another one."] * 3
+    assert json.loads(item.locator)["captions"] == [["Another one."] * 3]
     assert [b"traces" in found for found in parsed] == [False, True, True]
 
 

@@ -1,6 +1,5 @@
 """Columns found by type, splits by name, rows listed from footers; damaged, hostile and remote tables; a build."""
 
-import json
 import os
 import re
 
@@ -164,7 +163,7 @@ def test_the_layout_of_the_hub_and_its_splits(tmp_path):
         "train-00000-of-00002.parquet#0",
         "train-00001-of-00002.parquet#0",
     ]
-    with pytest.raises(SourceError, match=r"reading\.splits: .*validation; .*test, train"):
+    with pytest.raises(SourceError, match=r"reading\.splits .*'validation'; .*test, train"):
         listed(tmp_path, splits=("validation", "train"))
 
 
@@ -174,6 +173,7 @@ def test_what_datasets_writes_is_read(tmp_path):
     saved = datasets.Dataset.from_dict(rows, features=features)
     both = datasets.DatasetDict({"train": saved, "test": saved.select([2])})
     both.save_to_disk(tmp_path / "dict", num_shards={"train": 2, "test": 1})
+    (tmp_path / "dict/train/cache-0a.arrow").write_bytes(b"left by a map")
     saved.save_to_disk(tmp_path / "alone")
     saved.to_parquet(tmp_path / "x.parquet")
     assert listed(tmp_path / "dict") == [
@@ -189,30 +189,6 @@ def test_what_datasets_writes_is_read(tmp_path):
         assert [(row.key, row.captions) for row in rows] == [
             (make_key(data), (caption,)) for data, caption in zip(DATA[:3], "abc", strict=True)
         ]
-
-
-@pytest.mark.parametrize(
-    ("name", "state"),
-    [
-        ("state.json", {"_data_files": [{"filename": "../x.arrow"}]}),
-        ("state.json", {"_data_files": [{"filename": "/etc/passwd"}]}),
-        ("state.json", {"_data_files": [7]}),
-        ("state.json", []),
-        ("dataset_dict.json", {"splits": ["../.."]}),
-        ("dataset_dict.json", {"splits": "train"}),
-    ],
-)
-def test_a_hostile_saved_folder_is_refused(tmp_path, name, state):
-    (tmp_path / name).write_text(json.dumps(state))
-    with pytest.raises(SourceError, match=f"{name}: "):
-        listed(tmp_path)
-
-
-def test_rows_selected_by_indices_are_refused(tmp_path):
-    state = {"_data_files": [{"filename": "d.arrow"}], "_indices_data_files": [{"filename": "i.arrow"}]}
-    (tmp_path / "state.json").write_text(json.dumps(state))
-    with pytest.raises(SourceError, match=r"state\.json .*rows"):
-        listed(tmp_path)
 
 
 def test_damaged_files_are_items_that_are_dropped(tmp_path):

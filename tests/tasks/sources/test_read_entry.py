@@ -14,7 +14,7 @@ from pairwright.tasks.sources.read_entry import (
     RefusedEntryError,
     check_path,
     read_below,
-    read_each,
+    read_one,
     read_pair,
     size_and_time,
 )
@@ -48,7 +48,7 @@ def test_a_pair_brings_both_images_and_names_them_in_order():
 def test_one_bad_image_refuses_the_whole_pair(data, reason):
     bad = Picture(data=data, name="bad.png")
     for both in ((bad, BEFORE), (BEFORE, bad)):
-        (refused,) = read_each([ITEM], lambda item, both=both: read_pair(item, both, CONFIG, about=About()))
+        (refused,) = read_one(ITEM, lambda both=both: read_pair(ITEM, both, CONFIG, about=About()))
         assert isinstance(refused, Dropped)
         assert (refused.source_key, refused.reason) == (ITEM.key, reason)
         assert refused.detail.startswith("row 7: bad.png")
@@ -148,6 +148,6 @@ def test_a_disk_that_fails_is_owed_again(tmp_path, monkeypatch):
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(os, "open", fail)
-    (failed,) = read_each([ITEM], lambda _: [read_below(tmp_path, "a", IMAGES)])
+    (failed,) = read_one(ITEM, lambda: [read_below(tmp_path, "a", IMAGES)])
     assert isinstance(failed, Failed)
     assert (failed.reason, failed.source_key) == ("I/O error", ITEM.key)
