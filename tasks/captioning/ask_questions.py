@@ -4,41 +4,44 @@ Reads ``ComparisonRow``, the pairs and both captions, writes ``QuestionRow``: fr
 model writes a conversation of several rounds, and one of them is drawn by the comparison's key. Needs a served model,
 the profile's ``language``; it sees no image. ``served`` of a row lists all tries, the one that was taken last.
 
-A conversation is JSON, ``{"rounds": [{"question", "about", "answer"}]}``, perhaps with a fence or words around it, or
-text ("Q: ... A: ..."). Ours, and for English only: rounds that will not do are not drawn; which image a question is
+A conversation is JSON, ``{"rounds": [{"question", "about", "answer"}]}``, perhaps with a fence or words around it.
+Ours, and for English only: rounds that will not do are not drawn; which image a question is
 about is decided by its words, not by what the model says of it; a conversation without any good round is asked for
 again with another seed.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from operator import attrgetter
+from random import Random
 from typing import Any, Literal
 
 from pairwright.prompts import load
 from pairwright.schemas.config import QuestionsConfig
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import CaptionRow, ComparisonRow, Dropped, Failed, PairRow, QuestionRow, Row, make_key
-from pairwright.tasks.captioning.statements import row_random
+from pairwright.schemas.rows import (
+    Captions,
+    ComparisonRow,
+    Dropped,
+    Failed,
+    Pairs,
+    QuestionRow,
+    Row,
+    make_key,
+)
+from pairwright.tasks.captioning.validators import CAPTIONS, PAIRS, ask_again
 from pairwright.tasks.serving.ask_rows import ask_rows
-from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_until, seed_of
+from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question
 from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.answers import Answers
-from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.words import declines, has_tokens, names_captions, repeats_itself
 
 About = Literal["both", "first", "second"]
 END = re.compile(r"(?<!\.\.)[.!?][\"'”’“»«›」)*_`]*$")
-ROLE = r"^[ \t>#*_-]*+(?:\(?\d{{1,2}}[.)][ \t]*+)?+[*_]*+(?:{})(?:[ \t]*+#?\d{{1,2}})?+[*_]*+[ \t]*+[:.)-][*_]*+[ \t]*+"
-SPEAKER = re.compile(
-    rf"(?P<question>{ROLE.format('q|question|user|human|person')})"
-    rf"|(?P<answer>{ROLE.format('a|answer|assistant|response|gpt')})"
-    rf"|(?P<about>{ROLE.format('about')})",
-    re.IGNORECASE | re.MULTILINE,
-)
 ORDERS = re.compile(
     r"(?:please )?(?:describe|compare|name|list|explain|tell|identify|count|summari[sz]e)\b", re.IGNORECASE
 )
@@ -88,9 +91,8 @@ def read_rounds(text: str, *, finish_reason: str = "stop") -> tuple[Round, ...] 
     """Return the rounds in order, equal ones once, or why there are none."""
     if finish_reason == "length":
         return RefusedText("cut off", finish_reason)
-    found = list(_from_json(text)) or list(_from_text(text))
     rounds: dict[str, Round] = {}
-    for one in found:
+    for one in _from_json(text):
         rounds.setdefault(one.question.lower(), one)
     if rounds:
         return tuple(rounds.values())
@@ -147,7 +149,8 @@ def _from_json(text: str) -> Iterator[Round]:
             fields = {str(name).lower(): value for name, value in one.items()}
             question, answer = (_field(fields, *names) for names in (("question", "q"), ("answer", "a")))
             if question or answer:
-                yield Round(question, answer, _about(_field(fields, "about")))
+                about = _field(fields, "about").lower()
+                yield Round(question, answer, about if about in ("both", "first", "second") else "")
 
 
 def _loaded(text: str) -> Any:
@@ -162,31 +165,6 @@ def _field(fields: dict[str, Any], *names: str) -> str:
     return " ".join(value.split()) if isinstance(value, str) else ""
 
 
-def _from_text(text: str) -> Iterator[Round]:
-    """Yield a round for each answer that follows a question; what else is said of it stands between the two."""
-    marks = list(SPEAKER.finditer(text))
-    ends = [*(mark.start() for mark in marks[1:]), len(text)]
-    question = about = ""
-    for mark, end in zip(marks, ends, strict=False):
-        said = " ".join(text[mark.end() : end].strip(" \t\n*_#-").split())
-        if mark["question"]:
-            question, about = said, ""
-        elif mark["about"]:
-            about = _about(said)
-        elif question:
-            yield Round(question, said, about)
-            question = ""
-
-
-def _about(text: str) -> str:
-    """Return what a model's own words say that a round is about; other words say nothing."""
-    plain = text.lower().strip(" .\"'")
-    if plain in ("both", "first", "second"):
-        return plain
-    names = _named(plain)
-    return "both" if len(names) == 2 else next(iter(names), "")
-
-
 PROMPT = "ask_questions"
 
 
@@ -194,8 +172,8 @@ def ask_questions(
     rows: Sequence[ComparisonRow],
     config: QuestionsConfig,
     *,
-    pairs: Mapping[str, PairRow],
-    captions: Mapping[str, CaptionRow],
+    pairs: Pairs,
+    captions: Captions,
     answers: Answers | None = None,
 ) -> Iterator[Row | Dropped | Failed]:
     """Yield one question per comparison, or ``Dropped`` with the reason of the last of ``max_attempts`` refusals."""
@@ -204,27 +182,23 @@ def ask_questions(
 
 
 async def _ask(
-    row: ComparisonRow,
-    chat: Chat,
-    *,
-    config: QuestionsConfig,
-    pairs: Mapping[str, PairRow],
-    captions: Mapping[str, CaptionRow],
+    row: ComparisonRow, chat: Chat, *, config: QuestionsConfig, pairs: Pairs, captions: Captions
 ) -> QuestionRow | Dropped:
-    question = _question(row, config, pairs=pairs, captions=captions)
-    if isinstance(question, Dropped):
-        return question
-
-    def ask(attempt: int) -> Question:
-        return replace(question, seed=seed_of(row.key, load(PROMPT), seed=config.seed, attempt=attempt))
-
-    rounds, tries = await ask_until(chat, ask, _read, tries=config.max_attempts)
-    if isinstance(rounds, RefusedText):
-        return Dropped(source_key=row.key, reason=rounds.reason, detail=rounds.detail)
-    good = [number for number, one in enumerate(rounds) if isinstance(one, Round)]
-    drawn = row_random("question", config.seed, row.key).choice(good)
-    one = rounds[drawn]
-    assert isinstance(one, Round)
+    if row.subject not in pairs:
+        return Dropped(source_key=row.key, reason="pair is missing", detail=row.subject)
+    pair = pairs[row.subject]
+    first, second = (as_data(captions[key].text) if key in captions else "" for key in (pair.first, pair.second))
+    if not (first and second):
+        return Dropped(source_key=row.key, reason="caption is missing", detail=pair.second if first else pair.first)
+    summary = "\n".join(filter(None, map(as_data, row.text.splitlines())))
+    text = load(PROMPT).render(first_caption=first, second_caption=second, summary=summary, rounds=config.rounds)
+    question = Question(prompt=PROMPT, text=text, max_tokens=config.max_tokens, grammar=rounds_grammar(config.rounds))
+    found = await ask_again(chat, row, question, _read, config)
+    if isinstance(found, Dropped):
+        return found
+    rounds, tries = found
+    good = [(number, one) for number, one in enumerate(rounds) if isinstance(one, Round)]
+    drawn, one = Random(make_key("question", config.seed, row.key)).choice(good)
     return QuestionRow(
         key=make_key("question", row.key, one.question, one.answer),
         source_key=row.key,
@@ -239,36 +213,16 @@ async def _ask(
     )
 
 
-def _question(
-    row: ComparisonRow, config: QuestionsConfig, *, pairs: Mapping[str, PairRow], captions: Mapping[str, CaptionRow]
-) -> Question | Dropped:
-    """Return what the model is asked, its seed aside, or what is missing for it."""
-    if row.subject not in pairs:
-        return Dropped(source_key=row.key, reason="pair is missing", detail=row.subject)
-    pair = pairs[row.subject]
-    first, second = (as_data(captions[key].text) if key in captions else "" for key in (pair.first, pair.second))
-    if not (first and second):
-        return Dropped(source_key=row.key, reason="caption is missing", detail=pair.second if first else pair.first)
-    summary = "\n".join(filter(None, map(as_data, row.text.splitlines())))
-    text = load(PROMPT).render(first_caption=first, second_caption=second, summary=summary, rounds=config.rounds)
-    return Question(prompt=PROMPT, text=text, max_tokens=config.max_tokens, grammar=rounds_grammar(config.rounds))
-
-
 @cache
 def rounds_grammar(rounds: int) -> Grammar:
     """Return the grammar of a conversation of so many rounds."""
-    texts: dict[str, Any] = {name: {"type": "string"} for name in ("question", "about", "answer")}
-    texts["about"]["enum"] = ["both", "first", "second"]
-    each = {"type": "object", "properties": texts, "required": list(texts), "additionalProperties": False}
-    several = {"type": "array", "items": each, "minItems": rounds, "maxItems": rounds}
-    return Grammar(
-        schema={
-            "type": "object",
-            "properties": {"rounds": several},
-            "required": ["rounds"],
-            "additionalProperties": False,
-        }
-    )
+    about = {"type": "string", "enum": ["both", "first", "second"]}
+    each = _object(question={"type": "string"}, about=about, answer={"type": "string"})
+    return Grammar(schema=_object(rounds={"type": "array", "items": each, "minItems": rounds, "maxItems": rounds}))
+
+
+def _object(**fields: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
 def _read(answer: Answer) -> tuple[Round | RefusedText, ...] | RefusedText:
@@ -276,15 +230,14 @@ def _read(answer: Answer) -> tuple[Round | RefusedText, ...] | RefusedText:
     rounds = read_rounds(answer.text, finish_reason=answer.finish_reason)
     if isinstance(rounds, RefusedText):
         return rounds
-    checked = tuple(_unlike_examples(check_round(one)) for one in rounds)
+    checked = tuple(
+        RefusedText("copied from the prompt", one.question)
+        if {one.question, one.answer} & _examples()
+        else check_round(one)
+        for one in rounds
+    )
     first = checked[0]
     return first if isinstance(first, RefusedText) and not any(isinstance(one, Round) for one in checked) else checked
-
-
-def _unlike_examples(one: Round | RefusedText) -> Round | RefusedText:
-    if isinstance(one, Round) and (one.question in _examples() or one.answer in _examples()):
-        return RefusedText("copied from the prompt", one.question)
-    return one
 
 
 @cache
@@ -304,7 +257,7 @@ STAGE = Stage(
     function=ask_questions,
     config="questions",
     prompts=(PROMPT,),
-    uses=(Uses(table="pairs", row=PairRow), Uses(table="captions", row=CaptionRow, on="images", of="pairs")),
+    uses=(PAIRS, CAPTIONS),
     enabled=attrgetter("is_served"),
     by_source=True,  # a comparison's key does not hash captions that it was not written from
     without=("conversation", "served"),

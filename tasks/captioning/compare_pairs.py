@@ -17,20 +17,40 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from random import Random
 from types import MappingProxyType
 
 from pairwright.prompts import load
-from pairwright.schemas.claims import Graphs, Selector, all_hold
+from pairwright.schemas.claims import Graphs, Selector
 from pairwright.schemas.config import ComparisonsConfig
 from pairwright.schemas.phrases import noun, some, surface
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import CaptionRow, ComparisonRow, Dropped, Failed, ImageRow, PairRow, Row, Turn, make_key
+from pairwright.schemas.rows import (
+    CaptionRow,
+    Captions,
+    ComparisonRow,
+    Dropped,
+    Failed,
+    ImageRow,
+    Images,
+    PairRow,
+    Row,
+    Turn,
+    make_key,
+)
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.captioning.compose_comparison import compose_comparison
-from pairwright.tasks.captioning.statements import SIDES, Side, describe, row_random
-from pairwright.tasks.captioning.validators import name_validators, pair_graphs, refuse_text
+from pairwright.tasks.captioning.statements import SIDES, Side, Statement, describe
+from pairwright.tasks.captioning.validators import (
+    ask_again,
+    compose_true,
+    find_missing,
+    name_validators,
+    pair_graphs,
+    validated,
+)
 from pairwright.tasks.serving.ask_rows import ask_rows
-from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_until, seed_of
+from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question
 from pairwright.tasks.serving.untrusted import as_data, within_quotes
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
@@ -66,8 +86,8 @@ def compare_pairs(
     rows: Sequence[PairRow],
     config: ComparisonsConfig,
     *,
-    captions: Mapping[str, CaptionRow],
-    images: Mapping[str, ImageRow] | None = None,
+    captions: Captions,
+    images: Images | None = None,
     given: Mapping[str, ComparisonRow] = NONE_GIVEN,
     answers: Answers | None = None,
 ) -> Iterator[Row | Dropped | Failed]:
@@ -84,30 +104,23 @@ def compare_pairs(
         yield graphs if isinstance(graphs, Dropped) else _compose(row, config, graphs, _texts(row, captions))
 
 
-def _texts(row: PairRow, captions: Mapping[str, CaptionRow]) -> tuple[str, str]:
+def _texts(row: PairRow, captions: Captions) -> tuple[str, str]:
     """Return both captions, those that are missing empty."""
     first, second = (captions[key].text if key in captions else "" for key in (row.first, row.second))
     return first, second
 
 
 def _compose(row: PairRow, config: ComparisonsConfig, graphs: Graphs, texts: Sequence[str]) -> ComparisonRow | Dropped:
-    refused = RefusedText("no words for the difference")
-    for attempt in range(1, config.max_attempts + 1):
-        written = compose_comparison(graphs, row_random("comparison", config.seed, row.key, attempt))
-        if written is None:
-            continue
-        read = read_comparison(written.text)
-        if isinstance(read, RefusedText):
-            refused = read
-        elif not all_hold(written.claims, graphs):
-            refused = RefusedText("not true of the scene graphs", written.text)
-        elif why := refuse_text(read.text, config):
-            refused = RefusedText(why, written.text)
-        else:
-            sides: list[Side] = [side for side in SIDES if false_of_other(texts[side], graphs[side], graphs[1 - side])]
-            found = _row(row, config, replace(read, text=written.text), texts=texts, sides=sides)
-            return replace(found, key=row.key, model=config.writer)
-    return Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
+    def compose(attempt: int) -> Statement | None:
+        return compose_comparison(graphs, Random(make_key("comparison", config.seed, row.key, attempt)))
+
+    found = compose_true(compose, read_comparison, graphs, config)
+    if isinstance(found, RefusedText):
+        return Dropped(source_key=row.key, reason=found.reason, detail=found.detail)
+    written, parts, _ = found
+    sides: list[Side] = [side for side in SIDES if false_of_other(texts[side], graphs[side], graphs[1 - side])]
+    made = _row(row, config, replace(parts, text=written.text), texts=texts, sides=sides)
+    return replace(made, key=row.key, model=config.writer)
 
 
 def _row(
@@ -134,37 +147,21 @@ def _row(
 
 
 async def _ask(
-    row: PairRow,
-    chat: Chat,
-    *,
-    config: ComparisonsConfig,
-    captions: Mapping[str, CaptionRow],
-    images: Mapping[str, ImageRow],
+    row: PairRow, chat: Chat, *, config: ComparisonsConfig, captions: Captions, images: Images
 ) -> ComparisonRow | Dropped:
     texts = _texts(row, captions)
     question = _question(row, config, texts, images)
     if isinstance(question, Dropped):
         return question
-
-    def ask(attempt: int) -> Question:
-        return replace(question, seed=seed_of(row.key, load(question.prompt), seed=config.seed, attempt=attempt))
-
-    def read(answer: Answer) -> Comparison | RefusedText:
-        found = read_answer(answer)
-        if isinstance(found, Comparison) and (why := refuse_text(found.text, config)):
-            return RefusedText(why, found.text)
+    found = await ask_again(chat, row, question, lambda answer: validated(read_answer(answer), config), config)
+    if isinstance(found, Dropped):
         return found
-
-    found, tries = await ask_until(chat, ask, read, tries=config.max_attempts)
-    if isinstance(found, RefusedText):
-        return Dropped(source_key=row.key, reason=found.reason, detail=found.detail)
-    written = _row(row, config, found, texts=texts, sides=sides_of_own_words(texts))
+    read, tries = found
+    written = _row(row, config, read, texts=texts, sides=sides_of_own_words(texts))
     return replace(written, model=tries[-1].model, shown=config.input, served=tries)
 
 
-def _question(
-    row: PairRow, config: ComparisonsConfig, texts: tuple[str, str], images: Mapping[str, ImageRow]
-) -> Question | Dropped:
+def _question(row: PairRow, config: ComparisonsConfig, texts: tuple[str, str], images: Images) -> Question | Dropped:
     """Return what the model is asked, its seed aside, or what is missing for it."""
     shown: tuple[bytes, ...] = ()
     first, second = map(as_data, texts)
@@ -174,9 +171,8 @@ def _question(
     if "differences" in config.input and not human:
         return Dropped(source_key=row.key, reason="no human difference to refine")
     if "images" in config.input:
-        missing = next((key for key in (row.first, row.second) if key not in images), None)
-        if missing:
-            return Dropped(source_key=row.key, reason="image is missing", detail=missing)
+        if missing := find_missing(row.key, row, images, "image"):
+            return missing
         shown = (images[row.first].image, images[row.second].image)
     prompt = ASKED[config.input]
     text = load(prompt).render(first_caption=first, second_caption=second, differences=human)
@@ -199,7 +195,7 @@ def retrieval_turns(pair: PairRow, captions: Sequence[str], sides: Sequence[Side
     """Return the second turn, about the caption of one of the sides, drawn by the pair's key; none: no turn."""
     if not sides:
         return ()
-    side = row_random("retrieval", seed, pair.key).choice(sides)
+    side = Random(make_key("retrieval", seed, pair.key)).choice(sides)
     question = load(RETRIEVE).render(caption=within_quotes(captions[side]))
     return Turn(role="user", text=question), Turn(role="assistant", text="AB"[side])
 
@@ -226,9 +222,8 @@ def sides_of_own_words(captions: Sequence[str]) -> list[Side]:
 
 def false_of_other(caption: str, own: SceneGraph, other: SceneGraph) -> bool:
     """Say whether the caption mentions something that its own photograph has and the other lacks."""
-    return any(
-        re.search(rf"(?<!\w){re.escape(words)}(?!\w)", caption, re.IGNORECASE) for words in _own_words(own, other)
-    )
+    own_words = map(re.escape, _own_words(own, other))
+    return any(re.search(rf"(?<!\w){words}(?!\w)", caption, re.IGNORECASE) for words in own_words)
 
 
 def _own_words(own: SceneGraph, other: SceneGraph) -> Iterator[str]:
@@ -279,7 +274,7 @@ def _numbered(item: str, most: int) -> str:
     return rf"1\. {item}{later}"
 
 
-def fit_stage(stage: Stage, config: ComparisonsConfig) -> Stage:
+def _fit(stage: Stage, config: ComparisonsConfig) -> Stage:
     """Return the stage as it runs: a served model sees the images or none, and its answers are remembered."""
     if not config.is_served:
         return stage
@@ -304,5 +299,5 @@ STAGE = Stage(
         Uses(table="captions", row=CaptionRow, on="images", counts=True),
         Uses(table="given_comparisons", row=ComparisonRow, counts=True, name="given"),
     ),
-    fit=fit_stage,
+    fit=_fit,
 )

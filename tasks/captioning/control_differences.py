@@ -15,11 +15,12 @@ whose halves are equal or whose second half says that nothing changed; anything 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from operator import attrgetter
+from random import Random
 
 from pairwright.prompts import load, load_wordings
 from pairwright.prompts.differences import PROMPTS, difference_regex
@@ -33,13 +34,14 @@ from pairwright.schemas.checks import (
 from pairwright.schemas.config import ControlsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import (
-    CaptionRow,
+    Captions,
     CheckRow,
     DifferenceRow,
     Dropped,
     Failed,
-    ImageRow,
+    Images,
     PairRow,
+    Pairs,
     Row,
     make_key,
 )
@@ -50,11 +52,11 @@ from pairwright.tasks.captioning.describe_differences import (
     read_answer,
     told_captions,
 )
-from pairwright.tasks.captioning.statements import row_random
+from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, find_missing
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.store.answers import Answers
-from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.differences import Difference
 from pairwright.tasks.texts.words import content_words, says_no_change
 
@@ -73,9 +75,9 @@ def control_differences(
     rows: Sequence[DifferenceRow],
     config: ControlsConfig,
     *,
-    pairs: Mapping[str, PairRow],
-    images: Mapping[str, ImageRow],
-    captions: Mapping[str, CaptionRow],
+    pairs: Pairs,
+    images: Images,
+    captions: Captions,
     answers: Answers | None = None,
 ) -> Iterator[Row | Dropped | Failed]:
     """Yield the outcome of each control that is on, of every description."""
@@ -84,17 +86,11 @@ def control_differences(
 
 
 async def _control(
-    row: DifferenceRow,
-    chat: Chat,
-    *,
-    config: ControlsConfig,
-    pairs: Mapping[str, PairRow],
-    images: Mapping[str, ImageRow],
-    captions: Mapping[str, CaptionRow],
+    row: DifferenceRow, chat: Chat, *, config: ControlsConfig, pairs: Pairs, images: Images, captions: Captions
 ) -> Sequence[CheckRow] | Dropped:
     pair = pairs[row.subject]
-    if pair.first not in images or pair.second not in images:
-        return Dropped(source_key=row.key, reason="image is missing")
+    if missing := find_missing(row.key, pair, images, "image"):
+        return missing
     shown = Shown(pair, (images[pair.first].image, images[pair.second].image), told_captions(pair, captions))
     found: list[CheckRow] = []
     if "swapped" in config.kinds:
@@ -131,7 +127,7 @@ def _nearest(row: DifferenceRow, pair: PairRow) -> tuple[str, ...]:
 
 def ask_same(row: DifferenceRow, shown: Shown, config: ControlsConfig) -> Question:
     """Return the question about one of the images, shown twice."""
-    image = row_random("same image", config.seed, row.key).choice(shown.images)
+    image = Random(make_key("same image", config.seed, row.key)).choice(shown.images)
     bare = replace(shown.pair, instruction="", human_differences=())
     instruction = instruct_pair(Shown(bare, (image, image), None), seed=config.seed, attempt=1)
     prompt = load(SAME)
@@ -219,11 +215,7 @@ STAGE = Stage(
     config="controls",
     prompts=(*PROMPTS, SAME, REVERSED),
     enabled=attrgetter("is_served"),
-    uses=(
-        Uses(table="pairs", row=PairRow),
-        Uses(table="images", row=ImageRow, on="images", of="pairs"),
-        Uses(table="captions", row=CaptionRow, on="images", of="pairs"),
-    ),
+    uses=(PAIRS, IMAGES, CAPTIONS),
     by_source=True,  # captions are told, and a description's key does not hash them
     remembers=True,
 )

@@ -8,19 +8,31 @@ another seed; a description that ends in an abbreviation was ended by the gramma
 of its description, the one that was taken last.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from random import Random
 
 from pairwright.prompts import difference_verbs, load
 from pairwright.prompts.differences import PROMPTS, Instruction, difference_regex, draw_verbs, instruct
-from pairwright.schemas.claims import CLAIMS, Graphs, all_hold
+from pairwright.schemas.claims import CLAIMS, Graphs
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import CaptionRow, DifferenceRow, Dropped, Failed, ImageRow, PairRow, Row, make_key
+from pairwright.schemas.rows import (
+    CaptionRow,
+    Captions,
+    DifferenceRow,
+    Dropped,
+    Failed,
+    ImageRow,
+    Images,
+    PairRow,
+    Row,
+    make_key,
+)
 from pairwright.tasks.captioning.compose_difference import compose_difference
-from pairwright.tasks.captioning.statements import row_random
-from pairwright.tasks.captioning.validators import name_validators, pair_graphs, refuse_text
+from pairwright.tasks.captioning.statements import Statement
+from pairwright.tasks.captioning.validators import compose_true, find_missing, name_validators, pair_graphs, validated
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_until, seed_of
 from pairwright.tasks.serving.untrusted import as_data
@@ -44,8 +56,8 @@ def describe_differences(
     rows: Sequence[PairRow],
     config: DifferencesConfig,
     *,
-    images: Mapping[str, ImageRow],
-    captions: Mapping[str, CaptionRow],
+    images: Images,
+    captions: Captions,
     answers: Answers | None = None,
 ) -> Iterator[Row | Dropped | Failed]:
     """Yield the description of each pair, or ``Dropped`` with the reason of the last of ``max_attempts`` refusals.
@@ -62,24 +74,16 @@ def describe_differences(
 
 
 def _compose(row: PairRow, config: DifferencesConfig, graphs: Graphs) -> DifferenceRow | Dropped:
-    refused = RefusedText("no words for the difference")
-    for attempt in range(1, config.max_attempts + 1):
-        written = compose_difference(graphs, row_random("difference", config.seed, row.key, attempt))
-        if written is None:
-            continue
-        read = read_difference(written.text, difference_verbs())
-        if isinstance(read, RefusedText):
-            refused = read
-        elif not all_hold(written.claims, graphs):
-            refused = RefusedText("not true of the scene graphs", written.text)
-        elif why := refuse_text(read.text, config):
-            refused = RefusedText(why, written.text)
-        else:
-            found = _row(row, replace(read, text=written.text), key=row.key, attempts=attempt, model=config.writer)
-            claims = CLAIMS.dump_json(written.claims, exclude_defaults=True).decode()
-            no_change = any(claim.kind == "no_change" for claim in written.claims)
-            return replace(found, claims=claims, no_change=no_change)
-    return Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
+    def compose(attempt: int) -> Statement | None:
+        return compose_difference(graphs, Random(make_key("difference", config.seed, row.key, attempt)))
+
+    found = compose_true(compose, lambda text: read_difference(text, difference_verbs()), graphs, config)
+    if isinstance(found, RefusedText):
+        return Dropped(source_key=row.key, reason=found.reason, detail=found.detail)
+    written, parts, attempts = found
+    made = _row(row, replace(parts, text=written.text), key=row.key, attempts=attempts, model=config.writer)
+    claims = CLAIMS.dump_json(written.claims, exclude_defaults=True).decode()
+    return replace(made, claims=claims, no_change=any(claim.kind == "no_change" for claim in written.claims))
 
 
 def _row(row: PairRow, read: Difference, *, key: str, attempts: int, model: str) -> DifferenceRow:
@@ -100,27 +104,21 @@ def _row(row: PairRow, read: Difference, *, key: str, attempts: int, model: str)
 
 
 async def _ask(
-    row: PairRow,
-    chat: Chat,
-    *,
-    config: DifferencesConfig,
-    images: Mapping[str, ImageRow],
-    captions: Mapping[str, CaptionRow],
+    row: PairRow, chat: Chat, *, config: DifferencesConfig, images: Images, captions: Captions
 ) -> Sequence[DifferenceRow] | Dropped:
     """Write ``candidates`` descriptions; equal ones are one, and where none will do the last refusal stands."""
-    missing = next((key for key in (row.first, row.second) if key not in images), None)
-    if missing:
-        return Dropped(source_key=row.key, reason="image is missing", detail=missing)
+    if missing := find_missing(row.key, row, images, "image"):
+        return missing
     shown = Shown(row, (images[row.first].image, images[row.second].image), told_captions(row, captions))
     kept: dict[str, DifferenceRow] = {}
-    last: DifferenceRow | RefusedText | None = None
+    refused = RefusedText("")
     for candidate in range(config.candidates):
-        last = await _write(shown, chat, config, first=candidate * config.max_attempts + 1)
-        if isinstance(last, DifferenceRow):
-            kept.setdefault(last.text, last)
-    if isinstance(last, RefusedText) and not kept:
-        return Dropped(source_key=row.key, reason=last.reason, detail=last.detail)
-    return tuple(kept.values())
+        made = await _write(shown, chat, config, first=candidate * config.max_attempts + 1)
+        if isinstance(made, RefusedText):
+            refused = made
+        else:
+            kept.setdefault(made.text, made)
+    return tuple(kept.values()) or Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
 
 
 async def _write(shown: Shown, chat: Chat, config: DifferencesConfig, *, first: int) -> DifferenceRow | RefusedText:
@@ -132,42 +130,41 @@ async def _write(shown: Shown, chat: Chat, config: DifferencesConfig, *, first: 
         return difference_question(instruction, shown.images, seed=seed, max_tokens=config.max_tokens)
 
     def read(answer: Answer) -> Difference | RefusedText:
-        found = read_answer(answer, config.max_words)
-        if isinstance(found, Difference) and (why := refuse_text(found.text, config)):
-            return RefusedText(why, found.text)
-        return found
+        return validated(read_answer(answer, config.max_words), config)
 
     found, tries = await ask_until(chat, ask, read, tries=config.max_attempts, first=first)
     if isinstance(found, RefusedText):
         return found
-    pair = shown.pair
-    key, last = make_key("difference", pair.key, found.text), tries[-1]
+    key = make_key("difference", shown.pair.key, found.text)
     known = instruct_pair(shown, seed=config.seed, attempt=first).known
-    row = _row(pair, found, key=key, attempts=len(tries), model=last.model)
-    return replace(row, finish_reason=last.finish_reason, known=known, served=tries)
+    row = _row(shown.pair, found, key=key, attempts=len(tries), model=tries[-1].model)
+    return replace(row, finish_reason=tries[-1].finish_reason, known=known, served=tries)
 
 
 def instruct_pair(shown: Shown, *, seed: int, attempt: int) -> Instruction:
     """Return the instruction of one try: verbs, and one human difference of several, are drawn for it."""
-    pair = shown.pair
-    rng = row_random("difference asked", seed, pair.key, attempt)
+    rng = Random(make_key("difference asked", seed, shown.pair.key, attempt))
     verbs = draw_verbs(rng)
-    human = [data for text in pair.human_differences if (data := _told(text))]
-    return instruct(
-        verbs, captions=shown.captions, human=rng.choice(human) if human else "", edit=_told(pair.instruction)
-    )
+    differences = [data for text in shown.pair.human_differences if (data := _told(text))]
+    human = rng.choice(differences) if differences else ""
+    return instruct(verbs, captions=shown.captions, human=human, edit=_told(shown.pair.instruction))
 
 
 def difference_question(
     instruction: Instruction, images: tuple[bytes, bytes], *, seed: int, max_tokens: int
 ) -> Question:
     """Return the question of an instruction, its answer held to the template."""
-    grammar = Grammar(regex=difference_regex())
-    prompt, text = instruction.prompt, instruction.text
-    return Question(prompt=prompt, text=text, images=images, seed=seed, max_tokens=max_tokens, grammar=grammar)
+    return Question(
+        prompt=instruction.prompt,
+        text=instruction.text,
+        images=images,
+        seed=seed,
+        max_tokens=max_tokens,
+        grammar=Grammar(regex=difference_regex()),
+    )
 
 
-def told_captions(row: PairRow, captions: Mapping[str, CaptionRow]) -> tuple[str, str] | None:
+def told_captions(row: PairRow, captions: Captions) -> tuple[str, str] | None:
     """Return both captions as data, or nothing where one is missing."""
     first, second = (_told(captions[key].text) if key in captions else "" for key in (row.first, row.second))
     return (first, second) if first and second else None
@@ -181,14 +178,12 @@ def _told(text: str) -> str:
 def read_answer(answer: Answer, most_words: int) -> Difference | RefusedText:
     """Return the description that a model gave, or why it will not do."""
     read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
-    if isinstance(read, RefusedText):
-        return read
-    if ends_short(read.text):
+    if isinstance(read, Difference) and ends_short(read.text):
         return RefusedText("cut off", read.text[-40:])
-    return refuse_length(read, most_words) or read
+    return read if isinstance(read, RefusedText) else refuse_length(read, most_words) or read
 
 
-def fit_stage(stage: Stage, config: DifferencesConfig) -> Stage:
+def _fit(stage: Stage, config: DifferencesConfig) -> Stage:
     """Return the stage as it runs: served models see the images, and their answers are remembered."""
     if not config.is_served:
         return stage
@@ -210,5 +205,5 @@ STAGE = Stage(
         Uses(table="images", row=ImageRow, on="images", without=("image",)),
         Uses(table="captions", row=CaptionRow, on="images", counts=True),
     ),
-    fit=fit_stage,
+    fit=_fit,
 )

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from random import Random
 from typing import Any
 
 from pairwright.prompts import load
@@ -20,10 +21,9 @@ from pairwright.schemas.config import CaptionsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ImageRow, Row, Served, make_key
 from pairwright.tasks.captioning.compose_caption import compose_caption
-from pairwright.tasks.captioning.statements import row_random
-from pairwright.tasks.captioning.validators import name_validators, refuse_text
+from pairwright.tasks.captioning.validators import ask_again, name_validators, refuse_text
 from pairwright.tasks.serving.ask_rows import ask_rows
-from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, RefusedQuestionError, ask_until, seed_of
+from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, RefusedQuestionError, seed_of
 from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage
@@ -68,7 +68,9 @@ def describe_images(
 def _compose(row: ImageRow, config: CaptionsConfig) -> CaptionRow | Dropped:
     """Return a caption without asking; an image with neither scene graph nor given captions is dropped."""
     if row.graph is not None:
-        sentences = tuple(part.text for part in compose_caption(row.graph, row_random("caption", config.seed, row.key)))
+        sentences = tuple(
+            part.text for part in compose_caption(row.graph, Random(make_key("caption", config.seed, row.key)))
+        )
         text = " ".join(sentences)
         if why := refuse_text(text, config):
             return Dropped(source_key=row.key, reason=why, detail=text)
@@ -101,17 +103,13 @@ def _row(
 async def _ask(row: ImageRow, chat: Chat, *, config: CaptionsConfig) -> CaptionRow | Dropped:
     text, model, served = _given(row), "given", ()
     if not text:
-
-        def ask(attempt: int) -> Question:
-            seed = seed_of(row.key, prompt, seed=config.seed, attempt=attempt)
-            text = prompt.render()
-            return Question(prompt=DESCRIBE, text=text, images=(row.image,), seed=seed, max_tokens=config.max_tokens)
-
-        prompt = load(DESCRIBE)
-        told, served = await ask_until(chat, ask, partial(_read, config=config), tries=config.max_attempts)
-        if isinstance(told, RefusedText):
-            return Dropped(source_key=row.key, reason=told.reason, detail=told.detail)
-        text, model = told, served[-1].model
+        prompt = load(DESCRIBE).render()
+        question = Question(prompt=DESCRIBE, text=prompt, images=(row.image,), max_tokens=config.max_tokens)
+        found = await ask_again(chat, row, question, partial(_read, config=config), config)
+        if isinstance(found, Dropped):
+            return found
+        text, served = found
+        model = served[-1].model
     sentences, used = await _split(row, text, chat=chat, config=config)
     return _row(row, text, sentences, model=model, served=(*served, *used))
 
@@ -201,7 +199,7 @@ def refuse_caption(text: str, *, finish_reason: str = "stop") -> RefusedText | N
     return RefusedText("too long", f"{count} words") if count > MOST_WORDS else None
 
 
-def fit_stage(stage: Stage, config: CaptionsConfig) -> Stage:
+def _fit(stage: Stage, config: CaptionsConfig) -> Stage:
     """Return the stage as it runs: served models see the images, and their answers are remembered."""
     if not config.is_served:
         return stage
@@ -221,5 +219,5 @@ STAGE = Stage(
     prompts=("caption_sentences",),
     only_in=("pairs",),
     without=("image",),
-    fit=fit_stage,
+    fit=_fit,
 )

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pairwright.schemas.checks import BOTH_UNGROUNDED, FIRST_UNGROUNDED, NOTHING_AFFIRMED, SECOND_UNGROUNDED
 from pairwright.schemas.config import GroundingConfig
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, EmbeddingRow, PairRow, make_key
+from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, EmbeddingRow, PairRow, Pairs, make_key
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.text_scorer import OpenClipTexts, TextScorer
 from pairwright.tasks.store.stage import Stage, Uses
@@ -31,11 +31,7 @@ Halves = tuple[str, str]
 
 
 def ground_differences(
-    rows: Sequence[DifferenceRow],
-    config: GroundingConfig,
-    *,
-    pairs: Mapping[str, PairRow],
-    vectors: Mapping[str, Vectors],
+    rows: Sequence[DifferenceRow], config: GroundingConfig, *, pairs: Pairs, vectors: Mapping[str, Vectors]
 ) -> Iterator[CheckRow | Dropped]:
     """Yield whether each description is grounded."""
     if SPACE not in vectors:
@@ -104,13 +100,11 @@ def check_row(row: DifferenceRow, gaps: Sequence[float | None], config: Groundin
     )
 
 
-def name_models(config: GroundingConfig) -> tuple[str, ...]:
-    """Return the model, for the table's fingerprint."""
+def _name_models(config: GroundingConfig) -> tuple[str, ...]:
     return (OpenClipTexts(config=config.encoder).version,) if config.enabled else ()
 
 
-def count_processes(config: GroundingConfig) -> int | None:
-    """Return how many processes load the model: one per GPU; without one, as many as there are workers."""
+def _count_processes(config: GroundingConfig) -> int | None:
     return count_gpus() if config.enabled else None
 
 
@@ -122,8 +116,8 @@ STAGE = Stage(
     writes=CheckRow,
     function=ground_differences,
     config="grounding",
-    models=name_models,
-    processes=count_processes,
+    models=_name_models,
+    processes=_count_processes,
     enabled=attrgetter("enabled"),
     uses=(Uses(table="pairs", row=PairRow), Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors")),
 )

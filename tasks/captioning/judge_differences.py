@@ -7,7 +7,7 @@ rating is asked for again at the model's own.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -16,21 +16,23 @@ from pairwright.prompts import load
 from pairwright.schemas.checks import LOW_RATING, NO_RATING
 from pairwright.schemas.config import JudgingConfig
 from pairwright.schemas.rows import (
-    CaptionRow,
+    Captions,
     CheckRow,
     DifferenceRow,
     Dropped,
     Failed,
-    ImageRow,
+    Images,
     PairRow,
+    Pairs,
     Row,
     make_key,
 )
+from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, find_missing
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import IMAGE, Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.serving.untrusted import quoted
 from pairwright.tasks.store.answers import Answers
-from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.store.stage import Stage
 
 PROMPT = "judge_difference"
 MOST_TOKENS = 32
@@ -58,9 +60,9 @@ def judge_differences(
     rows: Sequence[DifferenceRow],
     config: JudgingConfig,
     *,
-    pairs: Mapping[str, PairRow],
-    images: Mapping[str, ImageRow] | None = None,
-    captions: Mapping[str, CaptionRow] | None = None,
+    pairs: Pairs,
+    images: Images | None = None,
+    captions: Captions | None = None,
     answers: Answers | None = None,
 ) -> Iterator[Row | Dropped | Failed]:
     """Yield the rating of each description, of the images or of the captions, as the configuration says."""
@@ -69,13 +71,7 @@ def judge_differences(
 
 
 async def _judge(
-    row: DifferenceRow,
-    chat: Chat,
-    *,
-    config: JudgingConfig,
-    pairs: Mapping[str, PairRow],
-    images: Mapping[str, ImageRow],
-    captions: Mapping[str, CaptionRow],
+    row: DifferenceRow, chat: Chat, *, config: JudgingConfig, pairs: Pairs, images: Images, captions: Captions
 ) -> CheckRow | Dropped:
     question = _question(row, pairs[row.subject], config, images=images, captions=captions)
     if isinstance(question, Dropped):
@@ -103,21 +99,16 @@ async def _judge(
 
 
 def _question(
-    row: DifferenceRow,
-    pair: PairRow,
-    config: JudgingConfig,
-    *,
-    images: Mapping[str, ImageRow],
-    captions: Mapping[str, CaptionRow],
+    row: DifferenceRow, pair: PairRow, config: JudgingConfig, *, images: Images, captions: Captions
 ) -> Question | Dropped:
-    by_captions = config.input == "captions"
-    for key in (pair.first, pair.second):
-        if key not in (captions if by_captions else images):
-            return Dropped(source_key=row.key, reason="caption is missing" if by_captions else "image is missing")
     first, second, shown = IMAGE, IMAGE, ()
-    if by_captions:
+    if config.input == "captions":
+        if missing := find_missing(row.key, pair, captions, "caption"):
+            return missing
         first, second = quoted(captions[pair.first].text), quoted(captions[pair.second].text)
     else:
+        if missing := find_missing(row.key, pair, images, "image"):
+            return missing
         shown = (images[pair.first].image, images[pair.second].image)
     text = load(PROMPT).render(first=first, second=second, description=quoted(row.text))
     return Question(prompt=PROMPT, text=text, images=shown, max_tokens=MOST_TOKENS, grammar=RATING)
@@ -135,16 +126,12 @@ def read_rating(text: str, *, finish_reason: str = "stop") -> int | None:
     return None
 
 
-def fit(stage: Stage, config: JudgingConfig) -> Stage:
+def _fit(stage: Stage, config: JudgingConfig) -> Stage:
     """Return the stage with what the judge sees: captions count, as a description's key does not hash them."""
     if config.input == "captions":
         return replace(stage, uses=(PAIRS, CAPTIONS), by_source=True)
     return replace(stage, uses=(PAIRS, IMAGES))
 
-
-PAIRS = Uses(table="pairs", row=PairRow)
-IMAGES = Uses(table="images", row=ImageRow, on="images", of="pairs")
-CAPTIONS = Uses(table="captions", row=CaptionRow, on="images", of="pairs")
 
 STAGE = Stage(
     name="judged",
@@ -155,7 +142,7 @@ STAGE = Stage(
     function=judge_differences,
     config="judging",
     prompts=(PROMPT,),
-    fit=fit,
+    fit=_fit,
     enabled=attrgetter("is_served"),
     uses=(PAIRS, IMAGES, CAPTIONS),
     remembers=True,

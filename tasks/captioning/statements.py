@@ -15,7 +15,6 @@ from typing import Literal, get_args
 
 from pairwright.schemas.claims import Claim, Graphs, Relation, Selector, all_hold, content_changes, stands
 from pairwright.schemas.phrases import noun, some, the
-from pairwright.schemas.rows import make_key
 from pairwright.schemas.scene import SceneGraph, SceneObject
 
 Side = Literal[0, 1]
@@ -73,11 +72,6 @@ def shown(side: Side, selector: Selector, graph: SceneGraph) -> Mention:
     """Mention what the photograph shows of a selector's choice: one thing as such, several with their number."""
     count = selects(selector, graph)
     return Mention(side, selector, count if count > 1 else None)
-
-
-def row_random(*parts: str | float) -> Random:
-    """Return the generator that belongs to a row: seeded by names and seeds only, never by a position."""
-    return Random(make_key(*parts))
 
 
 def capital(text: str) -> str:

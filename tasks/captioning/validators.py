@@ -1,12 +1,26 @@
-"""What the writers share: validators of plugins that a profile names, and the scene graphs of a pair."""
+"""What the writers share: validators of plugins that a profile names, what is missing of a pair, and asking again."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from pairwright.schemas.claims import Graphs
+from pairwright.prompts import load
+from pairwright.schemas.claims import Graphs, all_hold
 from pairwright.schemas.plugins import Registry
-from pairwright.schemas.rows import Dropped, ImageRow, PairRow
-from pairwright.schemas.writing import WrittenSection
+from pairwright.schemas.replies import RefusedText
+from pairwright.schemas.rows import CaptionRow, Dropped, ImageRow, Images, PairRow, Row, Served
+from pairwright.schemas.writing import (
+    CaptionsConfig,
+    ComparisonsConfig,
+    DifferencesConfig,
+    QuestionsConfig,
+    WrittenSection,
+)
+from pairwright.tasks.captioning.statements import Statement
+from pairwright.tasks.serving.chat import Answer, Chat, Question, ask_until, seed_of
+from pairwright.tasks.store.stage import Uses
+from pairwright.tasks.texts.comparisons import Comparison
+from pairwright.tasks.texts.differences import Difference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +36,11 @@ class Validator:
 
 
 VALIDATORS = Registry("validators", Validator, ())
+PAIRS = Uses(table="pairs", row=PairRow)
+IMAGES = Uses(table="images", row=ImageRow, on="images", of="pairs")
+CAPTIONS = Uses(table="captions", row=CaptionRow, on="images", of="pairs")
+T = TypeVar("T")
+W = TypeVar("W", Difference, Comparison)
 
 
 def refuse_text(text: str, config: WrittenSection) -> str:
@@ -34,11 +53,69 @@ def name_validators(config: WrittenSection) -> tuple[str, ...]:
     return tuple(f"validator {name} {VALIDATORS[name].version}" for name in config.validators)
 
 
-def pair_graphs(row: PairRow, images: Mapping[str, ImageRow]) -> Graphs | Dropped:
+def validated(found: W | RefusedText, config: WrittenSection) -> W | RefusedText:
+    """Return a text as it was read, or why it, or a validator, refuses it."""
+    if isinstance(found, RefusedText):
+        return found
+    why = refuse_text(found.text, config)
+    return RefusedText(why, found.text) if why else found
+
+
+def compose_true(
+    compose: Callable[[int], Statement | None],
+    read: Callable[[str], W | RefusedText],
+    graphs: Graphs,
+    config: ComparisonsConfig | DifferencesConfig,
+) -> tuple[Statement, W, int] | RefusedText:
+    """Return a text about scene graphs that is read and validated as a model's is, its parts, and the attempts."""
+    refused = RefusedText("no words for the difference")
+    for attempt in range(1, config.max_attempts + 1):
+        written = compose(attempt)
+        if written is None:
+            continue
+        found = read(written.text)
+        if not isinstance(found, RefusedText) and not all_hold(written.claims, graphs):
+            found = RefusedText("not true of the scene graphs", written.text)
+        found = validated(found, config)
+        if not isinstance(found, RefusedText):
+            return written, found, attempt
+        refused = found
+    return refused
+
+
+async def ask_again(
+    chat: Chat,
+    row: Row,
+    question: Question,
+    read: Callable[[Answer], T | RefusedText],
+    config: CaptionsConfig | ComparisonsConfig | QuestionsConfig,
+) -> tuple[T, tuple[Served, ...]] | Dropped:
+    """Ask, each time with another seed, until an answer will do; return it as it was read, and the record of all tries.
+
+    ``Dropped`` has the reason of the last that will not do.
+    """
+    prompt = load(question.prompt)
+
+    def ask(attempt: int) -> Question:
+        return replace(question, seed=seed_of(row.key, prompt, seed=config.seed, attempt=attempt))
+
+    found, tries = await ask_until(chat, ask, read, tries=config.max_attempts)
+    if isinstance(found, RefusedText):
+        return Dropped(source_key=row.key, reason=found.reason, detail=found.detail)
+    return found, tries
+
+
+def find_missing(source: str, pair: PairRow, table: Mapping[str, Row], what: str) -> Dropped | None:
+    """Return why nothing can be written where a table lacks one of the pair's two images."""
+    missing = next((key for key in (pair.first, pair.second) if key not in table), None)
+    return Dropped(source_key=source, reason=f"{what} is missing", detail=missing) if missing is not None else None
+
+
+def pair_graphs(row: PairRow, images: Images) -> Graphs | Dropped:
     """Return both scene graphs, or why there are none."""
-    first, second = images.get(row.first), images.get(row.second)
-    if first is None or second is None:
-        return Dropped(source_key=row.key, reason="image is missing", detail=row.second if first else row.first)
+    if missing := find_missing(row.key, row, images, "image"):
+        return missing
+    first, second = images[row.first], images[row.second]
     if first.graph is None or second.graph is None:
         return Dropped(source_key=row.key, reason="no scene graph", detail=first.name if second.graph else second.name)
     return first.graph, second.graph

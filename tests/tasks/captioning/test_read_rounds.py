@@ -1,4 +1,4 @@
-"""Conversations about two images: read from JSON and text, each round checked by its words."""
+"""Conversations about two images: read from JSON, each round checked by its words."""
 
 import json
 
@@ -16,7 +16,6 @@ ROUNDS = (
     Round("How do the images differ?", "One is red, the other blue.", "both"),
 )
 UNSAID = tuple(Round(one.question, one.answer) for one in ROUNDS)
-WORDS = tuple(text for one in ROUNDS for text in (one.question, one.answer))
 LAYOUTS = {
     "an object": (json.dumps({"rounds": [RED, BOTH]}), ROUNDS),
     "another name": (json.dumps({"conversation": [RED, BOTH]}), ROUNDS),
@@ -25,13 +24,6 @@ LAYOUTS = {
     "words around": (f"Sure! Here it is:\n{json.dumps({'rounds': [RED, BOTH]})}\nI hope this helps!", ROUNDS),
     "one round": (json.dumps(RED), ROUNDS[:1]),
     "short names": (json.dumps([{"Q": one["question"], "A": one["answer"]} for one in (RED, BOTH)]), UNSAID),
-    "letters": (f"Q: {WORDS[0]}\nA: {WORDS[1]}\n\nQ: {WORDS[2]}\nA: {WORDS[3]}", UNSAID),
-    "numbers": ("Question 1: {}\nAnswer 1: {}\nQuestion 2: {}\nAnswer 2: {}".format(*WORDS), UNSAID),
-    "wrapped": ("Q: {}\nA: {}\nQ: {}\nA: {}".format(*WORDS).replace(" blue", "\nblue"), UNSAID),
-    "Markdown": ("1. **Q:** {}\n   **A:** {}\n\n2. **Q:** {}\n   **A:** {}".format(*WORDS), UNSAID),
-    "bold": ("**Q1: {}**\n\nA1: {}\n\n**Q2: {}**\n\nA2: {}".format(*WORDS), UNSAID),
-    "roles": ("User: {}\nAssistant: {}\nUser: {}\nAssistant: {}".format(*WORDS), UNSAID),
-    "about": ("Q: {}\nAbout: Image 1 only\nA: {}\n\nQ: {}\nAbout: both images\nA: {}".format(*WORDS), ROUNDS),
     "twice": (json.dumps([RED, BOTH, {**RED, "question": "what is red in  image 1?", "answer": "Nothing."}]), ROUNDS),
 }
 
@@ -51,7 +43,7 @@ def test_layouts(name):
         ('{"rounds": [1, null, "What?", []]}', "no rounds"),
         ("[" * 100_000, "no rounds"),
         ("Both images show a wall.", "no rounds"),
-        ("Q: What is red?", "no rounds"),
+        ("Q: What is red?\nA: The wall.", "no rounds"),
         ("I'm sorry, but I cannot do that.", "declined"),
     ],
 )
@@ -133,7 +125,7 @@ def test_refused_rounds(question, answer, said, reason):
     assert about(question, answer, said) == reason
 
 
-@given(st.text(st.sampled_from('Q:A"{}[],1. \nabout?!image'), max_size=80))
+@given(st.text(st.sampled_from('"{}[],:qa1. \nabout?!image'), max_size=80))
 def test_whatever_is_written_is_read_or_refused(text):
     rounds = read_rounds(text)
     for one in () if isinstance(rounds, RefusedText) else rounds:
