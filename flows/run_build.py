@@ -318,7 +318,6 @@ def embed_excluded(request: Request, work: Work) -> Request:
 
 def run_stage(build: Build, planned: Planned, request: Request, work: Work) -> tuple[Counts, list[ShardFailed]]:
     """Run the shards of one stage that owe something; return what became of its rows, and the shards that failed."""
-    build.clean(planned)
     counts = build.settle(planned)
     chosen = not request.only_stage or request.only_stage in (planned.stage.name, planned.stage.group)
     shards = build.shards(planned, reason=request.only_reason) if chosen else []

@@ -1,4 +1,4 @@
-"""Keep what served models answered to a running shard, so that a killed build asks no finished question twice.
+"""What a running shard keeps, so that a killed build repeats seconds of work and asks no finished question twice.
 
 An append-only file of records: length of the value, CRC-32 of key and value, the key (16 bytes), the value. A torn or
 damaged tail is left out. Values stay on disk: what is held in memory is a place and a length for each.
@@ -10,10 +10,8 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from filelock import FileLock, Timeout
@@ -25,35 +23,20 @@ log = logging.getLogger(__name__)
 HEADER = struct.Struct("<II16s")
 PATIENCE = 1.0
 """Seconds after which it is said that somebody else is waited for."""
-CALLS, PROMPT, COMPLETION = "calls", "prompt_tokens", "completion_tokens"
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Number of answers that served models gave, with their tokens, refused ones included."""
-
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-    @property
-    def tokens(self) -> int:
-        """Return the tokens of prompts and answers together."""
-        return self.prompt_tokens + self.completion_tokens
-
-    def __add__(self, other: "Asked") -> "Asked":
-        """Return both together."""
-        prompt, completion = self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens
-        return Asked(self.calls + other.calls, prompt, completion)
+CALLS, TOKENS = "calls", ("prompt_tokens", "completion_tokens")
+"""What a part states of the answers that served models gave for it, refused ones included."""
 
 
 class Answers:
-    """Map keys of 32 hex digits to bytes, durable against a kill at once. Local disks only; any thread may call."""
+    """Map keys of 32 hex digits to bytes, durable against a kill at once. Local disks only; any thread may call.
+
+    Values are what served models answered to a shard, or what a stage with a journal made of its inputs.
+    """
 
     def __init__(self, path: Path) -> None:
         """Name the file; nothing is read or written yet."""
         self.path = path
-        self._lock = FileLock(path.with_suffix(".answers-lock"))
+        self._lock = FileLock(f"{path}-lock")
         self._using = threading.Lock()
         """Held while the file is read, written or closed: no thread may meet its number in other hands."""
         self._places: dict[bytes, tuple[int, int]] = {}
@@ -66,9 +49,8 @@ class Answers:
         Raises:
             StoreError: the file cannot be read, or is closed.
         """
-        with self._using, naming(str(self.path), "read"):
-            place = self._places.get(bytes.fromhex(key))
-            return None if place is None else os.pread(self._opened(), place[1], place[0])
+        place = self._places.get(bytes.fromhex(key))
+        return None if place is None else self._read(*place)
 
     def put(self, key: str, value: bytes) -> None:
         """Keep a value; it survives a kill of this process (a loss of power may lose the newest).
@@ -77,17 +59,22 @@ class Answers:
             StoreError: the file cannot be written, or is closed.
         """
         name = bytes.fromhex(key)
-        record = HEADER.pack(len(value), zlib.crc32(value, zlib.crc32(name)), name) + value
+        record = memoryview(HEADER.pack(len(value), zlib.crc32(value, zlib.crc32(name)), name) + value)
+        done = 0
         with self._using, naming(str(self.path), "written"):
-            self._write(record)
+            while done < len(record):  # what a failed write left is written over by the next
+                done += os.pwrite(self._opened(), record[done:], self._end + done)
             self._places[name] = (self._end + HEADER.size, len(value))
             self._end += len(record)
 
-    def _write(self, record: bytes) -> None:
-        """Append a record; what a failed one left is written over by the next."""
-        done = 0
-        while done < len(record):
-            done += os.pwrite(self._opened(), memoryview(record)[done:], self._end + done)
+    def values(self) -> Iterator[bytes]:
+        """Yield every value that is kept."""
+        for place in list(self._places.values()):
+            yield self._read(*place)
+
+    def _read(self, start: int, length: int) -> bytes:
+        with self._using, naming(str(self.path), "read"):
+            return os.pread(self._opened(), length, start)
 
     def _opened(self) -> int:
         if self._file < 0:
@@ -96,13 +83,6 @@ class Answers:
 
     def __len__(self) -> int:
         return len(self._places)
-
-    def values(self) -> Iterator[bytes]:
-        """Yield every value that is kept."""
-        for start, length in list(self._places.values()):
-            with self._using, naming(str(self.path), "read"):
-                value = os.pread(self._opened(), length, start)
-            yield value
 
     def __enter__(self) -> Self:
         with naming(str(self.path), "opened"):
@@ -135,9 +115,7 @@ class Answers:
                 self._file = -1
         self._lock.release()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._close()
 
     def delete(self) -> None:
@@ -150,15 +128,7 @@ class Answers:
 def describe_asked(answers: Answers) -> dict[str, str]:
     """Return what a part says of what its shard asked."""
     served = [json.loads(value)["served"] for value in answers.values()]
-    prompt, completion = (sum(int(one[name]) for one in served) for name in (PROMPT, COMPLETION))
-    return {CALLS: str(len(served)), PROMPT: str(prompt), COMPLETION: str(completion)}
-
-
-def asked_of_part(about: Mapping[str, str]) -> Asked | None:
-    """Return what a part says that its shard asked; ``None`` where it says nothing of that."""
-    if CALLS not in about:
-        return None
-    return Asked(*(int(about.get(name, "0")) for name in (CALLS, PROMPT, COMPLETION)))
+    return {CALLS: str(len(served)), **{name: str(sum(int(one[name]) for one in served)) for name in TOKENS}}
 
 
 def _records(file: int) -> Iterator[tuple[bytes, tuple[int, int]]]:

@@ -1,16 +1,18 @@
 """Stop a build when its budget is used up: looked at before each round of one shard for every worker.
 
-A part of a stage that asks a served model says how many answers it took and how many tokens they had (``Asked``). What
-a running shard asks is seen when its part is written, so a build may pass its budget by what one round uses.
+A part of a stage that asks a served model says how many answers it took and how many tokens they had. What a running
+shard asks is seen when its part is written, so a build may pass its budget by what one round uses.
 """
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pairwright.schemas.budget import BudgetConfig
-from pairwright.tasks.store.answers import Asked, asked_of_part
+from pairwright.tasks.store.answers import CALLS, TOKENS
+from pairwright.tasks.store.dataset import table_folders
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, read_about
 from pairwright.tasks.store.pool import Outcome
@@ -70,30 +72,33 @@ class Budget:
         return bool(self.stopped)
 
     def _used(self, name: str) -> float:
-        if name in ("calls", "tokens"):
-            asked = count_asked(self.folder)
-            return float(asked.calls if name == "calls" else asked.tokens)
-        if name == "disk_gb":
-            return self.folder.size_bytes() / 1e9
-        return (time.monotonic() - self.began if name == "hours" else self.gpu_seconds) / HOUR
+        match name:
+            case "calls":
+                return count_asked(self.folder)[CALLS]
+            case "tokens":
+                asked = count_asked(self.folder)
+                return sum(asked[kind] for kind in TOKENS)
+            case "disk_gb":
+                return self.folder.size_bytes() / 1e9
+            case "hours":
+                return (time.monotonic() - self.began) / HOUR
+            case _:
+                return self.gpu_seconds / HOUR
 
 
-def count_asked(folder: Folder) -> Asked:
-    """Return what the parts of a dataset say was asked for them, over all of its builds.
+def count_asked(folder: Folder) -> Counter[str]:
+    """Return what the parts of a dataset say was asked for them, over all of its builds: calls, and tokens by kind.
 
     Raises:
         StoreError: a part is damaged.
     """
-    total = Asked()
-    for stage in folder.folders("tables"):
-        for mark in folder.folders(f"tables/{stage}"):
-            table = f"tables/{stage}/{mark}"
-            for name in folder.names(table):
-                if name.endswith(".parquet"):
-                    asked = asked_of_part(read_about(Part(folder, f"{table}/{name}")))
-                    if asked is None:
-                        break  # no part of this table says what was asked
-                    total += asked
+    total = Counter[str]()
+    for table in table_folders(folder):
+        for name in folder.names(table, ".parquet"):
+            about = read_about(Part(folder, f"{table}/{name}"))
+            if CALLS not in about:
+                break  # no part of this table says what was asked
+            total.update({kind: int(about.get(kind, 0)) for kind in (CALLS, *TOKENS)})
     return total
 
 

@@ -18,8 +18,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from filelock import FileLock, Timeout
@@ -29,6 +29,7 @@ from pairwright.schemas.arrow import to_table
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.rows import ItemRow, make_key
+from pairwright.tasks.store.copies import copies_of
 from pairwright.tasks.store.files import TEMPORARY, Folder, make_folder, naming
 from pairwright.tasks.store.index import open_index, write_index
 from pairwright.tasks.store.ledger import COLLECTION, Counts, Ledger
@@ -77,11 +78,16 @@ def write_items(folder: Folder, items: Iterable[ItemRow]) -> tuple[str, ...]:
         name = f"{ITEMS}/part-{make_key(*(row.key for row in rows))}.parquet"
         names.append(name)
         with hold(folder, ITEMS):
-            clean(folder, ITEMS)
             if not folder.exists(name):
                 table = to_table(rows, ItemRow)
                 folder.write(name, encode_part(table, describe_part(name, table, version=1)))
     return tuple(names)
+
+
+def table_folders(folder: Folder) -> Iterator[str]:
+    """Yield the folders of all tables, of every configuration."""
+    for name in folder.folders("tables"):
+        yield from (f"tables/{name}/{mark}" for mark in folder.folders(f"tables/{name}"))
 
 
 def journals_of(folder: Folder) -> Path:
@@ -93,9 +99,10 @@ def journals_of(folder: Folder) -> Path:
 
 @contextlib.contextmanager
 def hold(folder: Folder, table: str, on_wait: Callable[[], None] | None = None) -> Generator[None]:
-    """Hold a table, so that no other process works on it; the lock dies with its process.
+    """Hold a table, so that no other process works on it, and delete what a killed one left half-written in it.
 
-    An object store has no locks: two builds there may do work twice, never wrongly, for a part is named by its inputs.
+    The lock dies with its process. An object store has no locks: two builds there may do work twice, never wrongly, for
+    a part is named by its inputs.
     """
     if not folder.is_local:
         yield
@@ -111,6 +118,9 @@ def hold(folder: Folder, table: str, on_wait: Callable[[], None] | None = None) 
                 on_wait()
             lock.acquire(poll_interval=0.2)
     try:
+        for name in folder.names(table):
+            if TEMPORARY in name:
+                folder.delete(f"{table}/{name}")
         yield
     finally:
         lock.release()
@@ -137,29 +147,17 @@ def alone(folder: Folder) -> Generator[None]:
         except Timeout as error:
             raise StoreError(f"{folder.url}: somebody begins to read it, or clears it up, now. Try again") from error
     try:
-        if held := [lock for lock in work.glob(f"*{ENDING}") if _is_held(lock)]:
-            raise StoreError(
-                f"{folder.url}: a build, or something else that reads its rows, is at work (it holds {held[0]}). "
-                "Wait for it to end"
-            )
+        for lock in work.glob(f"*{ENDING}"):
+            try:
+                FileLock(lock).acquire(blocking=False).lock.release()
+            except Timeout as error:
+                raise StoreError(
+                    f"{folder.url}: a build, or something else that reads its rows, is at work (it holds {lock}). "
+                    "Wait for it to end"
+                ) from error
         yield
     finally:
         gate.release()
-
-
-def _is_held(lock: Path) -> bool:
-    try:
-        with FileLock(lock).acquire(blocking=False):
-            return False
-    except Timeout:
-        return True
-
-
-def clean(folder: Folder, table: str) -> None:
-    """Delete what a killed process left half-written in a table, which must be held."""
-    for name in folder.names(table):
-        if TEMPORARY in name:
-            folder.delete(f"{table}/{name}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,9 +197,7 @@ class Build:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stack.close()
 
     def settle(self, planned: Planned) -> Counts:
@@ -221,18 +217,13 @@ class Build:
 
         Then those of the rows that it kept and that say a reason, with the status "kept". Duplicates are not refused.
         """
-        yield from self._say(planned, self.ledger.refused(planned.stage))
-        for _, reason, detail, subject in self._say(planned, self.ledger.refused(planned.stage, remarked=True)):
-            yield "kept", reason, detail, subject
-
-    def _say(self, planned: Planned, found: Iterable[tuple[str, int, str]]) -> Iterator[tuple[str, str, str, str]]:
-        """Yield status, reason and detail of rows as their parts have them, and what they are about."""
-        for name, group in groupby(found, key=lambda place: place[0]):
-            part = Part(self.folder, f"{planned.table}/{name}")
-            places = list(group)
-            table = read_rows(part, [row for _, row, _ in places], ["status", "reason", "detail"])
-            for record, (_, _, subject) in zip(table.to_pylist(), places, strict=True):
-                yield record["status"], record["reason"], record["detail"], subject
+        for remarked in (False, True):
+            found = self.ledger.refused(planned.stage, remarked=remarked)
+            for name, group in groupby(found, key=itemgetter(0)):
+                part, places = Part(self.folder, f"{planned.table}/{name}"), list(group)
+                table = read_rows(part, [row for _, row, _ in places], ["status", "reason", "detail"])
+                for record, (_, _, subject) in zip(table.to_pylist(), places, strict=True):
+                    yield "kept" if remarked else record["status"], record["reason"], record["detail"], subject
 
     def duplicates(self, planned: Planned, column: str) -> Iterator[tuple[str, str]]:
         """Yield a column's value for each input of a settled stage that is another's duplicate, and for that other."""
@@ -246,9 +237,7 @@ class Build:
     def damage(self) -> Iterator[str]:
         """Yield a message for each part of the dataset's present tables in which a byte has changed; reads them all."""
         tables = [planned.table for planned in self.planned]
-        names = [
-            f"{table}/{name}" for table in tables for name in self.folder.names(table) if name.endswith(".parquet")
-        ]
+        names = [f"{table}/{name}" for table in tables for name in self.folder.names(table, ".parquet")]
         for name in [*self.items, *names]:
             try:
                 read_part(Part(self.folder, name))
@@ -261,10 +250,6 @@ class Build:
         self._workspace()  # says that somebody works here, before anything is counted
         with hold(self.folder, planned.table, on_wait and partial(on_wait, planned)):
             yield
-
-    def clean(self, planned: Planned) -> None:
-        """Delete what a killed process left half-written in a table; its lock must be held."""
-        clean(self.folder, planned.table)
 
     def shards(self, planned: Planned, *, reason: str = "") -> list[ShardRef]:
         """Cut what a settled stage owes into shards, and write the files that their workers read."""
@@ -339,6 +324,7 @@ class Build:
     def _drop_workspace(self) -> None:
         for name in self.folder.names(self._work):
             self.folder.delete(f"{self._work}/{name}")
+        shutil.rmtree(copies_of(self.folder, self._work), ignore_errors=True)
 
     def write_index(self, table: str, *, only_in: str = "") -> str:
         """Write the index of a settled table's live rows, unless this build already has; return its name.

@@ -70,15 +70,16 @@ class Folder:
     def __getstate__(self) -> dict[str, str]:
         return {"url": self._target[1] if self.is_local else self.url}  # a worker may be in another folder
 
-    def names(self, folder: str) -> list[str]:
-        """Return the names of the files directly in a folder, sorted; none when it does not exist."""
-        if self.is_local:
-            with naming(self.path(folder), "listed"):
-                try:
-                    return sorted(entry.name for entry in os.scandir(self.path(folder)) if entry.is_file())
-                except FileNotFoundError:
-                    return []
-        return self._list(folder, "file")
+    def names(self, folder: str, ending: str = "") -> list[str]:
+        """Return the names of the files directly in a folder that end so, sorted; none when it does not exist."""
+        if not self.is_local:
+            return [name for name in self._list(folder, "file") if name.endswith(ending)]
+        with naming(self.path(folder), "listed"):
+            try:
+                found = [entry.name for entry in os.scandir(self.path(folder)) if entry.is_file()]
+            except FileNotFoundError:
+                return []
+        return sorted(name for name in found if name.endswith(ending))
 
     def folders(self, folder: str) -> list[str]:
         """Return the names of the folders directly in a folder, sorted; none when it does not exist."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow
-from pairwright.tasks.store.dataset import Build, journals_of
+from pairwright.tasks.store.dataset import Build, journals_of, table_folders
 from pairwright.tasks.store.files import TEMPORARY, Folder
 from pairwright.tasks.store.ledger import COLLECTION, Ledger
 from pairwright.tasks.store.part import Part, read_columns
@@ -63,10 +63,8 @@ def holds_one(ledger: Ledger, table: str, keys: Sequence[str]) -> bool:
 
 def list_parts(folder: Folder) -> Iterator[tuple[str, str]]:
     """Yield every file of every table: the table's folder, and the file's name."""
-    for name in folder.folders("tables"):
-        for mark in folder.folders(f"tables/{name}"):
-            table = f"tables/{name}/{mark}"
-            yield from ((table, file) for file in folder.names(table))
+    for table in table_folders(folder):
+        yield from ((table, file) for file in folder.names(table))
 
 
 def unneeded_parts(folder: Folder, needed: Collection[str]) -> Iterator[str]:
@@ -83,7 +81,7 @@ def needed_beside(folder: Folder, table: str, names: Collection[str], *, strictl
     ``strictly``, only parts all of whose rows are, and none that was made of a whole table.
     """
     found: dict[str, list[bool]] = {}
-    for file in (file for file in folder.names(table) if file.endswith(".parquet")):
+    for file in folder.names(table, ".parquet"):
         keys, about = read_columns(Part(folder, f"{table}/{file}"), ["source_key", "subject"])
         pairs = zip(keys["source_key"].to_pylist(), keys["subject"].to_pylist(), strict=True)
         live = [one in names or other in names for one, other in pairs]

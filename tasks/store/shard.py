@@ -5,12 +5,13 @@ that it covers, so a shard that is done twice writes the same file.
 """
 
 import json
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,11 @@ import pyarrow as pa
 
 from pairwright.schemas.arrow import from_table, schema_of, to_table
 from pairwright.schemas.errors import ValidationError
-from pairwright.schemas.rows import Row, make_key
+from pairwright.schemas.rows import Dropped, Row, make_key
 from pairwright.tasks.store.answers import Answers, describe_asked
 from pairwright.tasks.store.copies import copy_of
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import PARTS, columns_without, open_index
-from pairwright.tasks.store.journal import Journal
 from pairwright.tasks.store.part import (
     Part,
     count_failures,
@@ -94,24 +94,19 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
     if done := _done_before(shard, name, set(sources.values())):
         return done
     inputs = list(_input_rows(planned, shard, plan))
-    place = Path(shard.journals) / Path(name).stem
-    with (
-        Journal(place.with_suffix(".journal"), planned.stage.writes) as journal,
-        _answers(planned, place) as answers,
-    ):
-        table = _results(planned, shard, inputs, journal=journal, given=answers)
+    with _open_kept(planned, Path(shard.journals) / Path(name).stem) as kept:
+        table = _results(planned, shard, inputs, kept)
         if unknown := set(table.column("source_key").to_pylist()) - sources.keys():
             raise ValidationError(f"{shard.name}: results name inputs that the shard does not have: {min(unknown)}")
-        table = _rename_sources(_in_order(table, list(sources)), sources)
+        table = _rename_sources(_in_order(table, list(sources), planned.stage.writes), sources)
         if shard.removed:
             table = bury(table, frozenset(json.loads(shard.folder.read(shard.removed))))
         about = describe_part(name, table, version=planned.stage.version) | dict(shard.about)
-        for memory in answers.values():
-            about |= describe_asked(memory)
+        if kept is not None and planned.stage.remembers:
+            about |= describe_asked(kept)
         shard.folder.write(name, encode_part(table, about))
-        journal.delete()
-        for memory in answers.values():
-            memory.delete()
+        if kept is not None:
+            kept.delete()
     return ShardDone(name=shard.name, part=name, counts=count_statuses(table), failures=count_failures(table))
 
 
@@ -172,58 +167,56 @@ def _input_rows(planned: Planned, shard: ShardRef, plan: pa.Table) -> Iterator[R
         yield found[key]
 
 
-@contextmanager
-def _answers(planned: Planned, place: Path) -> Generator[dict[str, Answers]]:
-    """Give the memory of what served models have answered, by the name of its argument, where the stage has one."""
-    if not planned.stage.remembers:
-        yield {}
-        return
-    with Answers(place.with_suffix(".answers")) as answers:
-        yield {"answers": answers}
+def _open_kept(planned: Planned, place: Path) -> AbstractContextManager[Answers | None]:
+    """Return what a killed run of the shard has kept: its journal, or the answers of served models."""
+    if planned.stage.journal:
+        return Answers(place.with_suffix(".journal"))
+    return Answers(place.with_suffix(".answers")) if planned.stage.remembers else nullcontext()
 
 
-def _results(
-    planned: Planned, shard: ShardRef, inputs: Sequence[Row], *, journal: Journal, given: Mapping[str, Answers]
-) -> pa.Table:
+def _results(planned: Planned, shard: ShardRef, inputs: Sequence[Row], kept: Answers | None) -> pa.Table:
     """Return the stage's results for the inputs, those of a killed run taken from its journal."""
-    stage = planned.stage
-    before = journal.read()
-    finished = set(before.column("source_key").to_pylist())
-    owed = [row for row in inputs if row.key not in finished]
-    uses = dict(_open_uses(planned, shard, owed))
-    results = stage.function(owed, planned.config, **uses, **given) if owed else iter(())
-    if not stage.journal:
-        return pa.concat_tables([before, to_table(list(results), stage.writes)])
-    journal.restart(before)
-    tables = [before]
-    for result in results:
-        tables.append(to_table([result], stage.writes))
-        journal.append(tables[-1])
+    stage, schema = planned.stage, schema_of(planned.stage.writes)
+    form = schema.serialize().to_pybytes()
+    """In the journal's keys: rows of another form are not found."""
+    tables: list[pa.Table] = [schema.empty_table()]
+    owed: list[Row] = []
+    journal = kept if stage.journal else None
+    for row in inputs:
+        if journal is not None and (found := journal.get(make_key(form, row.key))) is not None:
+            batch = pa.ipc.read_record_batch(pa.py_buffer(found), schema)
+            tables.append(pa.Table.from_batches([batch]))
+        else:
+            owed.append(row)
+    given: dict[str, Any] = dict(_open_uses(planned, shard, owed)) | ({"answers": kept} if stage.remembers else {})
+    results = stage.function(owed, planned.config, **given) if owed else iter(())
+    if journal is None:
+        return pa.concat_tables([*tables, to_table(list(results), stage.writes)])
+    for key, group in groupby(results, key=attrgetter("source_key")):
+        tables.append(to_table(list(group), stage.writes))
+        if "failed" not in count_statuses(tables[-1]):
+            journal.put(make_key(form, key), tables[-1].to_batches()[0].serialize().to_pybytes())
     return pa.concat_tables(tables)
 
 
-def _in_order(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+def _in_order(table: pa.Table, keys: Sequence[str], row_type: type[Row]) -> pa.Table:
     """Order results as their inputs were, and leave each input with ok rows, or one failed, or one dropped row."""
     by_source: dict[str, list[int]] = {key: [] for key in keys}
     sources, statuses = table.column("source_key").to_pylist(), table.column("status").to_pylist()
     for position, source in enumerate(sources):
         by_source[source].append(position)
     chosen: list[int] = []
-    silent: list[str] = []
+    silent: list[Dropped] = []
     for key, positions in by_source.items():
         best = next((s for s in ("failed", "ok", "dropped") if any(statuses[p] == s for p in positions)), "")
         kept = [p for p in positions if statuses[p] == best]
         if not kept:
-            silent.append(key)
-            kept = [len(table) + len(silent) - 1]
+            kept = [len(table) + len(silent)]
+            silent.append(Dropped(source_key=key, reason=NOTHING))
         chosen += kept if best == "ok" else kept[:1]
     if chosen == list(range(len(table))):
         return table  # a copy less of a shard's images
-    extra = [
-        {**dict.fromkeys(("key", "source_key", "subject"), s), "status": "dropped", "reason": NOTHING} for s in silent
-    ]
-    filler = pa.Table.from_pylist([{"detail": "", **record} for record in extra], schema=table.schema)
-    return pa.concat_tables([table, filler]).take(chosen)
+    return pa.concat_tables([table, to_table(silent, row_type)]).take(chosen)
 
 
 def _rename_sources(table: pa.Table, sources: Mapping[str, str]) -> pa.Table:
@@ -250,7 +243,8 @@ def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterat
         else:
             found = _rows_about(shard.folder, file, folder, use=use, wanted=list(_wanted(use, opened[use.of])))
             opened[use.argument] = list(found.values())
-            yield use.argument, found
+            is_before = use.kind == "before"
+            yield use.argument, Before(open_index(shard.folder, file, folder).images, found) if is_before else found
 
 
 def _wanted(use: Uses, rows: Sequence[Any]) -> Iterator[str]:

@@ -55,7 +55,7 @@ def questions(server: ChatServer) -> list[str]:
 
 def asked_of(out: Path) -> tuple[int, int]:
     found = count_asked(Folder(str(out)))
-    return found.calls, found.tokens
+    return found["calls"], found["prompt_tokens"] + found["completion_tokens"]
 
 
 @pytest.fixture(scope="module")

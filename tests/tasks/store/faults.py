@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from pairwright.tasks.store import files, journal
+from pairwright.tasks.store import answers, files
 
-CALLS = ("open", "write", "fsync", "replace", "link")
+WRITES = ("write", "pwrite")
+CALLS = ("open", *WRITES, "ftruncate", "fsync", "replace", "link")
 
 
 class Killed(BaseException):
@@ -47,12 +48,12 @@ class FaultyOs:
         return call
 
     def _fail(self, name: str, real: Any, args: tuple[Any, ...]) -> Any:
-        if self.fault in ("short", "full") and name != "write":
+        if self.fault in ("short", "full") and name not in WRITES:
             return real()
         self.triggered = self.fault != "full" or self.last == "half"
         self.last = "half" if self.fault == "full" and not self.triggered else name
         if self.fault in ("short", "full") and not (self.fault == "full" and self.triggered):
-            return real(args[0], memoryview(args[1])[: max(1, len(args[1]) // 2)])
+            return real(args[0], memoryview(args[1])[: max(1, len(args[1]) // 2)], *args[2:])
         if self.fault == "late kill":
             real()
         self.dead = "kill" in self.fault
@@ -78,6 +79,6 @@ def faulty(monkeypatch: pytest.MonkeyPatch, fault: str, at: int) -> Iterator[Fau
 
     with monkeypatch.context() as patches:
         patches.setattr(files, "os", system)
-        patches.setattr(journal, "os", system)
+        patches.setattr(answers, "os", system)
         patches.setattr(Path, "unlink", unlink_if_alive)
         yield system

@@ -176,7 +176,6 @@ def build_toy(
     with running as pool, open_toy(root, words, config, rows_per_shard=rows_per_shard, stages=stages) as build:
         for stage in build.planned:
             with build.locked(stage):
-                build.clean(stage)
                 build.settle(stage)
                 outcomes += (done := list(pool.run(stage, build.shards(stage))))
                 for outcome in done:
