@@ -10,7 +10,7 @@ from pairwright.flows.progress import watching
 from pairwright.flows.run_build import Request, Work
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.store.on_dask import DaskWorkers, Place, needs_of
+from pairwright.tasks.store.on_dask import DaskWorkers, Place
 from pairwright.tasks.store.pool import Runner, Workers
 
 
@@ -30,8 +30,7 @@ def workers_of(request: Request) -> Generator[Runner]:
 
     gpus = 0 if run.address else count_gpus()
     place = Place(address=run.address, workers=run.workers, gpus=gpus, memory_gb_of=run.memory_gb_of)
-    needs = needs_of(_paths(request), elsewhere=bool(run.address))
-    with DaskWorkers(place, needs) as workers:
+    with DaskWorkers(place, _paths(request)) as workers:
         yield workers
 
 

@@ -74,10 +74,10 @@ class Budget:
     def _used(self, name: str) -> float:
         match name:
             case "calls":
-                return count_asked(self.folder)[CALLS]
+                return float(count_asked(self.folder)[CALLS])
             case "tokens":
                 asked = count_asked(self.folder)
-                return sum(asked[kind] for kind in TOKENS)
+                return float(sum(asked[kind] for kind in TOKENS))
             case "disk_gb":
                 return self.folder.size_bytes() / 1e9
             case "hours":

@@ -32,7 +32,7 @@ class Needed:
         self.files.update(build.items)
         for planned in build.planned:
             name = planned.stage.name
-            parts = (*(part for part, _ in build.ledger.live_parts(name)), *build.ledger.other_parts(name))
+            parts = (*build.ledger.live_parts(name), *build.ledger.other_parts(name))
             self.files.update(f"{planned.table}/{part}" for part in parts)
             if planned.stage.writes in (ImageRow, PairRow, PreferenceRow):
                 found = build.ledger.run(f"SELECT key FROM live_{name} UNION SELECT subject FROM live_{name}")

@@ -86,17 +86,13 @@ class Index:
         for places in np.split(order, starts[1:]) if len(order) else []:
             yield read_rows(self.part(int(parts[places[0]])), rows[places].tolist(), columns)
 
-    def unique_subjects(self) -> NDArray[np.void]:
-        """Return what the rows are about, each once, as 16 bytes, rising."""
-        subjects = self._subjects
-        first = np.ones(len(subjects), dtype=bool)
-        first[1:] = (subjects[1:] != subjects[:-1]).any(axis=1)
-        return np.ascontiguousarray(subjects[first]).view("V16").reshape(-1)
-
     @cached_property
     def images(self) -> NDArray[np.bytes_]:
         """Return what the rows are about, each once, as 32 ASCII bytes, rising."""
-        return np.frombuffer(hexlify(self.unique_subjects().tobytes()), dtype="S32")
+        subjects = self._subjects
+        first = np.ones(len(subjects), dtype=bool)
+        first[1:] = (subjects[1:] != subjects[:-1]).any(axis=1)
+        return np.frombuffer(hexlify(subjects[first].tobytes()), dtype="S32")
 
     def part(self, number: int) -> Part:
         """Return one of the table's parts."""

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import duckdb
@@ -23,13 +22,15 @@ import pyarrow as pa
 
 from pairwright.schemas.arrow import integers, strings
 from pairwright.schemas.errors import StoreError, ValidationError
-from pairwright.tasks.store.files import TEMPORARY, Folder
+from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, describe_part, read_columns
 from pairwright.tasks.store.stage import Planned, Stage, Uses
 from pairwright.tasks.store.takedowns import NAMES, REMOVED, mark_of
 
 MEMORY_LIMIT = "1GB"
 COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor", "image_key", "element")
+PLACED = ", ".join(["part INTEGER", "row INTEGER", *(f'"{column}" VARCHAR' for column in COLUMNS)])
+INPUT = "seq BIGINT, source_key VARCHAR, key VARCHAR, part INTEGER, row INTEGER"
 PARTS_SCHEMA = pa.schema([("part", pa.int32()), ("name", pa.string())])
 BATCH_ROWS = 20_000
 READERS = 32
@@ -47,14 +48,14 @@ class Counts:
 
     stage: str
     fingerprint: str
-    of: int
-    ok: int
-    dropped: int
-    failed: int
-    pending: int
-    rows: int
+    of: int = 0
+    ok: int = 0
+    dropped: int = 0
+    failed: int = 0
+    pending: int = 0
+    rows: int = 0
     """ok rows written (one input may give several)."""
-    reasons: dict[str, int]
+    reasons: dict[str, int] = field(default_factory=dict[str, int])
     """Why inputs were dropped or failed, and what is remarked of those that gave rows."""
     failures: dict[str, int] = field(default_factory=dict[str, int])
     """Those of the reasons that inputs failed for: what ``resume --reason`` takes."""
@@ -86,9 +87,7 @@ class Ledger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._database.close()
 
     def run(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -150,16 +149,12 @@ class Ledger:
         )
 
     def _load(self, name: str, table: str, *, only: Sequence[str] | None = None) -> None:
-        known = self._loaded.get(name)
-        if known is None:
-            texts = ", ".join(f'"{column}" VARCHAR' for column in COLUMNS)
-            self.run(
-                f"CREATE OR REPLACE TEMP TABLE rows_{name} (part INTEGER, row INTEGER, {texts}); "
-                f"CREATE OR REPLACE TEMP TABLE parts_{name} (part INTEGER, name VARCHAR)"
-            )
-            known = self._loaded[name] = {}
+        if name not in self._loaded:
+            self._begin(name)
+        known = self._loaded[name]
         again = self._forget_failed(name) if known else set[str]()
-        names = self._part_files(table) if only is None else only
+        written = self._written.get(table, ())
+        names = sorted({*self.folder.names(table, ".parquet"), *written}) if only is None else only
         new = {n: number for number, n in enumerate((n for n in names if n not in known), start=len(known))}
         known.update(new)
         numbers = np.fromiter(new.values(), np.int32, len(new))
@@ -168,10 +163,16 @@ class Ledger:
         for keys in self._read_keys(table, {n: known[n] for n in names if n in again or n in new}):
             batch.append(keys)
             if sum(map(len, batch)) >= BATCH_ROWS:
-                self._insert(f"rows_{name}", pa.concat_tables(batch))
+                self._insert(f"rows_{name}", *batch)
                 batch = []
-        if batch:
-            self._insert(f"rows_{name}", pa.concat_tables(batch))
+        self._insert(f"rows_{name}", *batch)
+
+    def _begin(self, name: str) -> None:
+        self.run(
+            f"CREATE OR REPLACE TEMP TABLE rows_{name} ({PLACED}); "
+            f"CREATE OR REPLACE TEMP TABLE parts_{name} (part INTEGER, name VARCHAR)"
+        )
+        self._loaded[name] = {}
 
     def _read_keys(self, table: str, parts: Mapping[str, int]) -> Iterator[pa.Table]:
         """Yield the keys of each part; many at once where each costs round trips to a store."""
@@ -192,10 +193,6 @@ class Ledger:
         table, _, name = part.rpartition("/")
         self._written.setdefault(table, set()).add(name)
 
-    def _part_files(self, table: str) -> list[str]:
-        listed = [name for name in self.folder.names(table) if name.endswith(".parquet") and TEMPORARY not in name]
-        return sorted({*listed, *self._written.get(table, ())})
-
     def _forget_failed(self, name: str) -> set[str]:
         """Forget the rows of parts in which every row failed, for a retry of all of them replaces the part."""
         failed = f"SELECT part FROM rows_{name} GROUP BY part HAVING bool_and(status = 'failed')"
@@ -203,10 +200,11 @@ class Ledger:
         self.run(f"DELETE FROM rows_{name} WHERE part IN ({failed})")
         return {part for (part,) in parts}
 
-    def _insert(self, name: str, rows: pa.Table) -> None:
-        self._database.register("new_rows", rows)
-        self.run(f"INSERT INTO {name} BY NAME SELECT * FROM new_rows")
-        self._database.unregister("new_rows")
+    def _insert(self, name: str, *tables: pa.Table) -> None:
+        if tables:
+            self._database.register("new_rows", pa.concat_tables(tables))
+            self.run(f"INSERT INTO {name} BY NAME SELECT * FROM new_rows")
+            self._database.unregister("new_rows")
 
     def settle(self, stage: Stage) -> None:
         """Work out the stage's present input and its live rows, from live tables of the stages before."""
@@ -241,20 +239,11 @@ class Ledger:
     def settle_off(self, planned: Planned) -> Counts:
         """Make the tables of a stage that is off, all empty, in one go; return its counts."""
         name = planned.stage.name
-        self._loaded[name] = {}
-        texts = ", ".join(f'"{column}" VARCHAR' for column in COLUMNS)
-        place = "seq BIGINT, source_key VARCHAR, key VARCHAR, part INTEGER, row INTEGER"
-        columns = {
-            "rows": f"part INTEGER, row INTEGER, {texts}",
-            "parts": "part INTEGER, name VARCHAR",
-            "read": f"seq BIGINT, part INTEGER, row INTEGER, {texts}",
-            "live": f"seq BIGINT, part INTEGER, row INTEGER, {texts}",
-            "input": place,
-            "outcome": f"{place}, outcome VARCHAR, reason VARCHAR",
-        }
-        self.run("; ".join(f"CREATE OR REPLACE TEMP TABLE {one}_{name} ({all_of})" for one, all_of in columns.items()))
-        numbers = dict.fromkeys(("of", "ok", "dropped", "failed", "pending", "rows"), 0)
-        return Counts(stage=name, fingerprint=planned.fingerprint, reasons={}, **numbers)
+        self._begin(name)
+        outcome = f"{INPUT}, outcome VARCHAR, reason VARCHAR"
+        made = {"read": f"seq BIGINT, {PLACED}", "live": f"seq BIGINT, {PLACED}", "input": INPUT, "outcome": outcome}
+        self.run("; ".join(f"CREATE OR REPLACE TEMP TABLE {one}_{name} ({columns})" for one, columns in made.items()))
+        return Counts(stage=name, fingerprint=planned.fingerprint)
 
     def _unite(self, stage: Stage) -> None:
         """Make ``read_S``, the live rows of all tables that the stage reads; of one key, the first table's.
@@ -405,11 +394,10 @@ class Ledger:
         )
         return [name for (name,) in found]
 
-    def live_parts(self, table: str) -> Iterator[tuple[str, int]]:
-        """Yield each part that holds live rows, by name, with their number."""
-        yield from self.run(
-            f"SELECT p.name, count(*) FROM live_{table} JOIN parts_{table} p USING (part) GROUP BY ALL ORDER BY 1"
-        )
+    def live_parts(self, table: str) -> dict[str, int]:
+        """Return the number of live rows of each part that holds some, by name."""
+        query = f"SELECT p.name, count(*) FROM live_{table} JOIN parts_{table} p USING (part) GROUP BY ALL ORDER BY 1"
+        return dict(self.run(query))
 
 
 def _used(stage: Stage, use: Uses) -> str:
@@ -449,9 +437,9 @@ def links_of(stage: Stage, use: Uses) -> str:
 def _most_frequent(reasons: Iterable[tuple[str, int]]) -> dict[str, int]:
     """Return how often each reason was given, the most frequent one first."""
     counts = Counter[str]()
-    for reason, number in reasons:
+    for reason, number in sorted(reasons):
         counts[reason] += number
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    return dict(counts.most_common())
 
 
 def _keys(part: Part, number: int) -> pa.Table:
@@ -462,8 +450,5 @@ def _keys(part: Part, number: int) -> pa.Table:
     wrong = [f"{name} {about.get(name)} (it is {value})" for name, value in found.items() if about.get(name) != value]
     if wrong:
         raise StoreError(f"{part.path}: the part states {', '.join(wrong)}. Delete it and run `pairwright resume`")
-    missing = [name for name in COLUMNS if name not in table.column_names]
-    for name in missing:
-        table = table.append_column(name, pa.nulls(len(table), pa.string()))
-    table = table.select(COLUMNS).append_column("part", integers(np.full(len(table), number, np.int32)))
+    table = table.append_column("part", integers(np.full(len(table), number, np.int32)))
     return table.append_column("row", integers(np.arange(len(table), dtype=np.int32)))

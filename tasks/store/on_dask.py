@@ -25,7 +25,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, cast
 
 from pairwright.schemas.errors import ConfigError
@@ -34,10 +33,10 @@ from pairwright.tasks.store.pool import (
     PLACE,
     Outcome,
     Run,
-    ShardFailed,
     attempt_apart,
     count_cores,
     deaf,
+    failed,
     limit_threads,
     loads_models,
     spread,
@@ -54,11 +53,13 @@ CODE = ("prompts", "schemas", "tasks")
 ENDINGS = (".py", ".j2")
 _ALONE = threading.Lock()
 """Held by the shard that runs: a worker of several threads does one at a time, whose models have the device."""
+_LOADED: list[str] = []
+"""The stage whose models this process has loaded, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Say where the workers are."""
+    """Cluster whose workers run a build's shards."""
 
     address: str = ""
     """Of a scheduler; empty: workers are started on this machine."""
@@ -72,7 +73,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Say what a worker must have to give the rows that a worker of this machine gives."""
+    """What a worker must have to give the rows that a worker of this machine gives."""
 
     code: str
     """Hash of the code; empty: it is that of this machine."""
@@ -81,30 +82,26 @@ class Needs:
 
     def lack(self) -> str:
         """Return what this process lacks; empty: nothing."""
+        host = socket.gethostname()
         if self.code and self.code != code_mark():
             return (
-                f"worker on {socket.gethostname()}: it has other code of Pairwright than the machine that builds: "
-                "install the same commit there, and start the worker anew"
+                f"worker on {host}: it has other code of Pairwright than the machine that builds: install the same "
+                "commit there, and start the worker anew"
             )
         missing = next((path for path in self.paths if not Path(path).exists()), "")
         if missing:
             return (
-                f"worker on {socket.gethostname()}: it does not see {missing}: workers of other machines need it on a "
-                "disk that all share, or on an object store"
+                f"worker on {host}: it does not see {missing}: workers of other machines need it on a disk that all "
+                "share, or on an object store"
             )
         return ""
 
 
-def needs_of(paths: Iterable[str], *, elsewhere: bool) -> Needs:
-    """Return what a worker must have: this code, if it was started elsewhere, and to see these paths."""
-    return Needs(code_mark() if elsewhere else "", tuple(dict.fromkeys(str(Path(path).absolute()) for path in paths)))
-
-
 class DaskWorkers:
-    """Be the workers of a cluster; use as a context manager."""
+    """Workers of a cluster; use as a context manager."""
 
-    def __init__(self, place: Place, needs: Needs, run: Run = run_shard) -> None:
-        """Connect, and start a cluster first where none is named.
+    def __init__(self, place: Place, paths: Iterable[str] = (), run: Run = run_shard) -> None:
+        """Connect, and start a cluster first where none is named; its workers have to see these paths.
 
         Raises:
             ConfigError: Dask is not installed, nobody answers at the address, or there are no workers.
@@ -113,7 +110,9 @@ class DaskWorkers:
             import distributed
         except ImportError as error:
             raise ConfigError(f"run.runner dask: Dask is not installed ({error}): {INSTALL}") from error
-        self._dask, self._place, self._needs, self._run = distributed, place, needs, run
+        self._dask, self._place, self._run = distributed, place, run
+        seen = tuple(dict.fromkeys(str(Path(path).absolute()) for path in paths))
+        self._needs = Needs(code_mark() if place.address else "", seen)
         self._started = 0 if place.address else place.workers or count_cores()
         self._cluster: Any = _start(self._started, place.gpus) if self._started else None
         self._client = _connect(place.address or self._cluster, self._started or 1)
@@ -132,10 +131,8 @@ class DaskWorkers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind:
             self._stop()
         with suppress(Exception):  # a scheduler that has gone cannot be said goodbye to
             self._client.close(timeout=5)
@@ -158,8 +155,7 @@ class DaskWorkers:
         except Exception as fault:  # the worker could not even begin, or the connection is lost
             log.exception("%s failed", shard.name)
             error = f"{type(fault).__name__}: {fault}"
-        result = ShardFailed(name=shard.name, error=error)
-        return Outcome(shard=shard, result=result, seconds=time.monotonic() - start)
+        return failed(shard, error, time.monotonic() - start)
 
     def _submit(self, planned: Planned, shard: ShardRef) -> Any:
         with self._changing:
@@ -216,17 +212,8 @@ def _start(count: int, gpus: int) -> Any:
 
     limit_threads()
     common = {"host": "127.0.0.1", "nthreads": 1, "memory_limit": 0, "dashboard": False, "silence_logs": logging.ERROR}
-    workers = {
-        number: {
-            "cls": Nanny,
-            "options": {
-                **common,
-                "env": {PLACE: str(number)},
-                "resources": {"GPU": 1} if number < gpus else {},
-            },
-        }
-        for number in range(count)
-    }
+    own = ({"env": {PLACE: str(n)}, "resources": {"GPU": 1} if n < gpus else {}} for n in range(count))
+    workers = {number: {"cls": Nanny, "options": {**common, **options}} for number, options in enumerate(own)}
     page = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # not drawn, and on no port that others may want
     scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, **page}}
     with deaf():  # Ctrl-C is this process' to hear
@@ -268,24 +255,12 @@ def run_here(run: Run, planned: Planned, shard: ShardRef, needs: Needs) -> Outco
         limit_threads()
         os.environ.setdefault(PLACE, "0")
         if lack := needs.lack():
-            return Outcome(shard=shard, result=ShardFailed(name=shard.name, error=lack), seconds=0.0)
-        _Loaded.make_room(planned)
+            return failed(shard, lack)
+        if loads_models(planned) and [planned.stage.name] != _LOADED:  # a device holds the models of one stage
+            if _LOADED:
+                forget_models()
+            _LOADED[:] = [planned.stage.name]
         return attempt_apart(run, planned, shard)
-
-
-class _Loaded:
-    """Remember for which stage this process has loaded models."""
-
-    stage = ""
-
-    @classmethod
-    def make_room(cls, planned: Planned) -> None:
-        """Forget the models of another stage before this one's are loaded: a device holds those of one stage."""
-        if not loads_models(planned) or cls.stage == planned.stage.name:
-            return
-        if cls.stage:
-            forget_models()
-        cls.stage = planned.stage.name
 
 
 def forget_models() -> None:

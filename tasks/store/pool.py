@@ -22,7 +22,6 @@ from functools import lru_cache
 from logging.handlers import QueueHandler
 from multiprocessing.util import Finalize
 from queue import SimpleQueue
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from pairwright.schemas.errors import PairwrightError
@@ -55,8 +54,6 @@ class Outcome:
     shard: ShardRef
     result: ShardDone | ShardFailed
     seconds: float
-    cpu_seconds: float = 0.0
-    """Of all threads of the process that ran it; those of its helpers are not counted."""
     records: tuple[logging.LogRecord, ...] = ()
     """What another process logged meanwhile."""
 
@@ -102,10 +99,8 @@ class Workers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind:
             self._stop()
         else:
             for pool in self._pools.values():
@@ -127,15 +122,17 @@ class Workers:
                 future = pool.submit(attempt_apart, self._run, planned, shard)
             return future.result().logged()
         except (BrokenProcessPool, CancelledError):
-            self._discard(name, pool)
+            with self._changing:
+                if self._pools.get(name) is pool:
+                    del self._pools[name]
         if self._stopped:
-            return Outcome(shard=shard, result=ShardFailed(name=shard.name, error="stopped"), seconds=0.0)
+            return failed(shard, "stopped")
         log.warning("%s: a worker process died; trying it again by itself", shard.name)
         with self._quarantine, _new_pool(1) as alone:
             try:
                 return alone.submit(attempt_apart, self._run, planned, shard).result().logged()
             except BrokenProcessPool:
-                return Outcome(shard=shard, result=ShardFailed(name=shard.name, error=DIED), seconds=0.0)
+                return failed(shard, DIED)
 
     def _pool_for(self, planned: Planned) -> tuple[str, ProcessPoolExecutor]:
         """Return the pool that runs the stage; what another stage had of its own ends."""
@@ -153,12 +150,15 @@ class Workers:
         with self._changing:  # a thread may be adding a pool
             self._stopped = True
             for pool in self._pools.values():
-                _kill(pool)
+                processes = list((pool._processes or {}).values())  # pyright: ignore[reportPrivateUsage]  (3.14 makes this public)
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in processes:
+                    process.kill()
 
-    def _discard(self, name: str, pool: ProcessPoolExecutor) -> None:
-        with self._changing:
-            if self._pools.get(name) is pool:
-                del self._pools[name]
+
+def failed(shard: ShardRef, error: str, seconds: float = 0.0) -> Outcome:
+    """Return the outcome of a shard that wrote nothing."""
+    return Outcome(shard=shard, result=ShardFailed(name=shard.name, error=error), seconds=seconds)
 
 
 def spread(
@@ -219,15 +219,15 @@ def _new_pool(count: int, *, helpers: int = 0) -> ProcessPoolExecutor:
 
 def attempt(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
     """Run one shard; the boundary at which a fault becomes a record instead of ending the build."""
-    start, cpu = time.monotonic(), time.process_time()
+    start = time.monotonic()
     try:
-        result: ShardDone | ShardFailed = run(planned, shard)
+        result = run(planned, shard)
     except PairwrightError as error:
-        result = ShardFailed(name=shard.name, error=str(error))
+        return failed(shard, str(error), time.monotonic() - start)
     except Exception as error:  # other shards go on; the traceback is in the log
         log.exception("%s failed", shard.name)
-        result = ShardFailed(name=shard.name, error=f"{type(error).__name__}: {error}")
-    return Outcome(shard=shard, result=result, seconds=time.monotonic() - start, cpu_seconds=time.process_time() - cpu)
+        return failed(shard, f"{type(error).__name__}: {error}", time.monotonic() - start)
+    return Outcome(shard=shard, result=result, seconds=time.monotonic() - start)
 
 
 def attempt_apart(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
@@ -268,17 +268,10 @@ def _begin(parent: int, places: "Synchronized[int]", helpers: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
+    def end_with_parent() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
 
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
-
-
-def _kill(pool: ProcessPoolExecutor) -> None:
-    processes = list((pool._processes or {}).values())  # pyright: ignore[reportPrivateUsage]  (3.14 makes this public)
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in processes:
-        process.kill()
+    threading.Thread(target=end_with_parent, daemon=True).start()

@@ -243,8 +243,7 @@ def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterat
         else:
             found = _rows_about(shard.folder, file, folder, use=use, wanted=list(_wanted(use, opened[use.of])))
             opened[use.argument] = list(found.values())
-            is_before = use.kind == "before"
-            yield use.argument, Before(open_index(shard.folder, file, folder).images, found) if is_before else found
+            yield use.argument, found
 
 
 def _wanted(use: Uses, rows: Sequence[Any]) -> Iterator[str]:

@@ -115,7 +115,7 @@ def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, reco
         planned.stage.name: {
             "fingerprint": planned.fingerprint,
             "counts": counts.as_json(),
-            "parts": dict(build.ledger.live_parts(planned.stage.name)),
+            "parts": build.ledger.live_parts(planned.stage.name),
             "refused": build.ledger.other_parts(planned.stage.name),
         }
         for planned, counts in done
@@ -149,7 +149,7 @@ def describe_version(build: Build, planned: Sequence[Planned]) -> str:
         return "not yet a version"
     for stage in planned:
         stated = snapshot.content["stages"].get(stage.stage.name, {})
-        parts = dict(build.ledger.live_parts(stage.stage.name))
+        parts = build.ledger.live_parts(stage.stage.name)
         if stated.get("fingerprint") != stage.fingerprint or stated.get("parts") != parts:
             return f"version {snapshot.number}, changed since"
     return f"version {snapshot.number}"

@@ -6,12 +6,11 @@ State per image: 2 bytes per dimension (float16), 4 for the norm and 32 for the 
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import DTypeLike, NDArray
 
 from pairwright.schemas.errors import StoreError
@@ -61,16 +60,18 @@ def write_vectors(folder: Path, index: Index) -> None:
     filled: dict[str, int] = {}
     open_files: dict[str, tuple[NDArray[np.float16], NDArray[np.float32]]] = {}
     for table in index.tables(["subject", "embedder", "vector", "norm"]):
-        subjects = np.array([key.encode() for key in table.column("subject").to_pylist()], dtype=KEY_TYPE)
-        names = np.array(table.column("embedder").to_pylist())
-        vectors = _as_matrix(table.column("vector"))
-        norms = table.column("norm").to_numpy()
-        for name in dict.fromkeys(names.tolist()):  # in the order in which each image's vectors were made
+        for name in (
+            table.column("embedder").unique().to_pylist()
+        ):  # in the order in which each image's vectors were made
+            own = table.filter(pc.field("embedder") == name)
+            subjects = np.array([key.encode() for key in own.column("subject").to_pylist()], dtype=KEY_TYPE)
+            vectors = own.column("vector").combine_chunks().flatten().to_numpy().reshape(len(own), -1)
             if name not in open_files:
-                open_files[name] = _create(folder, name, shape=(len(keys), vectors[names == name][0].shape[0]))
-            places = np.searchsorted(keys, subjects[names == name])
-            matrix, lengths = open_files[name]
-            matrix[places], lengths[places] = np.stack(vectors[names == name].tolist()), norms[names == name]
+                matrix = map_new(folder / f"{name}.matrix.npy", np.float16, (len(keys), vectors.shape[1]))
+                open_files[name] = matrix, map_new(folder / f"{name}.norms.npy", np.float32, (len(keys),))
+            places = np.searchsorted(keys, subjects)
+            matrix, norms = open_files[name]
+            matrix[places], norms[places] = vectors, own.column("norm").to_numpy()
             filled[name] = filled.get(name, 0) + len(places)
     for name, count in filled.items():
         if count != len(keys):
@@ -82,35 +83,13 @@ def write_vectors(folder: Path, index: Index) -> None:
 
 
 def place_vectors(folder: Folder, name: str, *, table: str, place: str) -> Path:
-    """Return where this machine has the vectors of a table, made from its parts where the dataset is on no local disk.
+    """Return where this machine has the vectors of a table, by its index file ``name`` and its folder ``table``.
 
-    Args:
-        folder: the dataset's.
-        name: the table's index file.
-        table: its folder.
-        place: where they were written on a disk that all workers see; empty: each machine has its own.
+    They are in ``place`` on a disk that all workers see; where that is empty, each machine makes its own of the parts.
     """
     if place:
         return Path(place)
     return made(folder, name, Path(name).stem, lambda new: write_vectors(new, open_index(folder, name, table)))
-
-
-def _as_matrix(column: pa.ChunkedArray) -> NDArray[np.object_]:
-    """Return a column of vectors, whose lengths differ from embedder to embedder, as an array of vectors."""
-    result = np.empty(len(column), dtype=object)
-    place = 0
-    for chunk in column.chunks:
-        flat, ends = chunk.values.to_numpy(zero_copy_only=False), chunk.offsets.to_numpy()
-        for start, stop in pairwise(ends):
-            result[place] = flat[start:stop]
-            place += 1
-    return result
-
-
-def _create(folder: Path, name: str, *, shape: tuple[int, int]) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
-    return map_new(folder / f"{name}.matrix.npy", np.float16, shape), map_new(
-        folder / f"{name}.norms.npy", np.float32, shape[:1]
-    )
 
 
 def map_new(path: Path, kind: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:

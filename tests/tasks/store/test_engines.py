@@ -19,7 +19,7 @@ import pytest
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ItemRow
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.on_dask import DaskWorkers, Needs, Place, code_mark, needs_of, run_here
+from pairwright.tasks.store.on_dask import DaskWorkers, Needs, Place, code_mark, run_here
 from pairwright.tasks.store.pool import Outcome, Runner, ShardFailed
 from pairwright.tasks.store.shard import ShardDone, ShardRef
 from pairwright.tasks.store.stage import Planned, Stage
@@ -42,7 +42,7 @@ def read_and_die(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Runner]:
-    with DaskWorkers(TWO, needs_of([str(ROOT)], elsewhere=False)) as workers:
+    with DaskWorkers(TWO, [str(ROOT)]) as workers:
         yield workers
 
 
@@ -76,7 +76,7 @@ def test_a_worker_that_is_not_fit_does_nothing(engine: Runner, tmp_path: Path, m
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ConfigError, match=r"run\.runner dask: .*pip install -c constraints\.txt -e '\.\[dask\]'"):
-        DaskWorkers(TWO, needs_of([], elsewhere=False))
+        DaskWorkers(TWO)
 
 
 STAGE = Stage(name="toy", version=1, group="sources", reads={"items": ItemRow}, writes=ItemRow, function=iter,
@@ -103,10 +103,9 @@ def error(outcome: Outcome) -> str:
 
 
 def test_a_worker_that_does_not_see_a_folder_or_has_other_code_does_nothing(tmp_path: Path) -> None:
-    assert needs_of([str(tmp_path)], elsewhere=True) == Needs(code_mark(), (str(tmp_path),))
-    assert not error(run_here(done, planned("a"), shard(tmp_path), needs_of([str(tmp_path)], elsewhere=True)))
-    away = tmp_path / "away"
-    assert str(away) in error(run_here(done, planned("a"), shard(tmp_path), needs_of([str(away)], elsewhere=False)))
+    assert not error(run_here(done, planned("a"), shard(tmp_path), Needs(code_mark(), (str(tmp_path),))))
+    away = str(tmp_path / "away")
+    assert away in error(run_here(done, planned("a"), shard(tmp_path), Needs("", (away,))))
     assert "code" in error(run_here(done, planned("a"), shard(tmp_path), Needs("of another commit", ())))
 
 
