@@ -15,10 +15,12 @@ from pairwright.schemas.gates import GatesConfig
 from pairwright.schemas.plugins import check_name, read_settings, require_plugins
 from pairwright.schemas.preference_health import HealthConfig
 from pairwright.schemas.removing import (
+    Batch,
     DetectionConfig,
     ElementsConfig,
     FittedConfig,
     InspectionConfig,
+    ModelSection,
     RejectionsConfig,
     RemovalsConfig,
     SegmentationConfig,
@@ -97,7 +99,6 @@ class ScenesConfig(Section):
     """Say what is rendered."""
 
     seed: FilledSeed = 0
-    """Seed of all worlds: the same seed gives the same photographs."""
     worlds: Positive = 40
     """Number of worlds (each is a place with objects)."""
     photographs: Annotated[int, Field(ge=2, le=8)] = 3
@@ -129,40 +130,33 @@ class RobustnessConfig(Section):
 
 
 class SourceConfig(Section):
-    """Input of the sources stage; made of other sections."""
+    """Input of the sources stage; made of other sections.
+
+    Where the source is does not identify rows: a moved folder holds the same images. The items' own keys say what is
+    rendered. Where images and texts are not made worse, it is as if there were no robustness.
+    """
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"path", "scenes"})
-
     kind: Annotated[str, Filled("source_kind")]
-    """Which reader reads it ("folder", "scenes", "webdataset", ...)."""
     path: Annotated[str, Filled("source_path")]
-    """Where it is; not part of what identifies rows: a moved folder holds the same images."""
     images: Annotated[ImagesConfig, Filled("images")]
-    """Which images are accepted."""
     reading: Annotated[ReadingConfig, Filled("reading")]
-    """How it is read."""
     scenes: Annotated[ScenesConfig, Filled("scenes")]
-    """What is rendered; the items' own keys say it."""
     robustness: Annotated[RobustnessConfig, Field(exclude_if=lambda value: value.is_off), Filled("robustness")] = (
         RobustnessConfig()
     )
-    """How images and texts are made worse; where they are not, it is as if this were not there."""
 
 
-class EmbeddingConfig(Section):
+class EmbeddingConfig(ModelSection):
     """Say which vectors are made of each image."""
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"clip", "dinov2", "batch_size", "download"})
+    uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"clip", "dinov2"}
     embedders: Annotated[tuple[EmbedderName, ...], Field(min_length=1, max_length=4)] = ("colour-layout", "gradients")
     """Which embedders, in the order that mining weighs them."""
     clip: ClipConfig = ClipConfig()
-    """Which model "clip" is."""
     dinov2: Dinov2Config = Dinov2Config()
-    """Which model "dinov2" is."""
-    batch_size: Annotated[int, Field(ge=0, le=4096)] = 0
+    batch_size: Batch = 0
     """Images that an encoder takes at once; 0: as many as fit, which may change the last digits of its vectors."""
-    download: bool = False
-    """Whether weights that are not on this machine may be fetched from the Hub when a build starts."""
 
 
 class ExcludeConfig(Section):
@@ -176,9 +170,7 @@ class ExcludeConfig(Section):
     min_similarity: Share = 0.96
     """Images that are at least this similar to an excluded one, by every embedder, are kept out, too."""
     files: Annotated[tuple[str, ...], UNSET, Filled("")] = ()
-    """Where the vectors of the excluded sets are."""
     marks: Annotated[tuple[str, ...], UNSET, Filled("")] = ()
-    """What identifies the excluded sets."""
 
 
 class SearchConfig(Section):
@@ -224,7 +216,6 @@ class MiningConfig(Section):
     normalised: bool = True
     """Whether unit vectors are clustered, or raw ones (the stored norm multiplied back)."""
     seed: FilledSeed = 0
-    """Seed of k-means inside the spectral clustering."""
     uncounted: ClassVar[frozenset[str]] = frozenset({"max_pairs_per_image"})
 
     @model_validator(mode="after")
@@ -277,7 +268,6 @@ class NounPairsConfig(Section):
     max_candidates: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
     """Maximum images compared with each image, those that share its rarest nouns first."""
     seed: FilledSeed = 0
-    """Seed of what is drawn."""
 
     @model_validator(mode="after")
     def _levels_rise(self) -> "NounPairsConfig":
@@ -290,7 +280,6 @@ class RejectedTextsConfig(Section):
     """Say how rejected texts are made."""
 
     seed: FilledSeed = 0
-    """Seed of the choice among edits."""
     max_candidates: Annotated[int, Field(ge=1, le=1000)] = 50
     """Maximum descriptions that are tried, the most similar first, before retrieval gives up."""
     max_searched: Positive = 100_000
@@ -304,7 +293,6 @@ class PreferencesConfig(Section):
     """Which maker's text is the rejected one: drawn by the pair's key, so that all makers are met equally often, or the
     one closest to the chosen text; the others are ranked negatives."""
     seed: FilledSeed = 0
-    """Seed of the splits and of the wording of prompts."""
     validation_share: Share = 0.1
     """Share of the components (connected pairs) that go to the validation split."""
     test_share: Share = 0.1
@@ -336,7 +324,6 @@ class RunConfig(Section):
     rows_per_shard_of: dict[str, Positive] = Field(default_factory=dict[str, int])
     """Input rows of a shard of named stages, before all other sizes ("images: 6")."""
     budget: BudgetConfig = BudgetConfig()
-    """What a build may use until it stops."""
 
 
 class Profile(Section):
@@ -353,70 +340,39 @@ class Profile(Section):
     pairing: Literal["similarity", "nouns"] = "similarity"
     """Whether images pair by their similarity, or by the nouns that the captions brought by their source share."""
     images: ImagesConfig = ImagesConfig()
-    """Which images are accepted."""
     reading: ReadingConfig = ReadingConfig()
-    """How sources of other layouts are read."""
     scenes: ScenesConfig = ScenesConfig()
-    """What is rendered."""
     robustness: RobustnessConfig = RobustnessConfig()
-    """How images and texts of the source are made worse, to measure what that costs."""
     embedding: EmbeddingConfig = EmbeddingConfig()
-    """Which vectors are made."""
     exclude: ExcludeConfig = ExcludeConfig()
-    """Which images are kept out."""
     search: SearchConfig = SearchConfig()
-    """How neighbours are searched."""
     mining: MiningConfig = MiningConfig()
-    """Which neighbours become pairs."""
     nouns: NounsConfig = NounsConfig()
-    """How the nouns of captions are found, for pairing by nouns."""
     noun_pairs: NounPairsConfig = NounPairsConfig()
-    """Which images pair by nouns."""
     models: dict[ModelName, ChatConfig] = Field(default_factory=dict[str, ChatConfig])
     """Served models: `chat` sees images, `language` reads text, `judge` judges; the last two default to `chat`. Others:
     any name that a section's `model` names."""
     captions: CaptionsConfig = CaptionsConfig()
-    """How images are described."""
     differences: DifferencesConfig = DifferencesConfig()
-    """How differences are described."""
     controls: ControlsConfig = ControlsConfig()
-    """How the writing model is checked by asking it again."""
     grounding: GroundingConfig = GroundingConfig()
-    """How descriptions are checked against the images."""
     judging: JudgingConfig = JudgingConfig()
-    """How descriptions are judged."""
     comparisons: ComparisonsConfig = ComparisonsConfig()
-    """How commonalities and differences are written."""
     questions: QuestionsConfig = QuestionsConfig()
-    """How questions and answers are written."""
     rejected_texts: RejectedTextsConfig = RejectedTextsConfig()
-    """How rejected texts are made."""
     sampled_texts: SampledTextsConfig = SampledTextsConfig()
-    """How rejected texts are sampled from the writing model."""
     counterfactuals: CounterfactualsConfig = CounterfactualsConfig()
-    """How rejected texts are made by editing the chosen one."""
     tagging: TaggingConfig = TaggingConfig()
-    """Who names what is in an image."""
     detection: DetectionConfig = DetectionConfig()
-    """Who finds boxes for tags."""
     segmentation: SegmentationConfig = SegmentationConfig()
-    """Who makes masks of boxes."""
     elements: ElementsConfig = ElementsConfig()
-    """Which masks are elements that can be removed."""
     removals: RemovalsConfig = RemovalsConfig()
-    """How elements are removed from images."""
     inspection: InspectionConfig = InspectionConfig()
-    """By what removals are checked."""
     rejections: RejectionsConfig = RejectionsConfig()
-    """Which removal rejects a chosen text."""
     preferences: PreferencesConfig = PreferencesConfig()
-    """How preferences are put together."""
     gates: GatesConfig = GatesConfig()
-    """What a version must be like to be published."""
     health: HealthConfig = HealthConfig()
-    """From where on the report remarks on what preferences are like."""
     run: RunConfig = RunConfig()
-    """How the work is cut and spread."""
     stages: Annotated[dict[str, SerializeAsAny[Section]], BeforeValidator(read_settings)] = Field(
         default_factory=dict[str, Section]
     )
@@ -483,6 +439,13 @@ class Profile(Section):
                 yield from (f"validators.{name}" for name in section.validators)
         yield from (f"stages.{name}" for name in self.stages)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_filled_is_given(cls, values: object) -> object:
+        for name, marker in filled_by_hand(cls, values):
+            raise ValueError(f"{name} is no setting: it is filled in from {marker.origin}")
+        return values
+
     @model_validator(mode="after")
     def _models_are_described_and_named(self) -> "Profile":
         asked = {own.asks: name for name, own in self._served_sections.items()}
@@ -498,39 +461,18 @@ class Profile(Section):
             )
         return self
 
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_filled_is_given(cls, values: object) -> object:
-        if found := next(filled_by_hand(cls, values), None):
-            name, marker = found
-            raise ValueError(f"{name} is no setting: it is filled in from {marker.origin}")
-        return values
-
     @model_validator(mode="after")
-    def _grounding_has_its_model(self) -> "Profile":
-        if self.grounding.enabled and "clip" not in self.embedding.embedders:
+    def _embedders_fit(self) -> "Profile":
+        embedders = self.embedding.embedders
+        by_clip = {"grounding.enabled": self.grounding.enabled, "rejections.enabled": self.rejections.by_clip}
+        for name in (name for name, needed in by_clip.items() if needed and "clip" not in embedders):
             raise ValueError(
-                f"grounding.enabled compares texts with the images' CLIP vectors: embedding.embedders has no clip, "
-                f"only {', '.join(self.embedding.embedders)}. Put clip among them (with a weight of its own in "
-                "mining.weights), or set grounding.enabled to false"
+                f"{name} compares texts with the images' CLIP vectors: embedding.embedders has no clip, only "
+                f"{', '.join(embedders)}. Put clip among them (with a weight of its own in mining.weights), or set "
+                f"{name} to false"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _rejections_have_their_model(self) -> "Profile":
-        if self.rejections.by_clip and "clip" not in self.embedding.embedders:
-            raise ValueError(
-                "rejections.scorer clip compares texts with the images' CLIP vectors: embedding.embedders has no clip, "
-                f"only {', '.join(self.embedding.embedders)}. Put clip among them, or set rejections.enabled to false"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _a_weight_for_each_embedder(self) -> "Profile":
-        if len(self.mining.weights) != len(self.embedding.embedders):
-            raise ValueError(
-                f"mining.weights has {len(self.mining.weights)} numbers for {len(self.embedding.embedders)} embedders"
-            )
+        if len(self.mining.weights) != len(embedders):
+            raise ValueError(f"mining.weights has {len(self.mining.weights)} numbers for {len(embedders)} embedders")
         return self
 
 

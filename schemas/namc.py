@@ -60,13 +60,9 @@ class NamcConfig(Section):
     hidden_size: Annotated[int, Field(ge=64, le=4096, multiple_of=64)] = 768
     """Dimension of encoder and decoder with size paper, unless the run starts from another one; small has 96."""
     clip: DualEncoderConfig = DualEncoderConfig()
-    """With size paper: the noise module's dual encoder."""
     cnn: CnnConfig = CnnConfig()
-    """With size paper: the CNN that sees the images, unless the run starts from another one."""
     vqgan: VqganConfig = VqganConfig()
-    """With size paper: the VQGAN whose codes are the targets of masked places."""
     vocabulary: VocabularyConfig = VocabularyConfig()
-    """With size paper: the decoder's words, unless the run starts from another one."""
     noise_enabled: bool = True
     """Whether mismatched places and words are masked (NIM) and masked places reconstructed (MIR); default with
     ``start``: false."""

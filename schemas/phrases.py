@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from pairwright.schemas.claims import Selector
-from pairwright.schemas.scene import PLURALS, PREPOSITIONS
+from pairwright.schemas.scene import PREPOSITIONS
 
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 SIZES = {"small": "small", "medium": "medium-sized", "large": "large"}
@@ -27,9 +27,7 @@ def surface(attribute: str, value: str) -> str:
 
 
 def plural(noun: str) -> str:
-    """Return the plural of a noun, by rule where it is not one of ours."""
-    if noun in PLURALS:
-        return PLURALS[noun]
+    """Return the plural of a noun, by rule."""
     if re.search(r"(s|x|z|ch|sh)$", noun):
         return f"{noun}es"
     return f"{noun[:-1]}ies" if re.search(r"[^aeiou]y$", noun) else f"{noun}s"

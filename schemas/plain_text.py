@@ -1,7 +1,6 @@
 """By what texts are known to be equal: their words, whatever stands between them."""
 
 import unicodedata
-from functools import cache
 
 
 def plain_text(text: str) -> str:
@@ -10,16 +9,12 @@ def plain_text(text: str) -> str:
     return " ".join(spaced.split()) or text
 
 
-class _Spaces:
+class _Spaces(dict[int, int]):
     """Map code points: punctuation, spaces and controls to a space; letters, marks, digits and symbols stay."""
 
-    def __getitem__(self, point: int) -> int:
-        return _space(point)
-
-
-@cache
-def _space(point: int) -> int:
-    return ord(" ") if unicodedata.category(chr(point))[0] in "PZC" else point
+    def __missing__(self, point: int) -> int:
+        self[point] = ord(" ") if unicodedata.category(chr(point))[0] in "PZC" else point
+        return self[point]
 
 
 _SPACES = _Spaces()

@@ -14,6 +14,16 @@ TaggerName = Literal["scene-graph", "ram", "ram-plus", "nouns"]
 Batch = Annotated[int, Field(ge=0, le=4096)]
 
 
+class ModelSection(Section):
+    """Section of a stage that runs a model on this machine."""
+
+    uncounted: ClassVar[frozenset[str]] = frozenset({"batch_size", "download"})
+    batch_size: Batch = 0
+    """Inputs that the model takes at once; 0: as many as fit."""
+    download: bool = False
+    """Whether weights that are not on this machine may be fetched when a build starts."""
+
+
 class RamConfig(Section):
     """Say which weights of RAM (or RAM++) tag images; empty paths: the published files, as `fetch` puts them."""
 
@@ -27,22 +37,17 @@ class RamConfig(Section):
     """The hash of the files; empty: what is on this machine."""
 
 
-class TaggingConfig(Section):
+class TaggingConfig(ModelSection):
     """Say who names what is in an image."""
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"ram", "batch_size", "download"})
+    uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"ram"}
     taggers: Annotated[tuple[TaggerName, ...], Field(min_length=1, max_length=4)] = ("scene-graph",)
     """Who tags: the rendered scene's own graph, RAM or RAM++, and the nouns of the texts that are to be preferred."""
     ram: RamConfig = RamConfig()
-    """Which weights "ram" or "ram-plus" has."""
     max_tags: Positive = 30
     """Tags kept of an image at the most: those of the texts first, then by falling score (ours)."""
     excluded: Names = ()
     """Tags that are never looked for, beside those that name no thing (colours, places, actions)."""
-    batch_size: Batch = 0
-    """Images that a model takes at once; 0: as many as fit."""
-    download: bool = False
-    """Whether weights that are not on this machine may be fetched when a build starts."""
 
     @model_validator(mode="after")
     def _one_ram(self) -> "TaggingConfig":
@@ -51,10 +56,10 @@ class TaggingConfig(Section):
         return self
 
 
-class DetectionConfig(Section):
+class DetectionConfig(ModelSection):
     """Say who finds boxes for tags; the thresholds are those of the public Grounded-SAM demonstration."""
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"model", "revision", "batch_size", "download"})
+    uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"model", "revision"}
     detector: Literal["scene-graph", "grounding-dino"] = "scene-graph"
     """The rendered scene's own graph, or Grounding DINO (transformers)."""
     model: Annotated[str, Field(min_length=1)] = "IDEA-Research/grounding-dino-base"
@@ -67,16 +72,12 @@ class DetectionConfig(Section):
     """A box is of the tags whose words score at least this."""
     max_iou: Share = 0.5
     """Of two boxes of one tag with a larger intersection over union, the one with the lower score is left out."""
-    batch_size: Batch = 0
-    """Images that the model takes at once; 0: as many as fit."""
-    download: bool = False
-    """Whether weights that are not on this machine may be fetched when a build starts."""
 
 
-class SegmentationConfig(Section):
+class SegmentationConfig(ModelSection):
     """Say who makes masks of boxes."""
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"checkpoint", "model", "revision", "batch_size", "download"})
+    uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"checkpoint", "model", "revision"}
     segmenter: Literal["scene-graph", "sam"] = "scene-graph"
     """The renderer's masks, or SAM (segment-anything)."""
     model: Literal["vit_b", "vit_l", "vit_h"] = "vit_h"
@@ -87,10 +88,6 @@ class SegmentationConfig(Section):
     """Boxes that cover at least this share of the image are left out (ours)."""
     revision: str = ""
     """The hash of the file; empty: what is on this machine."""
-    batch_size: Batch = 0
-    """Images that the encoder takes at once; 0: as many as fit."""
-    download: bool = False
-    """Whether weights that are not on this machine may be fetched when a build starts."""
 
 
 class ElementsConfig(Section):
@@ -121,14 +118,13 @@ class LamaConfig(Section):
     """The hash of the file; empty: what is on this machine."""
 
 
-class RemovalsConfig(Section):
+class RemovalsConfig(ModelSection):
     """Say how elements are removed from images."""
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"lama", "batch_size", "download"})
+    uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"lama"}
     inpainter: Literal["telea", "navier-stokes", "lama"] = "telea"
     """Who fills the hole: two methods of OpenCV, or LaMa."""
     lama: LamaConfig = LamaConfig()
-    """Which weights "lama" has."""
     dilate_pixels: Count = 5
     """Pixels by which a mask grows before the hole is filled."""
     feather_pixels: Count = 3
@@ -138,10 +134,6 @@ class RemovalsConfig(Section):
     quarter of what it sees, about as in its training."""
     max_side: Annotated[int, Field(ge=64, le=8192)] = 1024
     """Longest side in pixels of what LaMa sees; holes in larger surroundings are filled at a smaller scale (ours)."""
-    batch_size: Batch = 0
-    """Holes that the model takes at once; 0: as many as fit."""
-    download: bool = False
-    """Whether weights that are not on this machine may be fetched when a build starts."""
 
 
 class InspectionConfig(Section):
@@ -159,7 +151,6 @@ class InspectionConfig(Section):
     batch_size: Batch = 0
     """Images that the detector takes at once; 0: as many as fit."""
     detection: Annotated[DetectionConfig | None, UNSET, Filled("detection")] = None
-    """The detector."""
 
 
 class FittedConfig(Section):
@@ -189,9 +180,7 @@ class RejectionsConfig(Section):
     max_crop_area: Annotated[float, Field(gt=0, le=1)] = 0.2
     """Largest share of the image that such a crop shows; mDPO's."""
     seed: FilledSeed = 0
-    """Seed of the crops."""
     clip: Annotated[ClipConfig | None, UNSET, Filled("embedding.clip", when="by_clip")] = None
-    """The CLIP model that scores."""
 
     @model_validator(mode="after")
     def _crops_have_a_size(self) -> "RejectionsConfig":

@@ -62,6 +62,11 @@ class Row:
     source_key: str
     subject: str
 
+    @property
+    def reason(self) -> str:
+        """Return why the row is not used, where it says so: what ``status`` remarks of it."""
+        return getattr(self, "why", "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemRow(Row):
@@ -128,7 +133,7 @@ class NeighbourRow(Row):
 
     @property
     def reason(self) -> str:
-        """Return what ``status`` remarks of the row; it stands where a row without a result says why."""
+        """Return why its lists may lack neighbours."""
         remarks = [CUT_OFF] if self.cut_off else []
         if any(recall < LEAST_RECALL for recall in self.recalls):
             remarks.append(LOW_RECALL)
@@ -240,11 +245,6 @@ class CheckRow(Row):
     why: str = ""
     """A short constant phrase, where it did not pass."""
     served: tuple[Served, ...] = ()
-
-    @property
-    def reason(self) -> str:
-        """Return what ``status`` remarks of the row."""
-        return "" if self.passed else self.why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,11 +412,6 @@ class ElementRow(Row):
     """Why it is not removed, a short constant phrase ("too small"); empty: it is."""
 
     @property
-    def reason(self) -> str:
-        """Return what ``status`` remarks of the row."""
-        return self.why
-
-    @property
     def detail(self) -> str:
         """Return what that is about, where something is remarked."""
         return self.tag if self.why else ""
@@ -471,11 +466,6 @@ class InspectionRow(Row):
     changed_outside: int = 0
     """Pixels outside the feathered mask that differ from the original."""
 
-    @property
-    def reason(self) -> str:
-        """Return what ``status`` remarks of the row."""
-        return self.why
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalScore:
@@ -515,7 +505,7 @@ class RejectionRow(Row):
 
     @property
     def reason(self) -> str:
-        """Return what ``status`` remarks of the row."""
+        """Return why no removal was chosen."""
         return f"{self.why}: a crop instead" if self.why and self.maker == "crop" else self.why
 
 

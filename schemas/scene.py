@@ -28,26 +28,11 @@ DISTRACTORS: tuple[ChangeType, ...] = ("viewpoint", "illumination")
 """Changes of the photograph, not of the scene: a pair that differs by these only is a "no change" pair."""
 
 
-PLURALS: dict[str, str] = {
-    "ball": "balls",
-    "cube": "cubes",
-    "cylinder": "cylinders",
-    "cone": "cones",
-    "pyramid": "pyramids",
-    "ring": "rings",
-    "vase": "vases",
-    "bowl": "bowls",
-    "mug": "mugs",
-    "teapot": "teapots",
-    "box": "boxes",
-    "book": "books",
-    "lamp": "lamps",
-    "chair": "chairs",
-    "robot": "robots",
-    "car": "cars",
-    "duck": "ducks",
-    "sign": "signs",
-}
+SHAPES = (
+    *("ball", "cube", "cylinder", "cone", "pyramid", "ring", "vase", "bowl", "mug", "teapot", "box", "book", "lamp"),
+    *("chair", "robot", "car", "duck", "sign"),
+)
+PLURALS = {shape: "boxes" if shape == "box" else f"{shape}s" for shape in SHAPES}
 """Every shape of rendered scenes, with its plural."""
 
 PREPOSITIONS: dict[str, str] = {

@@ -74,4 +74,3 @@ class ChatConfig(Section):
     patience_seconds: Seconds = 120.0
     """How long no server may answer before the shard fails; its rows stay owed."""
     launch: LaunchConfig = LaunchConfig()
-    """Whether and how the build starts it."""

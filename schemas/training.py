@@ -122,13 +122,11 @@ class ModelConfig(Section):
     tuning: Literal["lora", "full"] = "lora"
     """Whether LoRA adapters are trained, or all weights."""
     lora: LoraConfig = LoraConfig()
-    """The adapters."""
     train_vision: bool = False
     """Whether the vision tower and the projector behind it are trained, too."""
     vision_tuning: Literal["same", "full"] = "same"
     """Whether the vision tower is tuned as ``tuning`` says, or in full; full beside LoRA: SFT only (paper 002)."""
     differential: DifferentialConfig = DifferentialConfig()
-    """Differential perception; for SFT."""
     max_pixels: Annotated[int, Field(ge=784, le=16_777_216)] = 448 * 448
     """Larger images are scaled down to this many pixels before the model's own processor sees them."""
     max_length: Annotated[int, Field(ge=16, le=1_048_576)] = 8192
@@ -224,27 +222,16 @@ class TrainConfig(Section):
     seed: Seed = 0
     """Seed of everything that is drawn: the order of rows, dropout, new adapters, the retriever's draws."""
     model: ModelConfig = ModelConfig()
-    """Model that is trained."""
     reference: ReferenceConfig = ReferenceConfig()
-    """Reference model."""
     sft: SftConfig = SftConfig()
-    """Supervised fine-tuning."""
     dpo: DpoConfig = DpoConfig()
-    """DPO and its variants."""
     mdpo: MdpoConfig = MdpoConfig()
-    """mDPO."""
     adavip: AdavipConfig = AdavipConfig()
-    """AdaViP."""
     adpo: AdpoConfig = AdpoConfig()
-    """ADPO."""
     namc: NamcConfig = NamcConfig()
-    """NAMC."""
     optimiser: OptimiserConfig = OptimiserConfig()
-    """Optimiser."""
     data: DataConfig = DataConfig()
-    """Rows."""
     output: OutputConfig = OutputConfig()
-    """Checkpoints, metrics and answers."""
 
     @model_validator(mode="after")
     def _fits(self) -> "TrainConfig":
@@ -274,7 +261,6 @@ class TextVectorsConfig(Section):
     dimension: Annotated[int, Field(ge=64, le=65_536)] = 512
     """Length of the vectors of hashed words."""
     clip: ClipConfig = ClipConfig()
-    """The model that embeds the images, too."""
 
 
 class MinedConfig(Section):
@@ -312,13 +298,9 @@ class ScoringConfig(Section):
     compute: Number
     """and what is computed in."""
     attn_implementation: str
-    """As ``model.attn_implementation``."""
     shared_prompt: str
-    """As ``model.shared_prompt``."""
     max_pixels: Positive
-    """As ``model.max_pixels``."""
     max_length: Positive
-    """As ``model.max_length``."""
     texts: Count
     """Rejected texts scored of each row, at the most."""
     images: bool

@@ -18,11 +18,12 @@ class ServedSection(Section):
     """Section whose stage may ask a served model."""
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"model"})
+    shown_images: ClassVar[int] = 2
 
+    seed: FilledSeed = 0
     model: ModelName = "chat"
     """The model that is asked, by its name in `models`."""
     chat: Annotated[ChatConfig | None, UNSET, Filled("served.{self.asks}", when="is_served")] = None
-    """That model."""
 
     @property
     def asks(self) -> str:
@@ -32,7 +33,7 @@ class ServedSection(Section):
     @property
     def images(self) -> int:
         """Return how many images the model is shown at once."""
-        return 2
+        return self.shown_images
 
     @property
     def is_served(self) -> bool:
@@ -65,7 +66,6 @@ class SwitchedSection(ServedSection):
     """Section of something that is asked of a served model, or not done at all."""
 
     enabled: bool = False
-    """Whether the stage runs."""
 
     @property
     def is_served(self) -> bool:
@@ -76,8 +76,7 @@ class SwitchedSection(ServedSection):
 class CaptionsConfig(WrittenSection):
     """Say how images are described."""
 
-    seed: FilledSeed = 0
-    """Seed of the wording."""
+    shown_images: ClassVar[int] = 1
     max_tokens: Positive = 512
     """Maximum tokens of a description."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
@@ -92,17 +91,10 @@ class CaptionsConfig(WrittenSection):
             raise ValueError("split served needs writer served: it is the writing model that splits")
         return self
 
-    @property
-    def images(self) -> int:
-        """Return how many images the model is shown at once."""
-        return 1
-
 
 class DifferencesConfig(WrittenSection):
     """Say how implicit-change descriptions are written."""
 
-    seed: FilledSeed = 0
-    """Seed of the wording and of the verbs."""
     max_tokens: Positive = 160
     """Maximum tokens of a description."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
@@ -123,8 +115,6 @@ class ControlsConfig(SwitchedSection):
     kinds: Annotated[tuple[Literal["swapped", "same"], ...], Field(min_length=1)] = ("swapped", "same")
     """Controls that run: swapped (the pair in the other order must turn the description round), same (one image, shown
     twice, must give no difference)."""
-    seed: FilledSeed = 0
-    """Seed of what is asked, and of which image is shown twice."""
     max_tokens: Positive = 160
     """Maximum tokens of an answer."""
 
@@ -138,7 +128,6 @@ class GroundingConfig(Section):
     min_margin: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """Minimum by which the cosine of a half with its own image exceeds that with the other image."""
     clip: Annotated[ClipConfig | None, UNSET, Filled("embedding.clip", when="enabled")] = None
-    """The model that embeds the images, whose text tower is used."""
 
     @property
     def encoder(self) -> ClipConfig:
@@ -159,8 +148,6 @@ class JudgingConfig(SwitchedSection):
     """What the judge is given beside the description."""
     min_rating: Annotated[int, Field(ge=0, le=5)] = 3
     """Descriptions of a lower rating fail."""
-    seed: FilledSeed = 0
-    """Seed of what is asked."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """Maximum tries for a rating, each with another seed."""
 
@@ -178,8 +165,6 @@ class ComparisonsConfig(WrittenSection):
     input: Literal["captions", "images", "images and captions", "images and differences"] = "captions"
     """What the model is given: the captions (the paper's phase 1, by the `language` model), or the images (phase 2, by
     the `chat` model) alone, with the captions, or with what people wrote about the difference."""
-    seed: FilledSeed = 0
-    """Seed of the wording."""
     max_tokens: Positive = 750
     """Maximum tokens of a summary; the paper's number."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
@@ -201,23 +186,17 @@ class ComparisonsConfig(WrittenSection):
 class QuestionsConfig(SwitchedSection):
     """Say whether questions and answers about both images (CaD-QA) are written (paper 003, section 4)."""
 
+    shown_images: ClassVar[int] = 0
     enabled: bool = False
     """Whether questions and answers about pairs are written."""
     model: ModelName = "language"
     """The model that is asked, by its name in `models`."""
     rounds: Annotated[int, Field(ge=1, le=10)] = 4
     """Rounds of question and answer that are asked for; one of them is drawn."""
-    seed: FilledSeed = 0
-    """Seed of what is asked and drawn."""
     max_tokens: Positive = 750
     """Maximum tokens of a conversation."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """Maximum tries for a conversation, each with another seed."""
-
-    @property
-    def images(self) -> int:
-        """Return how many images the model is shown at once."""
-        return 0
 
 
 class SampledTextsConfig(SwitchedSection):
@@ -231,8 +210,6 @@ class SampledTextsConfig(SwitchedSection):
     """Descriptions sampled of each pair beside the chosen one."""
     temperature: Annotated[float, Field(gt=0, le=2)] = 1.0
     """How freely their words are drawn."""
-    seed: FilledSeed = 0
-    """Seed of what is sampled."""
     max_tokens: Positive = 160
     """Maximum tokens of a sample."""
 
@@ -240,18 +217,12 @@ class SampledTextsConfig(SwitchedSection):
 class CounterfactualsConfig(SwitchedSection):
     """Say whether a language model edits the chosen text so that it is wrong (ours)."""
 
+    shown_images: ClassVar[int] = 0
     enabled: bool = False
     """Whether a language model makes rejected texts by editing the chosen ones."""
     model: ModelName = "language"
     """The model that is asked, by its name in `models`."""
-    seed: FilledSeed = 0
-    """Seed of what is asked: which kind of edit, and the words."""
     max_tokens: Positive = 160
     """Maximum tokens of an edited text."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """Maximum times that an edit that does not contradict is asked for, each with another seed."""
-
-    @property
-    def images(self) -> int:
-        """Return how many images the model is shown at once."""
-        return 0

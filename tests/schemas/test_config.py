@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from pairwright.flows.list_settings import meanings_of
 from pairwright.flows.pipeline import Pipeline
-from pairwright.schemas.config import Profile, ResolvedProfile, Section, SourceConfig, resolve
+from pairwright.schemas.config import Profile, ResolvedProfile, resolve
 
 START = Profile()
 STAGES = Pipeline(START).running
@@ -90,16 +89,6 @@ def test_a_wrong_value_is_refused_and_its_field_named(path: str, value: Any) -> 
 def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         _change(values)
-
-
-SECTIONS = sorted({*_sections(Profile), SourceConfig}, key=lambda model: model.__name__)
-
-
-@pytest.mark.parametrize("model", SECTIONS, ids=lambda model: model.__name__)
-def test_every_field_has_its_sentence(model: type[BaseModel]) -> None:
-    assert issubclass(model, Section)
-    assert model.__doc__
-    assert set(model.model_fields) <= set(meanings_of(model))
 
 
 @pytest.mark.parametrize("field", ["mining.seed", "scenes.seed", "inspection.detection", "rejections.clip"])

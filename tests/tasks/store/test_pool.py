@@ -136,8 +136,10 @@ def _parts(outcomes: list[Outcome]) -> list[list[int]]:
 def _ends(pid: int) -> bool:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        stat = Path(f"/proc/{pid}/stat")
-        if not stat.exists() or stat.read_text().split()[2] == "Z":
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
+                return True
+        except OSError:  # it is gone
             return True
         time.sleep(0.05)
     return False
