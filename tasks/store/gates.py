@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import TypeAdapter, ValidationError
 
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.gates import GatesConfig
@@ -85,12 +86,6 @@ def cut_bins(before: Mapping[int, int], now: Mapping[int, int]) -> tuple[list[in
     return [*old, 0], [*new, sum(count for value, count in now.items() if value > high)]
 
 
-def match_counts(before: Mapping[str, int], now: Mapping[str, int]) -> tuple[list[int], list[int]]:
-    """Return two counts by name over all of their names."""
-    names = sorted(before.keys() | now.keys())
-    return [before.get(name, 0) for name in names], [now.get(name, 0) for name in names]
-
-
 def count_lengths(build: Build, planned: Planned, column: str) -> Histogram:
     """Return how many live rows of a settled stage have a text of each length, in characters."""
     tables = stream_live(build, planned, [column])
@@ -118,7 +113,7 @@ Count = Callable[[Build, Planned, str], Histogram]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """Say what one gate measured."""
+    """What one gate measured."""
 
     gate: str
     """The field of ``GatesConfig``."""
@@ -128,7 +123,13 @@ class Gate:
     measured: float | None
     """None: it could not be measured."""
     bound: float
-    holds: bool
+
+    @property
+    def holds(self) -> bool:
+        """Say whether what was measured keeps the bound."""
+        if self.measured is None:
+            return False
+        return self.measured >= self.bound if self.gate == "min_yield" else self.measured <= self.bound
 
     def say(self) -> str:
         """Return one line with both numbers."""
@@ -140,7 +141,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Say how a build was judged, and what became of it."""
+    """How a build was judged, and what became of it."""
 
     began: str
     """When the build listed its source (ISO 8601, UTC)."""
@@ -166,20 +167,14 @@ class Verdict:
 
 def judge_counts(config: GatesConfig, counts: Sequence[Counts]) -> Iterator[Gate]:
     """Yield the gates that need the counts of the stages only."""
-    for count in counts:
-        least = config.min_yield.get(count.stage)
-        if least is not None:
-            share = count.ok / count.of if count.of else 0.0
-            about = f"ok of {count.of:,} inputs"
-            yield Gate(
-                gate="min_yield", stage=count.stage, about=about, measured=share, bound=least, holds=share >= least
-            )
-        if count.of and config.max_failed < 1:
-            share, most = (count.failed + count.pending) / count.of, config.max_failed
-            about = f"failed or undone of {count.of:,} inputs"
-            yield Gate(
-                gate="max_failed", stage=count.stage, about=about, measured=share, bound=most, holds=share <= most
-            )
+    for one in counts:
+        if one.stage in config.min_yield:
+            share, bound = one.ok / one.of if one.of else 0.0, config.min_yield[one.stage]
+            about = f"ok of {one.of:,} inputs"
+            yield Gate(gate="min_yield", stage=one.stage, about=about, measured=share, bound=bound)
+        if one.of and config.max_failed < 1:
+            share, about = (one.failed + one.pending) / one.of, f"failed or undone of {one.of:,} inputs"
+            yield Gate(gate="max_failed", stage=one.stage, about=about, measured=share, bound=config.max_failed)
 
 
 def judge_reasons(
@@ -190,65 +185,50 @@ def judge_reasons(
         if count.stage not in before:
             continue
         old, new = (_reasons(one) for one in (before[count.stage], count.as_json()))
-        if min(sum(old.values()), sum(new.values())) >= config.min_drift_rows:
-            yield _drifted("max_reason_drift", count.stage, "reasons", config.max_reason_drift, match_counts(old, new))
+        if min(old.total(), new.total()) >= config.min_drift_rows:
+            names = sorted(old.keys() | new.keys())
+            bins = [old[name] for name in names], [new[name] for name in names]
+            yield _drifted("max_reason_drift", count.stage, "reasons", config.max_reason_drift, bins)
 
 
-def _reasons(count: Mapping[str, Any]) -> dict[str, int]:
+def _reasons(count: Mapping[str, Any]) -> Counter[str]:
     """Return how many inputs ended with each reason, "" being none."""
-    reasons: dict[str, int] = dict(count["reasons"])
-    return {**reasons, "": count["in"] - count["pending"] - sum(reasons.values())}
+    reasons = Counter[str](count["reasons"])
+    reasons[""] = count["in"] - count["pending"] - reasons.total()
+    return reasons
 
 
 def judge_columns(config: GatesConfig, before: tuple[Build, Settled], now: tuple[Build, Settled]) -> Iterator[Gate]:
     """Yield the gates of lengths and similarities; a table with the parts of the last version has not drifted."""
     (old_build, old_stages), (build, stages) = before, now
     old_by_name = {planned.stage.name: planned for planned, _ in old_stages}
+    measures: tuple[tuple[str, dict[type[Row], tuple[str, ...]], Count, str], ...] = (
+        ("max_length_drift", TEXTS, count_lengths, "lengths of "),
+        ("max_similarity_drift", SIMILARITIES, count_similarities, ""),
+    )
     for planned, _ in stages:
-        old = old_by_name.get(planned.stage.name)
-        if old is None or old.stage.writes is not planned.stage.writes:
+        name, writes = planned.stage.name, planned.stage.writes
+        old = old_by_name.get(name)
+        if old is None or old.stage.writes is not writes:
             continue
-        for gate, column, count, bound in _columns(config, planned):
-            counts = count(old_build, old, column), count(build, planned, column)
-            if min(one.total() for one in counts) >= config.min_drift_rows:
-                yield _drifted(
-                    gate,
-                    planned.stage.name,
-                    f"lengths of {column}" if gate == "max_length_drift" else column,
-                    bound,
-                    cut_bins(*counts),
-                )
+        for gate, columns, count, of in measures:
+            bound = getattr(config, gate)
+            for column in columns.get(writes, ()) if bound else ():
+                counts = count(old_build, old, column), count(build, planned, column)
+                if min(one.total() for one in counts) >= config.min_drift_rows:
+                    yield _drifted(gate, name, f"{of}{column}", bound, cut_bins(*counts))
 
 
-def _columns(config: GatesConfig, planned: Planned) -> Iterator[tuple[str, str, Count, float]]:
-    writes = planned.stage.writes
-    if config.max_length_drift:
-        yield from (
-            ("max_length_drift", name, count_lengths, config.max_length_drift) for name in TEXTS.get(writes, ())
-        )
-    if config.max_similarity_drift:
-        for name in SIMILARITIES.get(writes, ()):
-            yield "max_similarity_drift", name, count_similarities, config.max_similarity_drift
-
-
-def _drifted(gate: str, stage: str, about: str, bound: float, counts: tuple[list[int], list[int]]) -> Gate:
-    drift = measure_drift(*counts)
-    about = f"drift of {about} since the last version (PSI)"
-    return Gate(gate=gate, stage=stage, about=about, measured=drift, bound=bound, holds=drift <= bound)
+def _drifted(gate: str, stage: str, what: str, bound: float, counts: tuple[list[int], list[int]]) -> Gate:
+    about = f"drift of {what} since the last version (PSI)"
+    return Gate(gate=gate, stage=stage, about=about, measured=measure_drift(*counts), bound=bound)
 
 
 def cannot_judge(config: GatesConfig, why: str) -> Gate:
     """Return the gate that stands for all of drift where the last version cannot be opened: it does not hold."""
-    gate, bound = next(
-        (name, bound)
-        for name, bound in (
-            ("max_length_drift", config.max_length_drift),
-            ("max_similarity_drift", config.max_similarity_drift),
-        )
-        if bound
-    )
+    gate = "max_length_drift" if config.max_length_drift else "max_similarity_drift"
     about = f"drift cannot be measured: {why}"
-    return Gate(gate=gate, stage="", about=about, measured=None, bound=bound, holds=False)
+    return Gate(gate=gate, stage="", about=about, measured=None, bound=getattr(config, gate))
 
 
 def write_verdict(folder: Folder, verdict: Verdict) -> None:
@@ -265,10 +245,8 @@ def read_verdict(folder: Folder) -> Verdict | None:
     if not folder.exists(FILE):
         return None
     try:
-        content: dict[str, Any] = json.loads(folder.read(FILE))
-        content["gates"] = tuple(Gate(**gate) for gate in content["gates"])
-        return Verdict(**content)
-    except (ValueError, TypeError, KeyError) as error:
+        return TypeAdapter(Verdict).validate_json(folder.read(FILE))
+    except ValidationError as error:
         raise StoreError(
             f"{folder.path(FILE)}: is damaged: {error}. Delete it: the next build writes it anew"
         ) from error
