@@ -7,8 +7,11 @@ every row would be made from every other. Rows of two versions are compared by k
 Reads the settled ledgers' key columns; DuckDB compares within its memory limit.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal
 
 import duckdb
@@ -28,7 +31,7 @@ NAMED = ("first", "second", "image_key")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """Be one row that was reached, and the one from which it was."""
+    """One row that was reached, and the one from which it was."""
 
     table: str
     key: str
@@ -50,42 +53,25 @@ def keys_like(ledger: Ledger, table: str, prefix: str) -> list[str]:
 
 def follow(build: Build, seeds: Iterable[tuple[str, str]], way: Way) -> list[Link]:
     """Return every row that is reached from some rows of a settled build, each once, nearest table first."""
-    tracer = _Tracer(build, seeds)
+    run = build.ledger.run
+    run("CREATE OR REPLACE TEMP TABLE reached (n INTEGER, tbl VARCHAR, key VARCHAR, of_tbl VARCHAR, of_key VARCHAR)")
+    for table, key in dict.fromkeys(seeds):
+        run("INSERT INTO reached VALUES (0, ?, ?, '', '')", table, key)
+    images = {planned.stage.name for planned in build.planned if planned.stage.writes is ImageRow}
     stages = [planned.stage for planned in build.planned]
+    number = 0
     for stage in stages if way == "made of it" else reversed(stages):
-        tracer.step(stage, way)
-    return tracer.links()
-
-
-class _Tracer:
-    """Collect reached rows in a table of the ledger's database."""
-
-    def __init__(self, build: Build, seeds: Iterable[tuple[str, str]]) -> None:
-        self._ledger: Ledger = build.ledger
-        self._images = {planned.stage.name for planned in build.planned if planned.stage.writes is ImageRow}
-        run = self._ledger.run
-        run(
-            "CREATE OR REPLACE TEMP TABLE reached (n INTEGER, tbl VARCHAR, key VARCHAR, of_tbl VARCHAR, of_key VARCHAR)"
-        )
-        for table, key in dict.fromkeys(seeds):
-            run("INSERT INTO reached VALUES (0, ?, ?, '', '')", table, key)
-        self._number = 0
-
-    def links(self) -> list[Link]:
-        found = self._ledger.run("SELECT tbl, key, of_tbl, of_key FROM reached WHERE n > 0 ORDER BY n, of_key, key")
-        return [Link(table=table, key=key, of_table=of, of_key=of_key) for table, key, of, of_key in found]
-
-    def step(self, stage: Stage, way: Way) -> None:
-        """Go over one stage, along each of its edges: (the row made, the row that it was made from)."""
-        for table, edges in _edges(stage, self._images):
+        for table, edges in _edges(stage, images):
             made, source = (stage.name, "made"), (table, "source")
             (to, to_column), (of, of_column) = (made, source) if way == "made of it" else (source, made)
-            self._number += 1
-            self._ledger.run(
-                f"INSERT INTO reached SELECT {self._number}, '{to}', e.{to_column}, '{of}', min(e.{of_column}) "
+            number += 1
+            run(
+                f"INSERT INTO reached SELECT {number}, '{to}', e.{to_column}, '{of}', min(e.{of_column}) "
                 f"FROM ({edges}) e JOIN reached r ON r.tbl = '{of}' AND r.key = e.{of_column} "
                 f"WHERE e.{to_column} NOT IN (SELECT key FROM reached WHERE tbl = '{to}') GROUP BY ALL"
             )
+    found = run("SELECT tbl, key, of_tbl, of_key FROM reached WHERE n > 0 ORDER BY n, of_key, key")
+    return [Link(table=table, key=key, of_table=of, of_key=of_key) for table, key, of, of_key in found]
 
 
 def _edges(stage: Stage, images: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -115,10 +101,7 @@ def _edges(stage: Stage, images: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 def count_rows(links: Sequence[Link], seeds: Iterable[tuple[str, str]] = ()) -> dict[str, int]:
     """Return how many rows were reached per table, those to begin with included."""
-    counts: dict[str, int] = {}
-    for table in (*(table for table, _ in seeds), *(link.table for link in links)):
-        counts[table] = counts.get(table, 0) + 1
-    return counts
+    return dict(Counter([*(table for table, _ in seeds), *(link.table for link in links)]))
 
 
 def read_cells(
@@ -126,15 +109,16 @@ def read_cells(
 ) -> dict[str, dict[str, Any]]:
     """Return some columns of live rows by their keys; those that the table does not have are left out."""
     found: dict[str, dict[str, Any]] = {}
-    by_part: dict[str, list[tuple[int, str]]] = {}
     name = planned.stage.name
-    places_of = f"SELECT p.name, l.row, l.key FROM live_{name} l JOIN parts_{name} p USING (part)"
-    for part, row, key in build.ledger.run(f"{places_of} WHERE l.key IN (SELECT unnest(?)) ORDER BY 1, 2", list(keys)):
-        by_part.setdefault(part, []).append((row, key))
-    for name, places in by_part.items():
-        places.sort()
-        table = read_rows(Part(build.folder, f"{planned.table}/{name}"), [row for row, _ in places], columns)
-        found |= {key: cells for (_, key), cells in zip(places, table.to_pylist(), strict=True)}
+    places = build.ledger.run(
+        f"SELECT p.name, l.row, l.key FROM live_{name} l JOIN parts_{name} p USING (part) "
+        "WHERE l.key IN (SELECT unnest(?)) ORDER BY 1, 2",
+        list(keys),
+    )
+    for part, group in groupby(places, key=itemgetter(0)):
+        _, rows, chosen = zip(*group, strict=True)
+        table = read_rows(Part(build.folder, f"{planned.table}/{part}"), rows, columns)
+        found |= dict(zip(chosen, table.to_pylist(), strict=True))
     return found
 
 
@@ -170,35 +154,35 @@ class StageDiff:
 
 def diff_stage(before: Build, after: Build, stage: str, *, listed: bool = False) -> StageDiff:
     """Compare one stage of two settled versions."""
+    marks = [
+        next((planned.fingerprint for planned in build.planned if planned.stage.name == stage), "")
+        for build in (before, after)
+    ]
     with duckdb.connect() as database:
-        for name, build in (("before", before), ("after", after)):
-            has = _fingerprint(build, stage) != ""
-            keys = build.ledger.columns(f"SELECT key FROM live_{stage}") if has else KEYS
+        for name, build, mark in zip(("before", "after"), (before, after), marks, strict=True):
             query = f"SELECT key, outcome, coalesce(reason, '') AS reason FROM outcome_{stage}"
+            keys = build.ledger.columns(f"SELECT key FROM live_{stage}") if mark else KEYS
             database.register(f"{name}_keys", keys)
-            database.register(f"{name}_outcomes", build.ledger.columns(query) if has else OUTCOMES)
-        came, went = (_only(database, *pair) for pair in (("after", "before"), ("before", "after")))
-        sizes = [
-            int(database.sql(f"SELECT count(*) FROM {name}_keys").fetchall()[0][0]) for name in ("before", "after")
-        ]
+            database.register(f"{name}_outcomes", build.ledger.columns(query) if mark else OUTCOMES)
+
+        def only(one: str, other: str) -> list[str]:
+            query = f"SELECT key FROM {one}_keys ANTI JOIN {other}_keys USING (key) ORDER BY key"
+            return [key for (key,) in database.sql(query).fetchall()]
+
+        came, went = only("after", "before"), only("before", "after")
+        ((old, new),) = database.sql(
+            "SELECT (SELECT count(*) FROM before_keys), (SELECT count(*) FROM after_keys)"
+        ).fetchall()
         return StageDiff(
             stage=stage,
-            fingerprints=(_fingerprint(before, stage), _fingerprint(after, stage)),
-            rows=(sizes[0], sizes[1]),
+            fingerprints=(marks[0], marks[1]),
+            rows=(old, new),
             came=len(came),
             went=len(went),
             turned=tuple(_turned(database)),
-            came_keys=tuple(sorted(came.to_pylist())) if listed else (),
-            went_keys=tuple(sorted(went.to_pylist())) if listed else (),
+            came_keys=tuple(came) if listed else (),
+            went_keys=tuple(went) if listed else (),
         )
-
-
-def _fingerprint(build: Build, stage: str) -> str:
-    return next((planned.fingerprint for planned in build.planned if planned.stage.name == stage), "")
-
-
-def _only(database: duckdb.DuckDBPyConnection, one: str, other: str) -> pa.ChunkedArray:
-    return database.sql(f"SELECT key FROM {one}_keys ANTI JOIN {other}_keys USING (key)").to_arrow_table()["key"]
 
 
 def _turned(database: duckdb.DuckDBPyConnection) -> Sequence[Turned]:

@@ -17,19 +17,14 @@ from pairwright.tasks.store.images import RGB
 def encode_mask(array: NDArray[np.bool_]) -> Mask:
     """Return the run lengths of a mask ``(rows, columns)``; one that lies in memory by columns is read fastest."""
     height, width = array.shape
-    first, last = _columns(array)
+    filled = np.flatnonzero(array.any(axis=0))  # most masks fill a small part
+    first, last = (int(filled[0]), int(filled[-1]) + 1) if filled.size else (0, 0)
     part = array[:, first:last].astype(bool, copy=False)
     flat = np.zeros(part.size + 2, dtype=bool)  # background around the columns that hold something
     flat[1:-1].reshape(part.shape[::-1])[...] = part.T
     changes = np.flatnonzero(flat[1:] != flat[:-1]) + first * height
     ends = changes if changes.size and changes[-1] == array.size else np.append(changes, array.size)
     return Mask(height=height, width=width, counts=tuple(np.diff(ends, prepend=0).tolist()))
-
-
-def _columns(array: NDArray[np.bool_]) -> tuple[int, int]:
-    """Return the first column that holds something, and the one after the last: most masks fill a small part."""
-    filled = np.flatnonzero(array.any(axis=0))
-    return (int(filled[0]), int(filled[-1]) + 1) if filled.size else (0, 0)
 
 
 def run_lengths(mask: Mask) -> NDArray[np.int64]:
@@ -106,22 +101,17 @@ def read_runs(mask: Mask) -> Runs:
 
 def overlap_of(first: Runs, second: Runs) -> float:
     """Return intersection over union of two masks of one size; 0 where both are empty."""
-    shared = _shared(first, second) if _boxes_meet(first.box, second.box) else 0
+    left, right = max(first.box[0], second.box[0]), min(first.box[2], second.box[2])
+    top, bottom = max(first.box[1], second.box[1]), min(first.box[3], second.box[3])
+    shared = 0
+    if left < right and top < bottom:  # what both have: of the second before each run's end, less before its start
+        shared = int((_set_before(second, first.ends) - _set_before(second, first.starts)).sum())
     return shared / max(first.area + second.area - shared, 1)
 
 
 def overlap_at_most(first: Runs, second: Runs) -> float:
     """Return a bound of their intersection over union, from the areas alone."""
     return min(first.area, second.area) / max(first.area, second.area, 1)
-
-
-def _boxes_meet(first: Corners, second: Corners) -> bool:
-    return max(first[0], second[0]) < min(first[2], second[2]) and max(first[1], second[1]) < min(first[3], second[3])
-
-
-def _shared(first: Runs, second: Runs) -> int:
-    """Return how many pixels both have: those of the second before each run's end, less those before its start."""
-    return int((_set_before(second, first.ends) - _set_before(second, first.starts)).sum())
 
 
 def _set_before(runs: Runs, places: Places) -> Places:

@@ -20,6 +20,7 @@ from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.files import naming
 
 ENDING = ".lock"
+USER = os.getuid() if hasattr(os, "getuid") else 0  # elsewhere the temporary folder is the user's own
 
 
 @contextlib.contextmanager
@@ -30,7 +31,10 @@ def scratch_folder(parent: Path) -> Generator[Path]:
     the two leaves nothing that is not found again.
     """
     parent.mkdir(parents=True, exist_ok=True)
-    _drop_dead(parent)
+    for other in parent.glob(f"*{ENDING}"):
+        with contextlib.suppress(Timeout, OSError), FileLock(other).acquire(blocking=False):
+            shutil.rmtree(other.with_suffix(""), ignore_errors=True)
+            other.unlink(missing_ok=True)
     path = parent / uuid.uuid4().hex
     lock = Path(f"{path}{ENDING}")
     with FileLock(lock):
@@ -42,24 +46,16 @@ def scratch_folder(parent: Path) -> Generator[Path]:
             lock.unlink(missing_ok=True)
 
 
-def _drop_dead(parent: Path) -> None:
-    for lock in parent.glob(f"*{ENDING}"):
-        with contextlib.suppress(Timeout, OSError), FileLock(lock).acquire(blocking=False):
-            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
-            lock.unlink(missing_ok=True)
-
-
 def own_temporary_folder() -> Path:
     """Return this user's folder for scratch folders, below the system's folder for temporary files.
 
     Others may have put something under its name, where everybody may write: then a new name is taken each time, and
     nothing is cleaned up after a kill.
     """
-    user = os.getuid() if hasattr(os, "getuid") else 0  # elsewhere the temporary folder is the user's own
-    path = Path(tempfile.gettempdir()) / f"pairwright-{user}"
+    path = Path(tempfile.gettempdir()) / f"pairwright-{USER}"
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    if not path.is_symlink() and path.is_dir() and (path.stat().st_uid == user or os.name == "nt"):
+    if not path.is_symlink() and path.is_dir() and (path.stat().st_uid == USER or os.name == "nt"):
         return path
     return Path(tempfile.mkdtemp(prefix="pairwright-"))
 
@@ -100,8 +96,7 @@ def _delete(*folders: Path) -> None:
 @contextlib.contextmanager
 def _alone(target: Path) -> Generator[None]:
     """Hold the target's lock, which dies with its process; it is kept elsewhere, so that nothing is left beside it."""
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    lock = FileLock(Path(tempfile.gettempdir()) / f"pairwright-{make_key(str(target.absolute()), user)}.lock")
+    lock = FileLock(Path(tempfile.gettempdir()) / f"pairwright-{make_key(str(target.absolute()), USER)}.lock")
     try:
         lock.acquire(timeout=0.05)
     except Timeout as error:
