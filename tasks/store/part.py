@@ -14,7 +14,7 @@ import hashlib
 import mmap
 import re
 import struct
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -60,16 +60,12 @@ class Part:
         return self.folder.path(self.name)
 
 
-def encode_part(table: pa.Table, about: dict[str, str]) -> Iterator[memoryview]:
-    """Yield the bytes of a part that holds the table and says ``about`` itself, in pieces, as soon as they are final.
-
-    So the disk is busy with one row group while the next is encoded.
-    """
+def encode_part(table: pa.Table, about: dict[str, str]) -> memoryview:
+    """Return the bytes of a part that holds the table and says ``about`` itself."""
     images = {field.name for field in table.schema if _holds_images(field.type)}
     leaves = _leaf_paths(table.schema)
-    texts = [path for path in leaves if path.split(".")[0] not in images]
     options: dict[str, Any] = {
-        "compression": {path: "zstd" if path in texts else "none" for path in leaves},
+        "compression": {path: "none" if path.split(".")[0] in images else "zstd" for path in leaves},
         "use_dictionary": False,  # zstd finds what repeats
         "write_statistics": False,  # keys are random: no row group could be skipped
         "data_page_size": PAGE_BYTES,
@@ -77,25 +73,18 @@ def encode_part(table: pa.Table, about: dict[str, str]) -> Iterator[memoryview]:
     }
     starts = range(0, max(1, len(table)), ROWS_PER_GROUP)
     chunks = len(starts) * len(leaves)
-    blanks = {CHUNKS_KEY.decode(): "0" * (SUM_DIGITS * chunks), CHECK_KEY.decode(): BLANK.decode()}
-    room = _allocate(table, about, chunks)
+    # Room for more than the bytes can be (each cell is stored once); what is not used takes no memory.
+    footer = FOOTER_BYTES + sum(len(value.encode()) for value in about.values())
+    room = memoryview(pa.allocate_buffer(2 * table.nbytes + chunks * CHUNK_BYTES + footer)).cast("B")
     sink = pa.FixedSizeBufferWriter(pa.py_buffer(room))
-    done = 0
     with pq.ParquetWriter(sink, table.schema, **options) as writer:
         for start in starts:
             writer.write_table(table.slice(start, ROWS_PER_GROUP))
-            yield room[done : sink.tell()]
-            done = sink.tell()
+        blanks = {CHUNKS_KEY.decode(): "0" * (SUM_DIGITS * chunks), CHECK_KEY.decode(): BLANK.decode()}
         writer.add_key_value_metadata({**about, **blanks})
     data = room[: sink.tell()]
     _seal(data)
-    yield data[done:]
-
-
-def _allocate(table: pa.Table, about: dict[str, str], chunks: int) -> memoryview:
-    """Return room for a part's bytes, more than they can be (each cell is stored once); unused room takes no memory."""
-    footer = FOOTER_BYTES + sum(len(value.encode()) for value in about.values())
-    return memoryview(pa.allocate_buffer(2 * table.nbytes + chunks * CHUNK_BYTES + footer)).cast("B")
+    return data
 
 
 def _holds_images(kind: pa.DataType) -> bool:
@@ -105,14 +94,10 @@ def _holds_images(kind: pa.DataType) -> bool:
 @cache
 def _leaf_paths(schema: pa.Schema) -> list[str]:
     """Return the Parquet column paths ("prompt.list.element.text") of an Arrow schema."""
-    parquet = pq.ParquetFile(_empty_file(schema)).schema
-    return [parquet.column(index).path for index in range(len(parquet))]
-
-
-def _empty_file(schema: pa.Schema) -> pa.BufferReader:
     sink = pa.BufferOutputStream()
     pq.write_table(schema.empty_table(), sink)
-    return pa.BufferReader(sink.getvalue())
+    parquet = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
+    return [parquet.column(index).path for index in range(len(parquet))]
 
 
 def _seal(data: memoryview) -> None:
@@ -214,11 +199,9 @@ class OpenPart:
         start, end = self._ends[chunk], self._ends[chunk + 1]
         place = memoryview(self._image)[start:end]
         self._file.seek(start)
-        if self._file.readinto(place) != len(place) or _sum(place) != self._stated(chunk):  # pyright: ignore[reportAttributeAccessIssue]
+        stated = self._sums[SUM_DIGITS * chunk : SUM_DIGITS * (chunk + 1)]
+        if self._file.readinto(place) != len(place) or _sum(place) != stated:  # pyright: ignore[reportAttributeAccessIssue]
             raise ValueError(f"bytes {start} to {end} do not have the hash that its footer states")
-
-    def _stated(self, chunk: int) -> bytes:
-        return self._sums[SUM_DIGITS * chunk : SUM_DIGITS * (chunk + 1)]
 
 
 def _read_tail(file: BinaryIO, size: int) -> bytes:
@@ -287,14 +270,9 @@ def open_part(part: Part) -> Generator[OpenPart]:
     Raises:
         StoreError: what is read cannot be, or has changed since it was written.
     """
-    with part.folder.open(part.name) as file, _reading(part):
-        yield OpenPart(file)
-
-
-@contextmanager
-def _reading(part: Part) -> Generator[None]:
     try:
-        yield
+        with part.folder.open(part.name) as file:
+            yield OpenPart(file)
     except (ValueError, KeyError, OSError, IndexError, struct.error, pa.ArrowException) as error:
         if isinstance(error, OSError) and error.errno:  # Arrow's own complaints are OSErrors without a number
             raise StoreError(f"{part.path}: could not be read: {error.strerror or error}") from error
@@ -313,12 +291,10 @@ def describe_part(name: str, table: pa.Table, *, version: int) -> dict[str, str]
 
 def count_statuses(table: pa.Table) -> dict[str, int]:
     """Return how many rows have each status, for the part's metadata."""
-    counts: list[dict[str, Any]] = table.column("status").value_counts().to_pylist()
-    return {item["values"]: item["counts"] for item in counts}
+    return {item["values"]: item["counts"] for item in table.column("status").value_counts().to_pylist()}
 
 
 def count_failures(table: pa.Table) -> dict[str, int]:
     """Return how many rows failed for each reason."""
-    failed = table.filter(pc.field("status") == "failed")
-    counts: list[dict[str, Any]] = failed.column("reason").value_counts().to_pylist()
-    return {item["values"]: item["counts"] for item in counts}
+    reasons = table.filter(pc.field("status") == "failed").column("reason")
+    return {item["values"]: item["counts"] for item in reasons.value_counts().to_pylist()}

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -90,9 +90,8 @@ def say(what: str, *, ours: float, other: float, target: str) -> None:
     print(f"{what:<64} {ours * 1e3:9.1f} {other * 1e3:9.1f} {other / ours:7.2f}  {target}")
 
 
-def _write_plainly(folder: Folder, name: str, pieces: Iterable[memoryview | bytes]) -> None:
-    with Path(folder.path(name)).open("wb") as file:
-        file.writelines(pieces)
+def _write_plainly(folder: Folder, name: str, data: memoryview) -> None:
+    Path(folder.path(name)).write_bytes(data)
 
 
 def write_images(folder: Folder, rows: Sequence[ImageRow], *, durable: bool) -> None:
@@ -109,9 +108,9 @@ def write_images(folder: Folder, rows: Sequence[ImageRow], *, durable: bool) -> 
 def _write_bytes(images: Sequence[ImageRow], folder: Folder, *, durable: bool) -> Callable[[], object]:
     """Write the parts' bytes, made before."""
     rows = [images[start : start + ROWS_PER_PART] for start in range(0, len(images), ROWS_PER_PART)]
-    parts = [list(encode_part(to_table(some, ImageRow), {})) for some in rows]
+    parts = [encode_part(to_table(some, ImageRow), {}) for some in rows]
     write = folder.write if durable else partial(_write_plainly, folder)
-    return lambda: [write(f"written/{number}", iter(pieces)) for number, pieces in enumerate(parts)]
+    return lambda: [write(f"written/{number}", data) for number, data in enumerate(parts)]
 
 
 def _write_datasets(images: Sequence[ImageRow], folder: Folder, *, as_images: bool) -> Callable[[], object]:

@@ -95,9 +95,7 @@ def write_rows(dataset: Path, rows: Sequence[PreferenceRow]) -> None:
     """Write the part below ``dataset``, and the list of its rows beside."""
     folder = dataset / TABLE
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / PART).open("wb") as file:
-        for piece in encode_part(to_table(rows, PreferenceRow), {}):
-            file.write(piece)
+    (folder / PART).write_bytes(encode_part(to_table(rows, PreferenceRow), {}))
     entries = [{"part": 0, "row": place, "key": row.key, "split": row.split} for place, row in enumerate(rows)]
     metadata = {"table": TABLE, "parts": PART}
     table = pa.Table.from_pylist(entries, schema=SCHEMA).replace_schema_metadata(metadata)

@@ -207,7 +207,7 @@ def forget_columns(build, name, columns):
     for path in Path(build.folder.path(planned.table)).glob("*.parquet"):
         part = Part(build.folder, f"{planned.table}/{path.name}")
         table, about = read_part(part).drop_columns(columns), read_about(part)
-        path.write_bytes(b"".join(map(bytes, encode_part(table, about))))
+        path.write_bytes(encode_part(table, about))
 
 
 def test_parts_of_older_versions_have_no_new_columns(tmp_path, made):

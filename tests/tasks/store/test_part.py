@@ -36,7 +36,7 @@ def _image(number: int) -> ImageRow:
 
 
 TABLE = to_table([_image(number) for number in range(130)], ImageRow)
-DATA = b"".join(encode_part(TABLE, ABOUT))
+DATA = bytes(encode_part(TABLE, ABOUT))
 FOOTER = len(DATA) - 8 - int.from_bytes(DATA[-8:-4], "little")
 
 
