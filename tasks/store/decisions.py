@@ -18,9 +18,9 @@ from pydantic_core import from_json, to_json
 
 from pairwright.schemas.decisions import Decision, Decisions, latest, parse_decision
 from pairwright.schemas.errors import ConfigError, StoreError
-from pairwright.schemas.rows import PairRow, PreferenceRow, make_key
+from pairwright.schemas.rows import PairRow, PreferenceRow, Row, make_key
 from pairwright.tasks.store.dataset import Build
-from pairwright.tasks.store.files import TEMPORARY, Folder
+from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, encode_part, read_part
 
 FOLDER = "decisions"
@@ -28,6 +28,12 @@ MOST_FILES = 64
 """Small files that there may be before they are joined."""
 SMALL_BYTES = 1 << 20
 TRIES = 20
+MOST_BYTES, MOST_LINE = 256 << 20, 200_000
+MOST_SENT = 1_000
+"""Decisions that a page sends at once."""
+SHOWN = 5
+"""Faults that a message names."""
+BOM = b"\xef\xbb\xbf"
 SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in ("key", "verdict", "chosen", "rejected", "note")),
@@ -38,8 +44,7 @@ SCHEMA = pa.schema(
 
 def decision_files(folder: Folder) -> list[str]:
     """Return the names of the table's files, below the dataset's folder."""
-    names = folder.names(FOLDER)
-    return [f"{FOLDER}/{name}" for name in names if name.endswith(".parquet") and TEMPORARY not in name]
+    return [f"{FOLDER}/{name}" for name in folder.names(FOLDER, ".parquet")]
 
 
 def read_decisions(folder: Folder) -> Decisions:
@@ -132,14 +137,6 @@ def _read(folder: Folder, name: str) -> Iterator[Decision]:
         yield Decision.model_construct(**{**row, "at": row["at"].astimezone(UTC)})
 
 
-MOST_BYTES, MOST_LINE = 256 << 20, 200_000
-MOST_SENT = 1_000
-"""Decisions that a page sends at once."""
-SHOWN = 5
-"""Faults that a message names."""
-BOM = b"\xef\xbb\xbf"
-
-
 def read_decision_file(path: Path) -> list[Decision]:
     """Return the decisions of a file.
 
@@ -149,37 +146,24 @@ def read_decision_file(path: Path) -> list[Decision]:
     now = datetime.now(UTC)
     found: list[Decision] = []
     faults: list[str] = []
-    for number, line in enumerate(_lines(path), 1):
-        if not line.strip():
-            continue
-        try:
-            found.append(parse_decision(_checked(line), now=now))
-        except ValueError as error:
-            faults.append(f"line {number:,}: {error}")
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ConfigError(f"{path}: is larger than {MOST_BYTES >> 20} MB: that is no file of decisions")
+        lines = path.read_bytes().removeprefix(BOM).split(b"\n")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    for number, line in enumerate(lines, 1):
+        if len(line) > MOST_LINE:
+            faults.append(f"line {number:,}: is longer than {MOST_LINE:,} bytes")
+        elif line.strip():
+            try:
+                found.append(parse_decision(line, now=now))
+            except ValueError as error:
+                faults.append(f"line {number:,}: {error}")
     if faults:
         some = "; ".join(faults[:SHOWN]) + ("; ..." if faults[SHOWN:] else "")
         raise ConfigError(f"{path}: nothing is stored, since {len(faults):,} of its lines are no decisions: {some}")
     return found
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    """Yield a file's lines, none much longer than what is allowed."""
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ConfigError(f"{path}: is larger than {MOST_BYTES >> 20} MB: that is no file of decisions")
-        with path.open("rb") as file:
-            first = file.readline(MOST_LINE + 1)
-            yield first.removeprefix(BOM)
-            while line := file.readline(MOST_LINE + 1):
-                yield line
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-
-
-def _checked(line: bytes) -> bytes:
-    if len(line) > MOST_LINE:
-        raise ValueError(f"is longer than {MOST_LINE:,} bytes")
-    return line
 
 
 def parse_decisions(body: bytes) -> list[Decision]:
@@ -203,7 +187,7 @@ def parse_decisions(body: bytes) -> list[Decision]:
 
 @dataclass(frozen=True, kw_only=True)
 class Sorted:
-    """Be decisions, apart by whether there is what they are about."""
+    """Decisions, apart by whether there is what they are about."""
 
     known: list[Decision] = field(default_factory=list[Decision])
     unknown: list[Decision] = field(default_factory=list[Decision])
@@ -215,7 +199,13 @@ class Sorted:
 def sort_decisions(build: Build, decisions: Sequence[Decision]) -> Sorted:
     """Look the keys up in the settled tables of a build."""
     keys = list({one.key for one in decisions})
-    return sort_by_keys(decisions, _live(build, PreferenceRow, keys), _live(build, PairRow, keys))
+    query = "SELECT key FROM live_{} WHERE key IN (SELECT unnest(?))"
+    known: dict[type[Row], set[str]] = {PreferenceRow: set(), PairRow: set()}
+    for planned in build.planned:
+        if planned.stage.writes in known:
+            found = build.ledger.run(query.format(planned.stage.name), keys)
+            known[planned.stage.writes].update(key for (key,) in found)
+    return sort_by_keys(decisions, known[PreferenceRow], known[PairRow])
 
 
 def sort_by_keys(decisions: Sequence[Decision], preferences: Collection[str], pairs: Collection[str]) -> Sorted:
@@ -227,9 +217,3 @@ def sort_by_keys(decisions: Sequence[Decision], preferences: Collection[str], pa
         else:
             (found.wordless if one.key in pairs else found.unknown).append(one)
     return found
-
-
-def _live(build: Build, row_type: type[PreferenceRow] | type[PairRow], keys: list[str]) -> set[str]:
-    tables = [planned.stage.name for planned in build.planned if planned.stage.writes is row_type]
-    query = "SELECT key FROM live_{} WHERE key IN (SELECT unnest(?))"
-    return {key for table in tables for (key,) in build.ledger.run(query.format(table), keys)}

@@ -198,6 +198,12 @@ class Folder:
                 _flush_folder(next(here for here in (place, *place.parents) if here.is_dir()))
 
 
+def numbered(folder: Folder, name: str) -> dict[int, str]:
+    """Return the files "000001.json", ... of a folder by their numbers, rising."""
+    files = {file.removesuffix(".json"): f"{name}/{file}" for file in folder.names(name, ".json")}
+    return {int(number): files[number] for number in sorted(filter(str.isdecimal, files), key=int)}
+
+
 def _size(path: Path) -> int:
     """Return a file's size; 0 where it has gone meanwhile."""
     with suppress(FileNotFoundError):

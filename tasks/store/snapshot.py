@@ -16,7 +16,7 @@ from pairwright.schemas.arrow import R
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.dataset import Build, Pinned
-from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.files import Folder, numbered
 from pairwright.tasks.store.index import Index, columns_without, open_index
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.stage import Planned, table_folder
@@ -44,8 +44,7 @@ def latest_snapshot(folder: Folder) -> Snapshot | None:
 
 def snapshot_numbers(folder: Folder) -> list[int]:
     """Return the numbers of the versions that there are, rising."""
-    names = [name.removesuffix(".json") for name in folder.names(FOLDER) if name.endswith(".json")]
-    return sorted(int(name) for name in names if name.isdecimal())
+    return list(numbered(folder, FOLDER))
 
 
 def snapshot_file(number: int) -> str:

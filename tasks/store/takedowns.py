@@ -18,7 +18,7 @@ import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
 
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.files import Folder, numbered
 
 FOLDER = "takedowns"
 SWEPT = f"{FOLDER}/swept.json"
@@ -47,17 +47,15 @@ def read_takedowns(folder: Folder) -> list[Takedown]:
     Raises:
         StoreError: an entry is damaged. What was removed must not come back by that, so nothing goes on without it.
     """
-    names = [name for name in folder.names(FOLDER) if name.endswith(".json") and name[:-5].isdecimal()]
-    return [_read(folder, f"{FOLDER}/{name}") for name in sorted(names, key=lambda name: int(name[:-5]))]
-
-
-def _read(folder: Folder, name: str) -> Takedown:
-    try:
-        return TypeAdapter(Takedown).validate_json(folder.read(name))
-    except ValidationError as error:
-        raise StoreError(
-            f"{folder.path(name)}: is damaged: {error}. Write it anew: it says what was removed"
-        ) from error
+    found: list[Takedown] = []
+    for name in numbered(folder, FOLDER).values():
+        try:
+            found.append(TypeAdapter(Takedown).validate_json(folder.read(name)))
+        except ValidationError as error:
+            raise StoreError(
+                f"{folder.path(name)}: is damaged: {error}. Write it anew: it says what was removed"
+            ) from error
+    return found
 
 
 def write_takedown(folder: Folder, keys: Sequence[str], *, reason: str, undo: bool = False) -> Takedown:
