@@ -14,12 +14,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar
 
 from fsspec.implementations.local import LocalFileSystem
 
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.store.remote import RemoteFile, ask, open_store
+from pairwright.tasks.store.remote import ask, open_file, open_store
 
 TEMPORARY = ".tmp-"
 """Part of every temporary name; such files are left by a killed process and may be deleted under the table's lock."""
@@ -102,7 +102,7 @@ class Folder:
         with naming(self._place(name), "opened"):
             if self.is_local:
                 return self._target[0].open(self.path(name), "rb")
-            return cast("BinaryIO", RemoteFile(self._target[0], self.path(name), self._place(name)))
+            return open_file(self._target[0], self.path(name), self._place(name))
 
     def read(self, name: str) -> bytes:
         """Return a whole file."""

@@ -48,7 +48,7 @@ _PNG_LATE = (b"eXIf", b"Raw profile type", b"XML:com.adobe.xmp")  # may stand be
 
 
 class RefusedImageError(SourceError):
-    """Say that bytes are no image that we take: a constant ``reason``, and the particulars in ``detail``."""
+    """Bytes are no image that we take: a constant ``reason``, and the particulars in ``detail``."""
 
     def __init__(self, reason: Reason, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
@@ -82,9 +82,16 @@ def decode_rgb(data: bytes) -> RGB:
     """Decode an image to ``(height, width, 3)`` by the rule above; ``RefusedImageError`` when it does not decode."""
     with _quiet(), _refusing(data):
         image = _open(data)
-        turn = _orientation(image)
+        orientation = _orientation(image)
         image.load()
-        return np.ascontiguousarray(_turned(_rgb(image), turn))
+        pixels = _rgb(image)
+    if orientation >= 5:
+        pixels = pixels.transpose(1, 0, 2)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return np.ascontiguousarray(pixels)
 
 
 def is_plain(data: bytes) -> bool:
@@ -153,38 +160,20 @@ def _orientation(image: ImageFile.ImageFile) -> int:
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
 
 
-def _turned(pixels: RGB, orientation: int) -> RGB:
-    if orientation >= 5:
-        pixels = pixels.transpose(1, 0, 2)
-    if orientation in (3, 4, 7, 8):
-        pixels = pixels[::-1]
-    if orientation in (2, 3, 6, 7):
-        pixels = pixels[:, ::-1]
-    return pixels
-
-
 def _rgb(image: Image.Image) -> RGB:
     if image.mode.startswith("I;16"):
-        return _three((np.asarray(image).astype(np.uint32) + 128) // 257)
-    if image.mode in ("I", "F"):
-        return _three(_stretched(np.asarray(image, dtype=np.float64)))
-    if image.mode not in _CONVERTIBLE:
+        grey = (np.asarray(image).astype(np.uint32) + 128) // 257
+    elif image.mode in ("I", "F"):
+        values = np.nan_to_num(np.asarray(image, dtype=np.float64), posinf=0.0, neginf=0.0) / 2
+        span = values.max() - values.min()  # of halves: that of the largest floats does not overflow
+        grey = np.rint((values - values.min()) / span * 255) if span > 0 else np.zeros_like(values)
+    elif image.mode not in _CONVERTIBLE:
         raise RefusedImageError("unsupported pixel format", image.mode)
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))  # which would copy RGB, too
-
-
-def _stretched(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    values = np.nan_to_num(values, posinf=0.0, neginf=0.0)
-    low, high = values.min(), values.max()
-    # Halved, so that the span of the largest floats does not overflow.
-    span = high / 2 - low / 2
-    return np.rint((values / 2 - low / 2) / span * 255) if span > 0 else np.zeros_like(values)
-
-
-def _three(grey: NDArray[Any]) -> RGB:
+    else:
+        if image.has_transparency_data:
+            image = image.convert("RGBA")
+            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+        return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))  # which would copy RGB, too
     return np.repeat(grey.astype(np.uint8)[:, :, None], 3, axis=2)
 
 

@@ -10,7 +10,7 @@ import io
 import random
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar, cast
 
 import fsspec
 from fsspec.config import conf
@@ -70,7 +70,15 @@ def ask(call: Callable[[], T], *, place: str, what: str) -> T:
             raise
         except Exception as error:
             if tries == TRIES or not may_pass(error):
-                raise StoreError(_farewell(error, tries, place, what)) from error
+                often = f", {tries} times" if tries > 1 else ""
+                about = " ".join(str(error).split()) or type(error).__name__
+                bucket = "/".join(place.split("/")[:3])
+                raise StoreError(
+                    f"{place}: could not be {what}{often}: {about[:300]}. Look whether {bucket} is there, whether this "
+                    "machine's credentials may read and write it, and whether the store answers at the address that "
+                    "this machine has for it (AWS_ENDPOINT_URL, for another S3 than Amazon's); `pairwright resume` "
+                    "goes on"
+                ) from error
         time.sleep(random.uniform(0.5, 1) * FIRST_PAUSE_S * 2 ** (tries - 1))
 
 
@@ -86,49 +94,36 @@ def may_pass(error: Exception) -> bool:
     return bool(names & PASSING) or getattr(error, "code", 0) in (408, 429, 500, 502, 503, 504)
 
 
-def _farewell(error: Exception, tries: int, place: str, what: str) -> str:
-    protocol, _, path = place.partition("://")
-    about = " ".join(str(error).split()) or type(error).__name__
-    often = f", {tries} times" if tries > 1 else ""
-    bucket = f"{protocol}://{path.partition('/')[0]}"
-    return (
-        f"{place}: could not be {what}{often}: {about[:300]}. Look whether {bucket} is there, whether this machine's "
-        "credentials may read and write it, and whether the store answers at the address that this machine has for it "
-        "(AWS_ENDPOINT_URL, for another S3 than Amazon's); `pairwright resume` goes on"
-    )
+def open_file(system: Any, path: str, place: str) -> BinaryIO:
+    """Open a file for reading at any place in it.
+
+    Raises:
+        FileNotFoundError: there is none.
+        StoreError: the store fails.
+    """
+    file = ask(lambda: system.open(path, "rb", block_size=AHEAD_BYTES), place=place, what="opened")
+    return cast("BinaryIO", _RemoteFile(file, place))
 
 
-class RemoteFile(io.RawIOBase):
-    """Read a file of an object store at any place in it."""
+class _RemoteFile(io.RawIOBase):
+    """Open file of an object store; each read is asked for again where a fault may pass."""
 
-    def __init__(self, system: Any, path: str, place: str) -> None:
-        """Open it.
-
-        Raises:
-            FileNotFoundError: there is none.
-            StoreError: the store fails.
-        """
-        self._place = place
-        self._file: Any = ask(lambda: system.open(path, "rb", block_size=AHEAD_BYTES), place=place, what="opened")
+    def __init__(self, file: Any, place: str) -> None:
+        self._file, self._place = file, place
 
     def readable(self) -> bool:
-        """Say that it can be read."""
         return True
 
     def seekable(self) -> bool:
-        """Say that it can be read at any place."""
         return True
 
     def tell(self) -> int:
-        """Return the place of the next byte."""
         return int(self._file.tell())
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a place."""
         return int(self._file.seek(offset, whence))
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer, or as much of it as the file has left."""
         room = memoryview(buffer).cast("B")
         start = self.tell()
         wanted = max(0, min(len(room), int(self._file.size) - start)) if hasattr(self._file, "size") else None
@@ -145,7 +140,6 @@ class RemoteFile(io.RawIOBase):
         return len(data)
 
     def close(self) -> None:
-        """Close it."""
         if not self.closed:
             self._file.close()
         super().close()
