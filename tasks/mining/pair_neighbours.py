@@ -6,10 +6,11 @@ Per anchor, in this order: near-identical images are left out (ours, off by defa
 neighbours, the anchor left out; the image filter; the candidates are those left in every space; they are clustered, the
 anchor again left out; of each cluster the candidate most similar to the anchor becomes a pair, or the first few of them
 (ours). An anchor that gives no pair leaves one ``Dropped`` with the counts. The same pair found from its other image
-has the same key; the reader keeps one of the two. Clustering takes scikit-learn some 5 ms per anchor.
+has the same key; the reader keeps one of the two.
+
+Memory: the features of all candidates of the rows given, in float32.
 """
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.config import MiningConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow, NeighbourRow, PairRow, make_key
+from pairwright.tasks.mining.cluster import spectral_labels
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
@@ -37,13 +39,13 @@ def pair_neighbours(
     rows: Sequence[NeighbourRow], config: MiningConfig, *, vectors: Mapping[str, Vectors]
 ) -> Iterator[PairRow | Dropped]:
     """Yield the pairs of each anchor, or one ``Dropped`` that says why there is none."""
-    for row in rows:
-        found = _candidates(row, config, vectors)
+    kept = [_candidates(row, config, vectors) for row in rows]
+    labels = iter(_cluster([found for found in kept if isinstance(found, Candidates)], config, vectors))
+    for found in kept:
         if isinstance(found, Dropped):
             yield found
         else:
-            labels = spectral_labels(_features(found, config, vectors), config)
-            yield from _pairs(found, labels, config=config, vectors=vectors)
+            yield from _pairs(found, next(labels), config=config, vectors=vectors)
 
 
 def _without_copies(row: NeighbourRow, config: MiningConfig, vectors: Mapping[str, Vectors]) -> NeighbourRow:
@@ -100,38 +102,27 @@ def _refuse_set(row: NeighbourRow, spaces: Sequence[Mapping[str, float]], config
     return None
 
 
-def _features(found: Candidates, config: MiningConfig, vectors: Mapping[str, Vectors]) -> NDArray[np.float32]:
-    """Return the candidates' weighted vectors of all spaces side by side."""
-    columns: list[NDArray[np.float32]] = []
-    for name, weight in zip(found.row.embedders, config.weights, strict=True):
+def _cluster(
+    sets: Sequence[Candidates], config: MiningConfig, vectors: Mapping[str, Vectors]
+) -> list[NDArray[np.int32]]:
+    """Return a label per candidate of each set; sets smaller than K are clusters of one."""
+    images = sorted({key for found in sets for key in found.keys})
+    if not images:
+        return []
+    columns: list[NDArray[np.float32]] = []  # the weighted vectors of all spaces side by side
+    for name, weight in zip(sets[0].row.embedders, config.weights, strict=True):
         space = vectors[name]
-        rows = space.rows_of(found.keys)
+        rows = space.rows_of(images)
         scale = weight * (np.ones(len(rows)) if config.normalised else space.norms[rows])
         columns.append(space.matrix[rows].astype(np.float32) * scale[:, None].astype(np.float32))
-    return np.concatenate(columns, axis=1)
-
-
-def spectral_labels(features: NDArray[np.float32], config: MiningConfig) -> NDArray[np.int64]:
-    """Return a cluster per row of features ``(n, d)``.
-
-    Identical rows share one. Where there are no more distinct rows than clusters, each is a cluster of its own,
-    numbered by its first row; scikit-learn would refuse.
-    """
-    from sklearn.cluster import SpectralClustering
-
-    numbers: dict[bytes, int] = {}
-    distinct = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in features])
-    if len(numbers) <= config.clusters:
-        return distinct
-    clustering = SpectralClustering(config.clusters, affinity="rbf", gamma=config.gamma, random_state=config.seed)
-    with warnings.catch_warnings():  # of a graph in parts, and of fewer clusters than asked for
-        warnings.simplefilter("ignore")
-        labels = clustering.fit_predict(features[np.unique(distinct, return_index=True)[1]])
-    return labels[distinct]
+    place = {key: number for number, key in enumerate(images)}
+    chosen = [np.array([place[key] for key in found.keys]) for found in sets]
+    features = np.concatenate(columns, axis=1)
+    return spectral_labels(features, chosen, n_clusters=config.clusters, gamma=config.gamma, seed=config.seed)
 
 
 def _pairs(
-    found: Candidates, labels: NDArray[np.int64], *, config: MiningConfig, vectors: Mapping[str, Vectors]
+    found: Candidates, labels: NDArray[np.int32], *, config: MiningConfig, vectors: Mapping[str, Vectors]
 ) -> Iterator[PairRow]:
     """Yield each cluster's candidates most similar to the anchor, as many as wanted; of equals the one of lower key."""
     similarity = _concatenated(found, config, vectors)

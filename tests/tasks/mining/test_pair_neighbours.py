@@ -7,7 +7,7 @@ from threadpoolctl import threadpool_limits
 
 from pairwright.schemas.config import MiningConfig, SearchConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow, NeighbourRow, PairRow, make_key
-from pairwright.tasks.mining.pair_neighbours import pair_neighbours, spectral_labels
+from pairwright.tasks.mining.pair_neighbours import pair_neighbours
 from pairwright.tasks.mining.search_neighbours import search_neighbours
 from pairwright.tasks.store.vectors import Vectors
 
@@ -200,34 +200,6 @@ def test_of_equals_the_lower_key_is_taken():
     # One cluster, all alike: the first in the order of keys.
     ((other, _),) = outcome([0.8, 0.9, 0.9, 0.9], [0.8, 0.9, 0.9, 0.9], clusters=1)
     assert other == 1
-
-
-GROUPS = np.repeat(20 * np.eye(3, 5, dtype=np.float32), 4, axis=0)
-GROUPS += np.random.default_rng(0).normal(size=GROUPS.shape).astype(np.float32) / 10
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11],
-        [0, 4, 1, 8, 5, 0, 9, 4, 4, 2],  # some of them several times
-    ],
-)
-def test_clusters_are_the_groups_that_there_are(source):
-    labels = spectral_labels(GROUPS[source], MiningConfig())
-    wanted = np.array(source) // 4
-    assert np.array_equal(labels[:, None] == labels, wanted[:, None] == wanted)
-
-
-@pytest.mark.parametrize("source", [[0], [0, 0], [0, 0, 1, 0], [0, 1, 1, 2, 0, 2], [0] * 9])
-def test_few_distinct_rows_are_each_their_own_cluster(source):
-    assert spectral_labels(GROUPS[source], MiningConfig()).tolist() == source
-
-
-def test_rows_that_differ_in_one_bit_are_not_identical():
-    almost = GROUPS[[0, 0, 0]]
-    almost[1, 0] = np.nextafter(almost[0, 0], np.float32(99))
-    assert spectral_labels(almost, MiningConfig()).tolist() == [0, 1, 0]
 
 
 def hashed(bits):
