@@ -124,7 +124,7 @@ def draw_partners(index: NounIndex, anchor: int, config: NounPairsConfig) -> lis
 
 def _candidates(index: NounIndex, anchor: int, config: NounPairsConfig) -> NDArray[np.int64]:
     """Return the images that are looked at, each once."""
-    found = [np.empty(0, np.int64)]
+    found: list[NDArray[np.integer]] = [np.empty(0, np.int64)]
     left = config.max_candidates
     nouns = index.nouns_of(anchor)
     # Who shares n nouns with the anchor has one of any all but n - 1 of its nouns: the commonest are not needed.
@@ -134,7 +134,7 @@ def _candidates(index: NounIndex, anchor: int, config: NounPairsConfig) -> NDArr
         following = np.concatenate([having[place + 1 : place + 1 + left], having[: min(place, left)]])[:left]
         found.append(following)
         left -= len(following)
-    return np.unique(np.concatenate(found))
+    return np.unique(np.concatenate(found)).astype(np.int64)
 
 
 def _entries(matrix: Any, row: int) -> NDArray[np.int32]:
