@@ -3,48 +3,34 @@
 Lists one ``ItemRow`` per world and reads one into an ``ImageRow`` per photograph, with its scene graph. Needs Mitsuba,
 which is loaded only when a world is read; no network and no file.
 
-An item's key hashes all that decides its pixels: the settings, the world's number, the renderer's release and variant,
-and ``SCENES_VERSION``, which is raised whenever this code would draw or render anything differently.
+An item's key hashes all that decides its pixels: the settings, the world's number, the renderer's release, and
+``SCENES_VERSION``, which is raised whenever this code would draw or render anything differently.
 """
 
 import json
-import logging
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from importlib.metadata import version
-from pathlib import Path
 
 from pairwright.schemas.config import ScenesConfig, SourceConfig
 from pairwright.schemas.rows import Dropped, ImageRow, ItemRow, make_key
 from pairwright.tasks.sources.reader import Reader
 from pairwright.tasks.store.images import encode_png
 
-log = logging.getLogger(__name__)
-
 SCENES_VERSION = 1
 LICENCE = "CC0-1.0"
-CPU, GPU = "scalar_rgb", "cuda_ad_rgb"
-DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
-PROBE = f"""
-from pairwright.schemas.config import ScenesConfig
-from pairwright.tasks.sources.scene.world import photograph_world
-config = ScenesConfig(photographs=2, width=128, height=96, samples=1)
-assert all(taken and taken.picture.mean() > 20 for taken in photograph_world(config, 0, variant={GPU!r}))
-"""
-"""Takes two photographs; a wrong object index shows as things that cannot be seen."""
 
 
 def list_items(config: ScenesConfig, *, limit: int | None) -> Iterator[ItemRow]:
     """Yield the worlds; the last has fewer photographs where a limit on their number asks for it."""
     left = config.worlds * config.photographs if limit is None else limit
+    settings = (config.seed, config.width, config.height, config.samples_per_pixel, config.no_change_share)
     for index in range(config.worlds):
         photographs = min(config.photographs, left)
         if photographs <= 0:
             return
-        yield _item(config, index, photographs)
+        key = make_key("scene", SCENES_VERSION, version("mitsuba"), *settings, index, photographs)
+        locator = json.dumps({"world": index, "photographs": photographs}, sort_keys=True)
+        yield ItemRow(key=key, source_key=key, subject=key, name=f"world-{index:05d}", locator=locator)
         left -= photographs
 
 
@@ -55,7 +41,7 @@ def read_item(item: ItemRow, *, config: ScenesConfig) -> Iterator[ImageRow | Dro
     where = json.loads(item.locator)
     settings = config.model_copy(update={"photographs": where["photographs"]})
     group = world_name(where["world"])
-    for number, taken in enumerate(photograph_world(settings, where["world"], variant=where["variant"])):
+    for number, taken in enumerate(photograph_world(settings, where["world"])):
         name = f"{group}/photograph-{number}.png"
         if taken is None:
             yield Dropped(source_key=item.key, reason="no arrangement found", detail=name)
@@ -77,32 +63,6 @@ def read_item(item: ItemRow, *, config: ScenesConfig) -> Iterator[ImageRow | Dro
             group=group,
             graph=taken.graph,
         )
-
-
-def _item(config: ScenesConfig, index: int, photographs: int) -> ItemRow:
-    variant = choose_variant()
-    settings = (config.seed, config.width, config.height, config.samples_per_pixel, config.no_change_share)
-    key = make_key("scene", SCENES_VERSION, version("mitsuba"), variant, *settings, index, photographs)
-    locator = json.dumps({"world": index, "photographs": photographs, "variant": variant}, sort_keys=True)
-    return ItemRow(key=key, source_key=key, subject=key, name=f"world-{index:05d}", locator=locator)
-
-
-@lru_cache(maxsize=1)
-def choose_variant(devices: tuple[Path, ...] = DEVICES, *, timeout_s: float = 120) -> str:
-    """Return the name of the variant that renders here."""
-    if not any(device.exists() for device in devices):
-        return CPU
-    try:
-        command = [sys.executable, "-c", PROBE]
-        paths = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False, env=paths)  # noqa: S603 - fixed text
-    except (OSError, subprocess.TimeoutExpired) as error:
-        log.warning("scenes are rendered on the CPU: the GPU did not answer (%s)", error)
-        return CPU
-    if done.returncode == 0:
-        return GPU
-    log.warning("scenes are rendered on the CPU: the GPU variant ends with %d", done.returncode)
-    return CPU
 
 
 def _list(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:

@@ -4,8 +4,9 @@ Reads and writes nothing. A change returns the changed draft, or ``None`` where 
 All randomness comes from the generator that is passed in.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -42,7 +43,7 @@ from pairwright.tasks.sources.scene.vocabulary import (
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Be a scene under change: what was changed already, and what must not be touched again."""
+    """Scene under change: what was changed already, and what must not be touched again."""
 
     scene: Scene
     camera: Camera
@@ -76,9 +77,8 @@ Rng = np.random.Generator
 Change = Callable[[Rng, Draft], Draft | None]
 
 
-def _shuffled(rng: Rng, things: Iterable[Thing]) -> list[Thing]:
-    kept = list(things)
-    return [kept[int(k)] for k in rng.permutation(len(kept))]
+def _shuffled(rng: Rng, things: Sequence[Thing]) -> list[Thing]:
+    return [things[int(k)] for k in rng.permutation(len(things))]
 
 
 def _first_fit(draft: Draft, kind: ChangeType, options: Iterable[tuple[Thing, str, str]]) -> Draft | None:
@@ -131,23 +131,14 @@ def add_thing(rng: Rng, draft: Draft) -> Draft | None:
     return draft.after(scene, SceneChange(type="addition", object_id=thing.id, after=thing.phrase)) if scene else None
 
 
-def _take(rng: Rng, draft: Draft, kind: ChangeType, *, resting: bool) -> Draft | None:
+def _take(rng: Rng, draft: Draft, *, kind: ChangeType, resting: bool) -> Draft | None:
+    """Leave out a thing that stands on the ground, or take one off another that it rests on."""
     things = [thing for thing in draft.loose() if (thing.support is not None) == resting]
     if not things or len(draft.scene.things) <= 3:
         return None
     thing = things[int(rng.integers(len(things)))]
     change = SceneChange(type=kind, object_id=thing.id, before=thing.phrase)
     return draft.after(draft.scene.without(thing.id), change)
-
-
-def let_disappear(rng: Rng, draft: Draft) -> Draft | None:
-    """Leave out a thing that stands on the ground."""
-    return _take(rng, draft, "disappearance", resting=False)
-
-
-def remove_thing(rng: Rng, draft: Draft) -> Draft | None:
-    """Take a thing off the one that it rests on."""
-    return _take(rng, draft, "removal", resting=True)
 
 
 def substitute_thing(rng: Rng, draft: Draft) -> Draft | None:
@@ -259,8 +250,8 @@ def _many(thing: Thing, count: int) -> str:
 
 CONTENT: dict[ChangeType, Change] = {
     "addition": add_thing,
-    "disappearance": let_disappear,
-    "removal": remove_thing,
+    "disappearance": partial(_take, kind="disappearance", resting=False),
+    "removal": partial(_take, kind="removal", resting=True),
     "substitution": substitute_thing,
     "size": change_size,
     "colour": change_colour,
@@ -312,9 +303,5 @@ def _holds(draft: Draft) -> bool:
     camera = replace(draft.camera, view=draft.scene.view)
     if not (facings_clear(draft.scene, camera) and all_visible(draft.scene, camera)):
         return False
-    return all(_same_facing(draft.scene, name, draft.camera, camera) for name in (t.id for t in draft.scene.things))
-
-
-def _same_facing(scene: Scene, name: str, old: Camera, new: Camera) -> bool:
-    thing = scene.thing(name)
-    return not SHAPES[thing.shape].front or old.facing(thing)[0] == new.facing(thing)[0]
+    facing = [thing for thing in draft.scene.things if SHAPES[thing.shape].front]
+    return all(draft.camera.facing(thing)[0] == camera.facing(thing)[0] for thing in facing)

@@ -15,7 +15,7 @@ Number = TypeVar("Number", bound=np.generic)
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """Be what the renderer knows of each pixel without noise."""
+    """What the renderer knows of each pixel without noise."""
 
     shape: NDArray[np.int32]
     """Number of the mesh, 0: none."""

@@ -171,7 +171,7 @@ STYLES = 3
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """Be one piece of a place; ``uv`` maps it onto the picture, which repeats."""
+    """Piece of a place; ``uv`` maps it onto the picture, which repeats."""
 
     soup: Soup
     uv: Soup

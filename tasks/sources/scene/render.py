@@ -1,6 +1,7 @@
 """Render scenes: meshes, materials, lights and the camera of a photograph, its light, and what is where in it.
 
-Reads and writes nothing. Needs Mitsuba, whose variant is set here: import this module only to render.
+Reads and writes nothing. Needs Mitsuba, whose variant is set here, with one thread, since the worker processes share
+the cores: import this module only to render.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.tasks.sources.scene.develop import Guide, denoise, tone_map
-from pairwright.tasks.sources.scene.places import Picture, Surface, hide, linear, sign_board, stain, surfaces_of
+from pairwright.tasks.sources.scene.places import Picture, hide, linear, sign_board, stain, surfaces_of
 from pairwright.tasks.sources.scene.shapes import Part, Soup, corner_normals, planar_uv
 from pairwright.tasks.sources.scene.state import TARGET, Camera, Mask, Scene, Thing
 from pairwright.tasks.sources.scene.vocabulary import COLOURS, TINTS, Light
+
+mi.set_variant("scalar_rgb")
+mi.set_log_level(mi.LogLevel.Error)
+drjit.set_thread_count(1)
 
 Plugin = dict[str, Any]
 FIXED = {
@@ -30,22 +35,13 @@ FIXED = {
 }
 
 
-@lru_cache(maxsize=1)
-def use_variant(variant: str) -> None:
-    """Choose the renderer's variant; one thread, since the worker processes share the cores."""
-    mi.set_variant(variant)
-    mi.set_log_level(mi.LogLevel.Error)
-    drjit.set_thread_count(1)
-
-
 def _rgb(value: Any) -> Plugin:
     return {"type": "rgb", "value": [float(v) for v in value]}
 
 
-def _bitmap(picture: Picture, *, bilinear: bool = True) -> Plugin:
+def _bitmap(picture: Picture) -> Plugin:
     bitmap = mi.Bitmap(np.ascontiguousarray(picture, dtype=np.float32))
-    kind = "bilinear" if bilinear else "nearest"
-    return {"type": "bitmap", "bitmap": bitmap, "raw": True, "filter_type": kind, "wrap_mode": "repeat"}
+    return {"type": "bitmap", "bitmap": bitmap, "raw": True, "filter_type": "bilinear", "wrap_mode": "repeat"}
 
 
 def _plastic(colour: Plugin, roughness: float) -> Plugin:
@@ -58,18 +54,14 @@ def _body(thing: Thing) -> Plugin:
     srgb = COLOURS[thing.colour]
     plain = _rgb(linear(srgb))
     if thing.material == "metal":
-        colour = _rgb(_anodised(srgb))
+        # Anodised: lighter than paint, because half of what it reflects is dark room.
+        colour = _rgb(np.clip(linear(srgb) * 1.25 + 0.03, 0, 0.95))
         return {"type": "principled", "base_color": colour, "metallic": 0.66, "roughness": 0.34, "specular": 0.5}
     if thing.material == "ceramic":
         return _plastic(plain, 0.18)
     if thing.material == "wooden":
         return {"type": "diffuse", "reflectance": _bitmap(stain(srgb))}
     return _plastic(_bitmap(hide(srgb)) if thing.material == "leather" else plain, 0.58)
-
-
-def _anodised(srgb: tuple[int, int, int]) -> Soup:
-    """Return a metal's colour: lighter than paint, because half of what it reflects is dark room."""
-    return np.clip(linear(srgb) * 1.25 + 0.03, 0, 0.95)
 
 
 def _part_material(thing: Thing, part: Part) -> Plugin:
@@ -79,12 +71,8 @@ def _part_material(thing: Thing, part: Part) -> Plugin:
         picture = sign_board(thing.text or "", COLOURS[thing.colour])
         return {"type": "diffuse", "reflectance": _bitmap(picture[::-1])}
     if part.role == "steel":
-        return {
-            "type": "roughconductor",
-            "alpha": 0.2,
-            "specular_reflectance": _rgb(FIXED["steel"]),
-            "material": "none",
-        }
+        steel = _rgb(FIXED["steel"])
+        return {"type": "roughconductor", "alpha": 0.2, "specular_reflectance": steel, "material": "none"}
     return _plastic(_rgb(FIXED[part.role]), 0.4)
 
 
@@ -121,14 +109,14 @@ def _thing_meshes(thing: Thing) -> dict[str, mi.Mesh]:
     return meshes
 
 
-def _surface_mesh(name: str, surface: Surface) -> mi.Mesh:
-    colour = _rgb(surface.colour) if surface.picture is None else _bitmap(surface.picture)
-    return _mesh(name, Part("body", surface.soup), uv=surface.uv, bsdf={"type": "diffuse", "reflectance": colour})
-
-
 @lru_cache(maxsize=8)
 def _place_meshes(place: str, style: int) -> dict[str, mi.Mesh]:
-    return {f"place_{k}": _surface_mesh(f"place_{k}", surface) for k, surface in enumerate(surfaces_of(place, style))}
+    meshes = {}
+    for k, surface in enumerate(surfaces_of(place, style)):
+        colour = _rgb(surface.colour) if surface.picture is None else _bitmap(surface.picture)
+        bsdf = {"type": "diffuse", "reflectance": colour}
+        meshes[f"place_{k}"] = _mesh(f"place_{k}", Part("body", surface.soup), uv=surface.uv, bsdf=bsdf)
+    return meshes
 
 
 KEYS = {"left": (-4.8, -1.2, 5.8), "right": (4.8, -1.2, 5.8), "above": (0.5, -0.8, 7.4)}
@@ -141,7 +129,7 @@ def _lights(light: Light) -> dict[str, Plugin]:
     lens = mi.ScalarTransform4f().look_at(origin=KEYS[light.direction], target=[0, 0.2, 0], up=[0, 1, 0.1])
     key = {
         "type": "rectangle",
-        "to_world": lens @ mi.ScalarTransform4f().scale([1.0, 1.0, 1]),
+        "to_world": lens @ mi.ScalarTransform4f().scale(1.0),  # it rounds, and the pixels depend on it
         "emitter": {"type": "area", "radiance": _rgb(68.0 * power * tint)},
     }
     sky = {"type": "constant", "radiance": _rgb(0.42 * power * (0.5 + 0.5 * tint))}
@@ -173,7 +161,7 @@ BOUNCES = 3
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Be a look at a scene without light: the guide, and which pixels show which thing."""
+    """Look at a scene without light: the guide, and which pixels show which thing."""
 
     guide: Guide
     names: tuple[str, ...]
@@ -196,25 +184,21 @@ class Survey:
         return int((other & region).sum())
 
 
-def _render(
-    scene: mi.Scene, sensor: mi.Sensor, *, integrator: mi.Integrator, seed: int, samples: int
-) -> NDArray[np.float32]:
-    """Render in passes of one sample where a GPU adds samples in no fixed order, else at once."""
-    if str(mi.variant()).startswith("scalar"):
-        return np.array(
-            mi.render(scene, sensor=sensor, integrator=integrator, seed=mi.UInt32(seed), spp=samples), dtype=np.float32
-        )
-    total = np.zeros(1, np.float32)
-    for k in range(samples):
-        one = mi.render(scene, sensor=sensor, integrator=integrator, seed=mi.UInt32(seed + k * 7919), spp=1)
-        total = total + np.array(one, dtype=np.float32)
-    return total / np.float32(samples)
+def _render(built: mi.Scene, camera: Camera, integrator: Plugin, *, seed: int, samples: int) -> NDArray[np.float32]:
+    light = mi.render(
+        built,
+        sensor=build_sensor(camera, samples),
+        integrator=mi.load_dict(integrator),
+        seed=mi.UInt32(seed),
+        spp=samples,
+    )
+    return np.array(light, dtype=np.float32)
 
 
 def survey(built: mi.Scene, camera: Camera, *, seed: int = 0) -> Survey:
     """Look once through every pixel."""
-    integrator = mi.load_dict({"type": "aov", "aovs": "a:albedo,n:sh_normal,i:shape_index"})
-    seen = _render(built, build_sensor(camera, 1), integrator=integrator, seed=seed, samples=1)
+    channels = {"type": "aov", "aovs": "a:albedo,n:sh_normal,i:shape_index"}
+    seen = _render(built, camera, channels, seed=seed, samples=1)
     names = tuple(shape.id() for shape in built.shapes())
     shape = np.round(seen[..., 6]).astype(np.int32)
     place = [k + 1 for k, name in enumerate(names) if name.startswith("place_")]
@@ -223,8 +207,7 @@ def survey(built: mi.Scene, camera: Camera, *, seed: int = 0) -> Survey:
 
 def expose(built: mi.Scene, camera: Camera, *, samples: int, seed: int) -> NDArray[np.float32]:
     """Gather the light of every pixel."""
-    integrator = mi.load_dict({"type": "path", "max_depth": BOUNCES, "rr_depth": 8})
-    return _render(built, build_sensor(camera, samples), integrator=integrator, seed=seed, samples=samples)
+    return _render(built, camera, {"type": "path", "max_depth": BOUNCES, "rr_depth": 8}, seed=seed, samples=samples)
 
 
 def develop(light: NDArray[np.float32], guide: Guide, *, samples: int) -> NDArray[np.uint8]:

@@ -137,7 +137,7 @@ Role = Literal["body", "dark", "pale", "steel", "glow", "board"]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Be one piece of a thing; ``body`` has the colour and the material of the thing, other roles have their own."""
+    """One piece of a thing; ``body`` has the colour and the material of the thing, other roles have their own."""
 
     role: Role
     soup: Soup

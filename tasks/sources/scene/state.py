@@ -16,7 +16,7 @@ from pairwright.tasks.sources.scene.vocabulary import SHAPES, SIZES, Facing, Lig
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Be one object: its words, and where it stands (metres of the toy world, radians)."""
+    """Object: its words, and where it stands (metres of the toy world, radians)."""
 
     id: str
     shape: str
@@ -80,7 +80,7 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Be everything that determines a photograph, but for its size and its noise."""
+    """Everything that determines a photograph, but for its size and its noise."""
 
     place: str
     style: int
@@ -121,7 +121,7 @@ _FACINGS: tuple[Facing, ...] = ("front", "right", "back", "left")
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """Be a pinhole camera that looks at the middle of the place."""
+    """Pinhole camera that looks at the middle of the place."""
 
     view: View
     width: int

@@ -100,7 +100,7 @@ TEXTS = ("STOP", "OPEN", "EXIT", "SALE", "CAFE", "TAXI", "ZOO", "BUS", "PARK", "
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Be a camera's direction: degrees from the front (right positive) and above the ground."""
+    """Camera's direction: degrees from the front (right positive) and above the ground."""
 
     azimuth: float
     elevation: float
@@ -122,7 +122,7 @@ Tint = Literal["warm", "white", "cool"]
 
 @dataclass(frozen=True, slots=True)
 class Light:
-    """Be the light of a photograph."""
+    """Light of a photograph."""
 
     direction: Direction
     tint: Tint

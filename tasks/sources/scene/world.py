@@ -4,32 +4,25 @@ Writes down the truth about each photograph, from the scene's words and the rend
 import this module only to render.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Literal
-
-import numpy as np
-
-from pairwright.schemas.scene import SceneGraph, SceneObject
-from pairwright.tasks.sources.scene.changes import Draft
-from pairwright.tasks.sources.scene.state import FAR, NEAR, Camera, Mask, Thing
-from pairwright.tasks.sources.scene.vocabulary import SHAPES
-from pairwright.tasks.store.masks import encode_mask
-
-if TYPE_CHECKING:
-    from pairwright.tasks.sources.scene.render import Survey
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.config import ScenesConfig
-from pairwright.tasks.sources.scene.changes import vary
+from pairwright.schemas.scene import SceneGraph, SceneObject
+from pairwright.tasks.sources.scene.changes import Draft, vary
 from pairwright.tasks.sources.scene.plan import MIN_VISIBLE, draw_world, plan_camera
-from pairwright.tasks.sources.scene.render import Survey, build_scene, develop, expose, survey, use_variant
-from pairwright.tasks.sources.scene.state import Scene
-from pairwright.tasks.sources.scene.vocabulary import PLACES
+from pairwright.tasks.sources.scene.render import Survey, build_scene, develop, expose, survey
+from pairwright.tasks.sources.scene.state import FAR, NEAR, Camera, Mask, Scene, Thing
+from pairwright.tasks.sources.scene.vocabulary import PLACES, SHAPES
+from pairwright.tasks.store.masks import encode_mask
+
+ATTEMPTS = 60
+MIN_CHANGED = 0.0025
+"""Least share of the photograph's pixels that a change of content alters (123 pixels of 256 x 192)."""
 
 
 def describe(draft: Draft, camera: Camera, seen: Survey, *, world: str, number: int) -> SceneGraph:
@@ -82,14 +75,9 @@ def _depth(distance: float) -> Literal["front", "middle", "back"]:
     return "front" if distance < NEAR + third else "back" if distance > FAR - third else "middle"
 
 
-ATTEMPTS = 60
-MIN_CHANGED = 0.0025
-"""Least share of the photograph's pixels that a change of content alters (123 pixels of 256 x 192)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Be a scene that is ready to be exposed."""
+    """Scene that is ready to be exposed."""
 
     draft: Draft
     camera: Camera
@@ -102,7 +90,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Photograph:
-    """Be a photograph and the truth about it."""
+    """Photograph and the truth about it."""
 
     picture: NDArray[np.uint8]
     graph: SceneGraph
@@ -113,9 +101,8 @@ def world_name(index: int) -> str:
     return f"world-{index:05d}"
 
 
-def photograph_world(config: ScenesConfig, index: int, *, variant: str) -> Iterator[Photograph | None]:
+def photograph_world(config: ScenesConfig, index: int) -> Iterator[Photograph | None]:
     """Yield the photographs of a world, the base first; ``None`` for one that no draw could make."""
-    use_variant(variant)
     base = _set_up_base(config, index)
     for number in range(config.photographs):
         setup = base if number == 0 or base is None else _set_up_variation(config, base, number)

@@ -428,11 +428,9 @@ def test_weights_are_pinned_named_and_loaded_once_per_gpu(weights, monkeypatch, 
 def rendered():
     """Two worlds: the image, and for each thing its element and the picture of the world without it."""
     from pairwright.tasks.sources.scene import world
-    from pairwright.tasks.sources.scene.render import build_scene, survey, use_variant
-    from pairwright.tasks.sources.scenes import choose_variant
+    from pairwright.tasks.sources.scene.render import build_scene, survey
 
     config, found = ScenesConfig(seed=3, worlds=2, photographs=2, width=128, height=96, samples_per_pixel=8), []
-    use_variant(choose_variant())
     for index in range(2):
         setup = world._set_up_base(config, index)
         taken = world._take(config, setup, 0)

@@ -8,7 +8,6 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from itertools import combinations, islice
 from multiprocessing import get_context
-from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -19,7 +18,6 @@ from pairwright.schemas.claims import content_changes, is_no_change
 from pairwright.schemas.config import ScenesConfig
 from pairwright.schemas.rows import Dropped, ImageRow, make_key
 from pairwright.schemas.scene import DISTRACTORS, PREPOSITIONS
-from pairwright.tasks.sources import scenes
 from pairwright.tasks.sources.scenes import list_items, read_item
 from pairwright.tasks.store.masks import decode_mask
 
@@ -199,11 +197,10 @@ def test_photographs_have_equal_content_only_if_their_changes_are_equal(worlds):
 @pytest.mark.parametrize("material", ["rubber", "metal", "wooden", "ceramic"])
 def test_colours_look_like_their_names(material):
     from pairwright.tasks.sources.scene.plan import colours_of
-    from pairwright.tasks.sources.scene.render import build_scene, develop, expose, survey, use_variant
+    from pairwright.tasks.sources.scene.render import build_scene, develop, expose, survey
     from pairwright.tasks.sources.scene.state import Camera, Scene, Thing
     from pairwright.tasks.sources.scene.vocabulary import COLOURS, Light, View
 
-    use_variant("scalar_rgb")
     names = colours_of("ball", material)
     spots = [(x, y) for y in (-1, 0.2, 1.4) for x in (-1.5, -0.5, 0.5, 1.5)]
     balls = [Thing(c, "ball", c, material, "medium", x=x, y=y) for c, (x, y) in zip(names, spots, strict=False)]
@@ -218,35 +215,3 @@ def test_colours_look_like_their_names(material):
     for name in names:
         mean = np.median(lab[seen.mask(name)], axis=0)
         assert list(COLOURS)[int(np.linalg.norm(palette - mean, axis=1).argmin())] == name
-
-
-@pytest.fixture
-def choose():
-    scenes.choose_variant.cache_clear()
-    yield scenes.choose_variant
-    scenes.choose_variant.cache_clear()
-
-
-def test_without_a_device_nothing_is_started(choose, tmp_path, monkeypatch):
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("a process was started"))
-    assert choose((tmp_path / "none",)) == "scalar_rgb"
-
-
-@pytest.mark.parametrize(("code", "name"), [(0, "cuda_ad_rgb"), (1, "scalar_rgb"), (-6, "scalar_rgb")])
-def test_a_device_is_tried_in_a_child(choose, tmp_path, monkeypatch, code, name):
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=code))
-    assert choose((tmp_path,)) == name
-
-
-def test_a_device_that_hangs_is_given_up(choose, tmp_path, monkeypatch):
-    def hang(*_, **__):
-        raise subprocess.TimeoutExpired("probe", 1)
-
-    monkeypatch.setattr(subprocess, "run", hang)
-    assert choose((tmp_path,)) == "scalar_rgb"
-
-
-def test_the_probe_fails_where_there_is_no_gpu(choose, tmp_path):
-    if any(device.exists() for device in scenes.DEVICES):
-        pytest.skip("this machine has a GPU")
-    assert choose((tmp_path,)) == "scalar_rgb"

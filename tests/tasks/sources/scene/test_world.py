@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pairwright.tasks.sources.scene.changes import Draft
-from pairwright.tasks.sources.scene.render import build_scene, survey, use_variant
+from pairwright.tasks.sources.scene.render import build_scene, survey
 from pairwright.tasks.sources.scene.state import Camera, Scene, Thing
 from pairwright.tasks.sources.scene.vocabulary import Light, View
 from pairwright.tasks.sources.scene.world import describe
@@ -13,7 +13,6 @@ CAMERA = Camera(VIEW, 128, 96)
 
 
 def look(*things):
-    use_variant("scalar_rgb")
     scene = Scene("a photo studio", 0, VIEW, Light("left", "warm", dim=True), things)
     seen = survey(build_scene(scene), CAMERA)
     return seen, describe(Draft(scene, CAMERA, 1), CAMERA, seen, world="world-00001", number=2)
