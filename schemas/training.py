@@ -288,11 +288,7 @@ class ScoringConfig(Section):
     folder: str
     """Where the model is."""
     model: str
-    """The hash of its weights and settings, or the Hub's commit."""
-    processor: str
-    """The hash of its processor's files."""
-    template: str
-    """The hash of its chat template."""
+    """The hash of its files, or the Hub's commit."""
     weights: Number
     """What the weights are kept in,"""
     compute: Number

@@ -29,7 +29,6 @@ from pairwright.tasks.training.chat import Chat, how_to_encode, make_messages
 from pairwright.tasks.training.collate import Loaded, load_example
 from pairwright.tasks.training.find_model import Found, find_module
 from pairwright.tasks.training.freeze_rows import PLACE, Example, RefusedRowError
-from pairwright.tasks.training.load_batches import sound
 from pairwright.tasks.training.load_model import choose_precision, load_model, load_processor
 from pairwright.tasks.training.ranks import count_ranks
 from pairwright.tasks.training.report.samples import Sample, write_answers, write_samples
@@ -115,7 +114,7 @@ class LocalModel:
     @cached_property
     def identity(self) -> str:
         """Return the hash of its files and of what else decides an answer."""
-        return make_key("local model", VERSION, self.found.revision, str(self.precision), self.max_pixels)
+        return make_key("local model", VERSION, self.found.identity, str(self.precision), self.max_pixels)
 
     @cached_property
     def processor(self) -> Any:
@@ -263,7 +262,7 @@ def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
     lengths: dict[int, int] = {}
     for place in range(len(held_out) if every else min(COUNT, len(held_out))):
         item = held_out[place]
-        answers = sound(collate([item])["batch"]).answers if isinstance(item, Loaded) else []
+        answers = collate([item])["batch"].answers if isinstance(item, Loaded) else []
         lengths[place] = max((len(answer.ids) for own in answers for answer in own), default=0)
     most = max(MOST_TOKENS, min(ROOM * max(lengths.values(), default=0), LONGEST))
     model: Any = trainer.accelerator.unwrap_model(trainer.model)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from PIL import Image
 
-from pairwright.schemas.errors import PairwrightError
+from pairwright.schemas.errors import PairwrightError, StoreError, TrainingError
+from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.training.chat import Chat, Tokens, how_to_encode, make_messages
 from pairwright.tasks.training.freeze_rows import (
@@ -87,6 +88,13 @@ class Batch:
         return self
 
 
+class UnreadableRowError(TrainingError):
+    """Row whose part cannot be read; where a loading process met it, PyTorch puts a traceback before its message."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message.rpartition(f"{UnreadableRowError.__name__}: ")[2].strip())
+
+
 @dataclass(frozen=True)
 class ExampleRows:
     """Map-style dataset for PyTorch: examples by their place, or why there is none."""
@@ -99,18 +107,27 @@ class ExampleRows:
         return len(self.rows)
 
     def __getitem__(self, place: int) -> Loaded | Refused:
-        row = self.rows.read(place)
         try:
-            return load_example(make_example(row, self.needs), self.max_pixels, pairs=self.needs.pairs)
-        except RefusedRowError as error:
-            return Refused(key=row.key, reason=error.reason, detail=error.detail)
+            return load_row(self.rows.read(place), self.needs, self.max_pixels)
+        except StoreError as error:
+            raise UnreadableRowError(
+                f"{error}. The run goes on with the same command when this part is back, byte for byte as it was (a "
+                "build with the same settings writes it so); or begin anew under another --name"
+            ) from error
+
+
+def load_row(row: PreferenceRow, needs: Needs, max_pixels: int) -> Loaded | Refused:
+    """Return what a row gives, its images decoded, or why it cannot be trained on."""
+    try:
+        return load_example(make_example(row, needs), max_pixels, pairs=needs.pairs)
+    except RefusedRowError as error:
+        return error.about(row.key)
 
 
 def load_example(example: Example, max_pixels: int, *, pairs: bool = False) -> Loaded:
     """Decode an example's images, each scaled down to ``max_pixels``; with ``pairs``, both of a pair get one size.
 
-    Raises:
-        RefusedRowError: one cannot be decoded, or has none to be compared with.
+    ``RefusedRowError``: one cannot be decoded, or has none to be compared with.
     """
     if pairs and len(example.images) % PAIR:
         raise RefusedRowError(UNPAIRED, f"{len(example.images)}, where each is compared with another one")
@@ -159,11 +176,7 @@ _Asked = tuple[str, list[_Ask]]
 
 @dataclass(frozen=True)
 class Collator:
-    """Collate function; picklable as long as the processor is.
-
-    Raises:
-        ModelError: the processor has no chat template that takes a question and an answer.
-    """
+    """Collate function; picklable as long as the processor is."""
 
     processor: Any
     """What ``AutoProcessor`` gave."""
@@ -193,7 +206,7 @@ class Collator:
             try:
                 kept.append((item.example.key, self._asks(item, tokens)))
             except RefusedRowError as error:
-                refused.append(Refused(key=item.example.key, reason=error.reason, detail=error.detail))
+                refused.append(error.about(item.example.key))
         batch, kept = self._encode_good(kept, refused)
         if long := {n: length for n in range(len(kept)) if (length := self._length(batch, n)) > self.longest}:
             for n, length in long.items():
@@ -204,11 +217,7 @@ class Collator:
         return {"batch": batch}
 
     def answers(self, texts: Sequence[str], column: int) -> list[Answer]:
-        """Return some texts as answers, all tokenised at once.
-
-        Raises:
-            RefusedRowError: one holds one of the model's control tokens.
-        """
+        """Return some texts as answers, all tokenised at once; ``RefusedRowError``: one holds a control token."""
         tokens = self.chat.tokenise(texts)
         return [self._answer(text, column, tokens) for text in texts]
 

@@ -6,6 +6,8 @@ nothing, fetches nothing, needs no PyTorch.
 
 import importlib.util
 import json
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,10 +27,9 @@ TUNED = "tuned.safetensors"
 """Weights that were trained in full beside adapters."""
 PROCESSOR = ("preprocessor_config.json", "processor_config.json")
 """Of which a model that takes images has one."""
-TEMPLATES = ("chat_template.json", "chat_template.jinja")
 READ = (".json", ".jinja", ".txt", ".model")
-"""Endings of the files that a processor may read."""
-NOT_READ = (CONFIG, INDEX, "generation_config.json", ADAPTERS, SIZES, *TEMPLATES)
+"""Endings of the files beside the weights that loaders read, but for ``NOT_READ``."""
+NOT_READ = "generation_config.json"
 MOST_BYTES = 64 << 20
 """Of a JSON file; hostile ones have no end."""
 
@@ -40,22 +41,14 @@ class Found:
     folder: Path
     revision: str
     """A commit of the Hub, or the hash of all files that are loaded, of adapters' own model, too."""
-    model: str
-    """The hash of the weights and of what they are put into; the commit."""
-    processor: str
-    """The hash of what turns images and texts into numbers."""
-    template: str
-    """The hash of the chat template, where it has a file of its own; otherwise it is the processor's."""
+    identity: str
+    """The revision, and of adapters always that of their own model, too."""
     base: tuple[str, str] = ("", "")
     """For adapters: the name and the commit, if they say one, of the model that they belong to."""
 
 
 def require_packages() -> None:
-    """Refuse to train without the packages.
-
-    Raises:
-        ModelError: names them, and what installs them.
-    """
+    """Refuse to train without the packages."""
     if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
         raise ModelError(f"training needs {', '.join(missing)}, not installed here: {INSTALL}")
 
@@ -67,9 +60,6 @@ def find_model(name: str, revision: str = "", *, field: str = NAME) -> Found:
         name: a folder, or a name on the Hub.
         revision: the commit, or the hash of a folder's files, that it must have; empty: what is there.
         field: what names the model, for messages.
-
-    Raises:
-        ModelError: it is not there, lacks a file, or is another than it was.
     """
     require_packages()
     found, local = _find(name, revision, field), is_local(name)
@@ -77,9 +67,8 @@ def find_model(name: str, revision: str = "", *, field: str = NAME) -> Found:
         base = _find(*found.base, field)
         if base.base[0]:
             raise ModelError(f"{field}: {found.folder} holds adapters of {base.folder}, which holds adapters, too")
-        # Adapters are told apart by the model below them, too; the processor may be its own.
-        names = ("model", "processor", "template", *(["revision"] if local else []))
-        found = replace(found, **{one: LOCAL + make_key(getattr(found, one), getattr(base, one)) for one in names})
+        identity = LOCAL + make_key(found.revision, base.revision)
+        found = replace(found, identity=identity, revision=identity if local else found.revision)
     if revision and found.revision != revision and local:
         raise ModelError(
             f"{field}: {found.folder} is not the model that it was ({found.revision}, not {revision}): put the old one "
@@ -95,10 +84,15 @@ class _LacksError(Exception):
 def _find(name: str, revision: str, field: str) -> Found:
     local = is_local(name)
     folder = Path(name).expanduser().absolute() if local else _snapshot(name, revision, field)
-    try:
+    with _naming(folder, field, advice="" if local else f". Fetch it with: hf download {name}"):
         return _look_into(folder, commit="" if local else folder.name)
+
+
+@contextmanager
+def _naming(folder: Path, field: str, *, advice: str = "") -> Generator[None]:
+    try:
+        yield
     except _LacksError as lacks:
-        advice = "" if local else f". Fetch it with: hf download {name}"
         raise ModelError(f"{field}: {folder} {lacks}{advice}") from lacks
 
 
@@ -134,17 +128,9 @@ def _look_into(folder: Path, *, commit: str) -> Found:
             raise _LacksError(f"holds no {path.name}{only}")
     if not adapters and not any(_has(folder, name) for name in PROCESSOR):
         raise _LacksError(f"holds no {' and no '.join(PROCESSOR)}: a model that takes images has one")
-    templates = [folder / name for name in TEMPLATES if _has(folder, name)]
-    read = (path for path in folder.iterdir() if path.suffix in READ and path.is_file() and path.name not in NOT_READ)
-    processor = sorted(read)
-    return Found(
-        folder=folder,
-        revision=commit or identify_files([*own, *processor, *templates]),
-        model=commit or identify_files(own),
-        processor=identify_files(processor),
-        template=identify_files(templates),
-        base=base,
-    )
+    read = sorted(path for path in folder.iterdir() if path.suffix in READ and path.is_file() and path.name != NOT_READ)
+    revision = commit or identify_files(list(dict.fromkeys([*own, *read])))
+    return Found(folder=folder, revision=revision, identity=revision, base=base)
 
 
 def _has(folder: Path, name: str) -> bool:
@@ -186,25 +172,16 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def find_base(folder: Path) -> Found | None:
-    """Return the model that the adapters in a folder belong to; ``None``: it holds a model.
-
-    Raises:
-        ModelError: it is not there, or their settings cannot be read.
-    """
+    """Return the model that the adapters in a folder belong to; ``None``: it holds a model."""
     if not _has(folder, ADAPTERS):
         return None
-    try:
-        return _find(*_read_base(folder), NAME)
-    except _LacksError as lacks:
-        raise ModelError(f"{NAME}: {folder} {lacks}") from lacks
+    with _naming(folder, NAME):
+        base = _read_base(folder)
+    return _find(*base, NAME)
 
 
 def find_module(folder: Path) -> Path | None:
-    """Return where the module of differential perception lies: beside a model, or below adapters; ``None``: nowhere.
-
-    Raises:
-        ModelError: the model below adapters is not there.
-    """
+    """Return where the module of differential perception lies: beside a model, or below adapters; ``None``: nowhere."""
     if _has(folder, SIZES):
         return folder
     base = find_base(folder)
@@ -212,11 +189,7 @@ def find_module(folder: Path) -> Path | None:
 
 
 def read_module(folder: Path) -> DifferentialConfig:
-    """Return how the module of differential perception in a folder is set.
-
-    Raises:
-        ModelError: it cannot be read.
-    """
+    """Return how the module of differential perception in a folder is set."""
     try:
         content = _read_json(folder / SIZES)
         own = {name: content[name] for name in DifferentialConfig.model_fields if name != "enabled"}
@@ -226,12 +199,6 @@ def read_module(folder: Path) -> DifferentialConfig:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """Return what a model says of itself, its ``config.json``.
-
-    Raises:
-        ModelError: it cannot be read.
-    """
-    try:
+    """Return what a model says of itself, its ``config.json``."""
+    with _naming(folder, NAME):
         return _read_json(folder / CONFIG)
-    except _LacksError as lacks:
-        raise ModelError(f"{NAME}: {folder} {lacks}") from lacks

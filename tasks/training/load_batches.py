@@ -14,35 +14,26 @@ libraries already (``forkserver``), where there is one, so that those of a later
 import multiprocessing
 import os
 import signal
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from pairwright.schemas.errors import StoreError, TrainingError
-from pairwright.tasks.training.collate import TOO_LONG, Answer, Batch, Collate, Loaded
-from pairwright.tasks.training.freeze_rows import Refused
+from pairwright.schemas.errors import TrainingError
+from pairwright.tasks.training.collate import TOO_LONG, Answer, Batch, Collate
+from pairwright.tasks.training.freeze_rows import Refused, count_reasons
 from pairwright.tasks.training.losses.rewards import CHOSEN
 
-T = TypeVar("T")
 LIBRARIES = ("torch", "transformers", "pyarrow", "pairwright.tasks.training.load_batches")
-"""What the server process reads before it forks, beside what the model's processor is made of."""
+"""What the server process reads before it forks."""
 MOST = 4
 """Processes per GPU, where their number is not set."""
 METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 TRIED = 1000
 """Rows that are looked at for one that can be trained on before a run is given up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Reason why rows cannot be read: of a boundary that is down, not of a row."""
-
-    message: str
 
 
 @dataclass
@@ -71,37 +62,8 @@ class Order:
             yield np.array_split(order[start : start + step], self.ranks)[self.rank].tolist()
 
 
-@dataclass(frozen=True)
-class Guarded:
-    """Map-style dataset of rows (``Loaded | Refused``), and where the store fails, why."""
-
-    rows: Any
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, place: int) -> Loaded | Refused | Fault:
-        try:
-            return self.rows[place]
-        except StoreError as error:  # raised again by the training: across processes it would lose its form
-            return Fault(str(error))
-
-
-@dataclass(frozen=True)
-class GuardedCollate:
-    """Collate function that passes on why the store has failed."""
-
-    collate: Collate
-
-    def __call__(self, items: Iterable[Loaded | Refused | Fault]) -> dict[str, Batch | Fault]:
-        """Return the batch, or the first fault."""
-        items = list(items)
-        fault = next((item for item in items if isinstance(item, Fault)), None)
-        return {"batch": fault} if fault else dict(self.collate([one for one in items if not isinstance(one, Fault)]))
-
-
 def make_loader(rows: Any, collate: Collate, order: Order, *, workers: int) -> "DataLoader[Any]":
-    """Return the loader of a rank's batches, ``{"batch": Batch | Fault}`` each.
+    """Return the loader of a rank's batches, ``{"batch": Batch}`` each.
 
     Args:
         rows: a map-style dataset of ``Loaded | Refused``, picklable.
@@ -113,9 +75,9 @@ def make_loader(rows: Any, collate: Collate, order: Order, *, workers: int) -> "
     if workers:
         words = {"multiprocessing_context": METHOD, "persistent_workers": True, "worker_init_fn": _begin_worker}
     return DataLoader(
-        Guarded(rows),  # pyright: ignore[reportArgumentType]  (a map-style dataset needs no base class)
+        rows,
         batch_sampler=order,
-        collate_fn=GuardedCollate(collate),
+        collate_fn=collate,
         num_workers=workers,
         pin_memory=torch.cuda.is_available(),
         generator=torch.Generator().manual_seed(order.seed or 0),  # else each epoch would draw from the model's own
@@ -133,15 +95,13 @@ def count_workers(wanted: int | str) -> int:
     return max(1, min(MOST, cores // (2 * int(os.environ.get("LOCAL_WORLD_SIZE", "1")))))
 
 
-def start_server(processor: Any) -> None:
-    """Let the server process read the libraries, and the modules of the processor, while the model is loaded."""
-    if METHOD != "forkserver":
-        return
-    from multiprocessing import forkserver
+def start_server() -> None:
+    """Let the server process read the libraries while the model is loaded."""
+    if METHOD == "forkserver":
+        from multiprocessing import forkserver
 
-    parts = [processor, *(getattr(processor, name, None) for name in ("image_processor", "tokenizer"))]
-    forkserver.set_forkserver_preload([*LIBRARIES, *sorted({type(part).__module__ for part in parts if part})])
-    forkserver.ensure_running()
+        forkserver.set_forkserver_preload([*LIBRARIES])
+        forkserver.ensure_running()
 
 
 def _begin_worker(number: int) -> None:
@@ -152,37 +112,19 @@ def _begin_worker(number: int) -> None:
 
 
 def find_batch(rows: Any, collate: Collate) -> Batch:
-    """Return a batch of the first row that can be trained on.
-
-    Raises:
-        TrainingError: none of the first thousand can.
-    """
+    """Return a batch of the first row that can be trained on; ``TrainingError``: none of the first thousand can."""
     refused: list[Refused] = []
-    guarded, count = Guarded(rows), min(len(rows), TRIED)
+    count = min(len(rows), TRIED)
     for place in range(count):
-        batch = sound(GuardedCollate(collate)([guarded[place]])["batch"])
+        batch = collate([rows[place]])["batch"]
         if batch.prompts:
             return batch
         refused += batch.refused
-    counted = Counter(one.reason for one in refused)
-    reasons = ", ".join(f"{reason} ({n})" for reason, n in counted.most_common(3))
+    reasons = count_reasons(refused)
+    counted = ", ".join(f"{reason} ({n})" for reason, n in reasons.items())
     example = next((f": {one.key}: {one.detail}" for one in refused if one.detail), "")
-    advice = ". Try a larger model.max_length, or fewer model.max_pixels" if TOO_LONG in counted else ""
-    raise TrainingError(f"none of the {count:,} rows that were tried can be trained on: {reasons}{example}{advice}")
-
-
-def sound(found: T | Fault) -> T:
-    """Return what was read.
-
-    Raises:
-        TrainingError: it could not be read.
-    """
-    if isinstance(found, Fault):
-        raise TrainingError(
-            f"{found.message}. The run goes on with the same command when this part is back, byte for byte as it was "
-            "(a build with the same settings writes it so); or begin anew under another --name"
-        )
-    return found
+    advice = ". Try a larger model.max_length, or fewer model.max_pixels" if TOO_LONG in reasons else ""
+    raise TrainingError(f"none of the {count:,} rows that were tried can be trained on: {counted}{example}{advice}")
 
 
 def with_answers(batch: Batch, added: Sequence[Sequence[Answer]], longest: int) -> Batch:

@@ -17,6 +17,7 @@ from torch import Tensor
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.training.attention import FLEX, SPLIT
 from pairwright.tasks.training.collate import Answer, Batch
+from pairwright.tasks.training.losses.rewards import TEXTS
 
 PADDING = -1
 """Segment of the padding; 0 is the prompt, answers count from 1."""
@@ -60,17 +61,14 @@ class Layout:
     """(P, T) bool: which tokens predict one of an answer."""
 
 
-def pack_answers(batch: Batch, model: Any, *, width: int, dtype: torch.dtype | None = None) -> Packed:
+def pack_answers(batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype | None = None) -> Packed:
     """Return the sequences of a batch, on the model's device.
 
     Args:
         batch: with P prompts of any number of answers, none included.
         model: the unwrapped model; asked for the positions of image tokens, where it has its own (M-RoPE).
-        width: A, the columns of the result.
+        width: A, the columns of the result; 0: as many as the batch's answers need.
         dtype: in which attention is computed, for the mask: autocast's, where it is on; by default the weights'.
-
-    Raises:
-        ConfigError: several answers to a prompt, and a kind of attention that takes no mask of this form.
     """
     weight, kind = next(model.parameters()), model.config.get_text_config()._attn_implementation
     device = weight.device
@@ -97,7 +95,7 @@ def pack_answers(batch: Batch, model: Any, *, width: int, dtype: torch.dtype | N
         inputs={**moved, "use_cache": False},
         **{name: found.to(device, non_blocking=True) for name, found in _where(batch).items()},
         examples=len(batch.keys),
-        width=width,
+        width=width or max(TEXTS, *(answer.column + 1 for own in batch.answers for answer in own)),
     )
 
 

@@ -1,9 +1,8 @@
 """Train on preferences with transformers' Trainer: the objective, the reference, the adversary, safe checkpoints.
 
-A subclass, since the Trainer is extended so: with it come FSDP, DeepSpeed, mixed precision, accumulation, schedules,
-resuming and trackers. What it does otherwise: the loader (``load_batches``), means that are over all rows of a step
-whatever the ranks and the accumulation, and checkpoints that are whole or not there (``save_checkpoints``). Of the
-Trainer's private methods four are overridden; a test holds them to the installed release.
+What it does otherwise than the Trainer: the loader (``load_batches``), means that are over all rows of a step whatever
+the ranks and the accumulation, and checkpoints that are whole or not there (``save_checkpoints``). Of the Trainer's
+private methods four are overridden; a test holds them to the installed release.
 """
 
 import json
@@ -27,22 +26,15 @@ from pairwright.schemas.training import DpoConfig, TrainConfig
 from pairwright.tasks.models.batches import is_out_of_memory
 from pairwright.tasks.training.collate import Batch
 from pairwright.tasks.training.freeze_rows import Refused
-from pairwright.tasks.training.load_batches import (
-    Order,
-    count_workers,
-    find_batch,
-    make_loader,
-    sound,
-    with_answers,
-)
-from pairwright.tasks.training.losses.objectives import OBJECTIVES, Goal, negative_rewards
-from pairwright.tasks.training.losses.rewards import CHOSEN, TEXTS, Loss
+from pairwright.tasks.training.load_batches import Order, count_workers, find_batch, make_loader, with_answers
+from pairwright.tasks.training.losses.objectives import compute_loss, negative_rewards
+from pairwright.tasks.training.losses.rewards import CHOSEN, Loss
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.ranks import add_up, count_ranks, gather, own_rank
-from pairwright.tasks.training.references import Asked, Reference, seen_once
+from pairwright.tasks.training.references import Reference, seen_once
 from pairwright.tasks.training.retriever.adversary import RetrieverAdversary
 from pairwright.tasks.training.runs import HELD_OUT, SAVING, STEP, TRAIN, MetricsFile, Run, Window, append_refused
-from pairwright.tasks.training.save_checkpoints import UNREADABLE, Saving, advise, is_finite, reading
+from pairwright.tasks.training.save_checkpoints import UNREADABLE, Saving, advise, first_line, is_finite, reading
 from pairwright.tasks.training.score_answers import score_answers
 from pairwright.tasks.training.tune_model import restore_beside, save_beside, split_rates, without_module
 from pairwright.tasks.training.watch_training import MEASURED
@@ -57,18 +49,9 @@ class Setting:
 
     run: Run
     config: TrainConfig
-    goal: Goal
     reference: Reference | None
     adversary: RetrieverAdversary | None
     metrics: MetricsFile
-
-
-@dataclass
-class Done:
-    """What was trained on since the last time it was logged."""
-
-    rows: int = 0
-    tokens: int = 0
 
 
 class PreferenceTrainer(Trainer):
@@ -90,17 +73,12 @@ class PreferenceTrainer(Trainer):
         self._total = 0.0
         self._keys: list[str] = []
         self._refused: list[Refused] = []
-        self._done, self._since = Done(), time.monotonic()
+        self._rows, self._tokens, self._since = 0, 0, time.monotonic()
+        """What was trained on since the last time it was logged."""
         self._spare: Batch | None = None
 
     def fit(self, checkpoint: Path | None) -> None:
-        """Train, from a checkpoint where there is one.
-
-        Raises:
-            ModelError: the checkpoint is damaged, or of another model.
-            ConfigError: DeepSpeed's settings do not go with the run's.
-            TrainingError: the training cannot go on.
-        """
+        """Train, from a checkpoint where there is one."""
         if checkpoint:
             self._restore(checkpoint)
         try:
@@ -112,8 +90,9 @@ class PreferenceTrainer(Trainer):
                 raise ConfigError(f"DeepSpeed: {error}") from error
             if not checkpoint:
                 raise
-            first = str(error).strip().partition("\n")[0]
-            raise ModelError(f"{checkpoint}: is damaged, or of another model: {first}. {advise(checkpoint)}") from error
+            raise ModelError(
+                f"{checkpoint}: is damaged, or of another model: {first_line(error)}. {advise(checkpoint)}"
+            ) from error
 
     # ---- rows
 
@@ -146,7 +125,7 @@ class PreferenceTrainer(Trainer):
                 f"a process that reads rows ended: {error}. Out of memory? Try --set data.dataloader_num_workers=0, a "
                 "smaller model.max_pixels, or in a container more shared memory (docker run --shm-size 4g)"
             ) from error
-        batches = [sound(sample["batch"]) for sample in samples]
+        batches = [sample["batch"] for sample in samples]
         self._keys = [key for batch in batches for key in batch.keys]
         self._total, stopping = add_up([sum(map(self._weight, batches)), float(self.stopping)])
         self._agreed_to_stop = bool(stopping)
@@ -191,44 +170,39 @@ class PreferenceTrainer(Trainer):
     ) -> Any:
         """Return a batch's share of the step's loss."""
         del return_outputs, num_items_in_batch
-        batch, setting = sound(inputs["batch"]), self.setting
+        batch, setting = inputs["batch"], self.setting
         self._refused += batch.refused
         weight, last = self._weight(batch), self.accelerator.sync_gradients
         if not weight:
-            loss, _ = self._loss(model, self._spare_batch(), setting.goal)
+            loss, _ = self._loss(model, self._spare_batch(), setting.config)
             if setting.adversary:
                 setting.adversary.skip(step=last)
             return loss.value * 0
-        loss, rewards = self._loss(model, batch, setting.goal, adversary=setting.adversary)
+        loss, rewards = self._loss(model, batch, setting.config, adversary=setting.adversary)
         values = _read(loss)
         if not math.isfinite(values["loss"]):
             raise TrainingError(self._not_finite(f"the loss is {values['loss']}", batch.keys))
         if setting.adversary and rewards is not None:
             self.window.add(setting.adversary.learn(rewards, step=last), len(batch.keys))
         self.window.add(values, weight, loss.counts)
-        self._done.rows += len(batch.keys)
+        self._rows += len(batch.keys)
         # The Trainer divides by the number of batches, and the ranks' gradients are averaged.
         return loss.value * (weight * count_ranks() * self.current_gradient_accumulation_steps / self._total)
 
     def _loss(
-        self, model: Any, batch: Batch, goal: Goal, *, adversary: RetrieverAdversary | None = None
+        self, model: Any, batch: Batch, config: TrainConfig, *, adversary: RetrieverAdversary | None = None
     ) -> tuple[Loss, Tensor | None]:
         """Return a batch's loss, and the rewards of an adversary's negatives."""
-        config = self.setting.config
-        if goal.section != config.objective:  # measured as DPO, with the reward that is trained
-            config = config.model_copy(update={"dpo": DpoConfig(beta=config.adpo.beta)})
         if adversary:
             batch = with_answers(batch, adversary.propose(batch.keys), config.model.max_length)
-        answers = [answer for own in batch.answers for answer in own]
-        self._done.tokens += sum(map(len, batch.prompts)) + sum(len(answer.ids) for answer in answers)
-        width = max(TEXTS, 1 + max(answer.column for answer in answers))
+        self._tokens += sum(map(len, batch.prompts)) + sum(len(answer.ids) for own in batch.answers for answer in own)
         dtype = torch.bfloat16 if self.args.bf16 else torch.float16 if self.args.fp16 else None
-        packed = pack_answers(batch, self.accelerator.unwrap_model(model), width=width, dtype=dtype)
-        reference = self.setting.reference if goal.needs_reference else None
+        packed = pack_answers(batch, self.accelerator.unwrap_model(model), dtype=dtype)
+        reference = self.setting.reference
         with seen_once(model, *(reference.models if reference else ())):
-            compared = reference.score(Asked(model, packed, batch.keys)) if reference else None
+            compared = reference.score(model, packed, batch.keys) if reference else None
             policy = score_answers(model, packed)
-        loss = goal.compute(policy, compared, config)
+        loss = compute_loss(policy, compared, config)
         return loss, negative_rewards(policy, compared, config.adpo) if adversary else None
 
     @override
@@ -260,14 +234,16 @@ class PreferenceTrainer(Trainer):
         rows, model = cast("Any", self.eval_dataset), cast("Any", self.model)
         if not len(rows) or any(gather(metrics.has(step, HELD_OUT))):
             return
-        goal = OBJECTIVES["dpo"] if self.setting.adversary else self.setting.goal
-        window, done = Window(), self._done.tokens
+        config = self.setting.config
+        if self.setting.adversary:
+            config = config.model_copy(update={"objective": "dpo", "dpo": DpoConfig(beta=config.adpo.beta)})
+        window, tokens = Window(), self._tokens
         model.eval()
         with torch.no_grad():
             for inputs in self.get_eval_dataloader():
                 if self.stopping and count_ranks() == 1:
                     return
-                self._measure_batch(sound(inputs["batch"]), goal, window)
+                self._measure_batch(inputs["batch"], config, window)
         model.train()
         joined = Window()
         joined.join(gather(window.empty()))
@@ -277,27 +253,28 @@ class PreferenceTrainer(Trainer):
             named = {f"{MEASURED}{name}": value for name, value in found.items()}
             self.callback_handler.on_log(self.args, self.state, self.control, named)
             self.control.should_log = due
-        self._done.tokens = done
+        self._tokens = tokens
         self._since += time.monotonic() - began
 
-    def _measure_batch(self, batch: Batch, goal: Goal, window: Window) -> None:
+    def _measure_batch(self, batch: Batch, config: TrainConfig, window: Window) -> None:
         self._refused += batch.refused
         if batch.prompts:
-            loss, _ = self._loss(self.model, batch, goal)
+            loss, _ = self._loss(self.model, batch, config)
             window.add(_read(loss), self._weight(batch), loss.counts)
         elif self.is_sharded:
-            self._loss(self.model, self._spare_batch(), goal)
+            self._loss(self.model, self._spare_batch(), config)
 
     @override
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log the means over all ranks' rows since the last time."""
         self._join()
-        own, done, now = self.window.take(), self._done, time.monotonic()
-        seconds, self._since, self._done = max(now - self._since, 1e-9), now, Done()
+        own, now = self.window.take(), time.monotonic()
+        speed = {"rows per second": self._rows, "tokens per second": self._tokens}
+        seconds, self._since, self._rows, self._tokens = max(now - self._since, 1e-9), now, 0, 0
         if not own:  # not the first rank, or nothing since the last time
             return
         found = own | {name: logs[name] for name in ("grad_norm", "learning_rate") if name in logs}
-        found |= {"rows per second": done.rows / seconds, "tokens per second": done.tokens / seconds}
+        found |= {name: count / seconds for name, count in speed.items()}
         if torch.cuda.is_available():
             found["memory"] = torch.cuda.max_memory_allocated() / 2**30
         self.setting.metrics.add(self.state.global_step, self.state.epoch or 0.0, TRAIN, found)
@@ -305,24 +282,22 @@ class PreferenceTrainer(Trainer):
 
     def _join(self) -> None:
         """Bring all ranks' windows, counts and refused rows to the first rank."""
-        parts = gather((self.window.empty(), self._done, self._refused))
-        self._done, self._refused = Done(), []
+        windows, rows, tokens, refused = zip(
+            *gather((self.window.empty(), self._rows, self._tokens, self._refused)), strict=True
+        )
+        self._rows, self._tokens, self._refused = 0, 0, []
         if not self.is_world_process_zero():
             return
-        self.window.join(sums for sums, _, _ in parts)
-        self._done = Done(sum(done.rows for _, done, _ in parts), sum(done.tokens for _, done, _ in parts))
-        for one in append_refused(self.setting.run.refused, [one for _, _, own in parts for one in own]):
+        self.window.join(windows)
+        self._rows, self._tokens = sum(rows), sum(tokens)
+        for one in append_refused(self.setting.run.refused, [one for own in refused for one in own]):
             log.warning("row %s is not trained on: %s %s", one.key, one.reason, one.detail)
 
     # ---- checkpoints
 
     @override
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Write a checkpoint under another name and rename it, with all metrics so far: who goes on has no later ones.
-
-        Raises:
-            TrainingError: the disk refuses, or the weights are no numbers; the checkpoints before are as they were.
-        """
+        """Write a checkpoint under another name and rename it, with all metrics so far."""
         began, first, save = time.monotonic(), self.is_world_process_zero(), super()._save_checkpoint
         if not all(gather(is_finite(model))):
             raise TrainingError(self._not_finite("weights are no longer finite", self._keys))
@@ -336,7 +311,7 @@ class PreferenceTrainer(Trainer):
 
     def _save_own(self, folder: Path) -> None:
         """Write what a run keeps beside the Trainer's files: the means that are not logged yet, the adversary."""
-        (folder / WINDOW).write_text(json.dumps(self.window.look()))
+        (folder / WINDOW).write_text(json.dumps(self.window.sums))
         if self.setting.adversary:
             self.setting.adversary.save(folder)
         self.setting.metrics.write()

@@ -2,27 +2,27 @@
 
 Three ways to have its log-probabilities: the adapters switched off, a frozen copy, or a table made before. Memory
 beside the policy's: none; the copy's weights (2 bytes per parameter where bfloat16 is computed in, else 4); of the
-table 16 bytes and 8 per column for each row, some 40, in a file that all processes of a machine share.
+table 16 bytes and 8 per column for each row, some 40.
 
 Where nothing of what sees is trained, policy and reference get the same features of a batch's images: ``seen_once``
 spares the second pass, and what the first would keep for its gradients.
 """
 
+import io
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
+from zipfile import BadZipFile
 
 import numpy as np
-import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
-from pairwright.schemas.rows import ReferenceRow, make_key
+from pairwright.schemas.rows import make_key
 from pairwright.schemas.training import ScoringConfig, TrainConfig
 from pairwright.tasks.models.differential import DifferentialPerception
 from pairwright.tasks.store.dataset import Build
@@ -38,21 +38,9 @@ from pairwright.tasks.training.score_answers import count_tokens, score_answers
 from pairwright.tasks.training.tune_model import computing, freeze_model
 
 FILE = REFERENCE
-MARK = b"mark"
-KEY_BYTES = 16
+KEY = "S16"
 FIND = "get_image_features"
 """What transformers' models call their method that turns pixels into what stands in for the image tokens."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Batch that is to be scored."""
-
-    model: Any
-    """The policy, perhaps wrapped (DDP, FSDP)."""
-    packed: Packed
-    keys: Sequence[str]
-    """(B) the rows' keys."""
 
 
 class Reference(Protocol):
@@ -63,8 +51,11 @@ class Reference(Protocol):
         """Return the models that are computed with beside the policy."""
         ...
 
-    def score(self, asked: Asked) -> Scored:
-        """Return what it gives the batch's answers, (B, A); without gradients."""
+    def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
+        """Return what it gives the answers of the rows with these keys, (B, A), without gradients.
+
+        The policy may be wrapped (DDP, FSDP).
+        """
         ...
 
 
@@ -74,13 +65,14 @@ class Adapters:
 
     models: tuple[Any, ...] = ()
 
-    def score(self, asked: Asked) -> Scored:
+    def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
         """Run the model once more, without adapters."""
-        inner = asked.model
+        del keys
+        inner = policy
         while not hasattr(inner, "disable_adapter"):  # DDP and its like
             inner = inner.module
         with torch.no_grad(), inner.disable_adapter():
-            return score_answers(asked.model, asked.packed)
+            return score_answers(policy, packed)
 
 
 @dataclass(frozen=True)
@@ -96,10 +88,11 @@ class Copy:
         """Return the second model."""
         return (self.model,)
 
-    def score(self, asked: Asked) -> Scored:
+    def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
         """Run the second model."""
+        del policy, keys
         with torch.no_grad(), computing(self.model.device, self.dtype):
-            return score_answers(self.model, asked.packed)
+            return score_answers(self.model, packed)
 
 
 @dataclass(frozen=True)
@@ -114,30 +107,27 @@ class Table:
     """(R, C)."""
     models: tuple[Any, ...] = ()
 
-    def score(self, asked: Asked) -> Scored:
-        """Look the batch's rows up.
-
-        Raises:
-            TrainingError: one is not in the table, or its answers have other numbers of tokens there.
-        """
-        tokens = count_tokens(asked.packed)
-        places = [self._find(key) for key in asked.keys]
+    def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
+        """Look the batch's rows up; ``TrainingError``: one is missing, or its answers have other numbers of tokens."""
+        del policy
+        tokens = count_tokens(packed)
+        places = [self._find(key) for key in keys]
         width = min(tokens.shape[1], self.tokens.shape[1])
         stored = np.zeros(tuple(tokens.shape), dtype=np.int32)
         logps = np.zeros(tuple(tokens.shape), dtype=np.float32)
         stored[:, :width], logps[:, :width] = self.tokens[places, :width], self.logps[places, :width]
-        asked_for = tokens.cpu().numpy()
-        if (wrong := (asked_for > 0) & (stored != asked_for)).any():
+        asked = tokens.cpu().numpy()
+        if (wrong := (asked > 0) & (stored != asked)).any():
             row, column = np.argwhere(wrong)[0].tolist()
             raise TrainingError(
-                f"row {asked.keys[row]}: answer {column} has {asked_for[row, column]} tokens, and had "
-                f"{stored[row, column]} when the reference was scored: another tokenizer or other rows"
+                f"row {keys[row]}: answer {column} has {asked[row, column]} tokens, and had {stored[row, column]} when "
+                "the reference was scored: another tokenizer or other rows"
             )
         found = torch.from_numpy(logps).to(tokens.device)
         return Scored(logps=found.where(tokens > 0, 0.0), tokens=tokens)
 
     def _find(self, key: str) -> int:
-        wanted = np.array(bytes.fromhex(key), dtype=f"S{KEY_BYTES}")
+        wanted = np.array(bytes.fromhex(key), dtype=KEY)
         place = int(np.searchsorted(self.keys, wanted))
         if place == len(self.keys) or self.keys[place] != wanted:
             raise TrainingError(f"the table of the reference has no row {key}: start the run anew")
@@ -145,11 +135,7 @@ class Table:
 
 
 def choose_reference(config: TrainConfig) -> Literal["nothing", "adapters", "table", "copy"]:
-    """Return what a run is compared with.
-
-    Raises:
-        ConfigError: it cannot be compared so.
-    """
+    """Return what a run is compared with; ``ConfigError``: it cannot be compared so."""
     by, tuning = config.reference.method, config.model.tuning
     if not OBJECTIVES[config.objective].needs_reference:
         return "nothing"
@@ -172,10 +158,6 @@ def open_reference(config: TrainConfig, start: Path, run: Path) -> Reference | N
         config: the run's.
         start: the model that it starts from.
         run: its folder, in which the table is.
-
-    Raises:
-        StoreError: the table cannot be read.
-        ModelError: the copy cannot be loaded.
     """
     kind, dtype = choose_reference(config), choose_precision(config)
     if kind == "copy":
@@ -187,28 +169,18 @@ def open_reference(config: TrainConfig, start: Path, run: Path) -> Reference | N
 
 
 def write_table(build: Build, planned: Planned, path: Path) -> None:
-    """Write a settled table of ``ReferenceRow`` as one file in the order of its keys.
-
-    Raises:
-        StoreError: the disk refuses.
-    """
-    wanted = ["subject", "logps", "tokens"]
-    empty = schema_of(ReferenceRow).empty_table().select(wanted)
-    found = pa.concat_tables([empty, *live_index(build, planned).tables(wanted)]).sort_by("subject").combine_chunks()
-    names, logps, tokens = found.columns
-    width = len(logps[0]) if len(found) else 1  # lists of one length
-    table = pa.table(
-        {
-            "key": pa.array([bytes.fromhex(key) for key in names.to_pylist()], pa.binary(KEY_BYTES)),
-            "logps": pa.FixedSizeListArray.from_arrays(_flatten(logps).cast(pa.float32()), width),
-            "tokens": pa.FixedSizeListArray.from_arrays(_flatten(tokens).cast(pa.int32()), width),
-        }
+    """Write a settled table of ``ReferenceRow`` as one file in the order of its keys."""
+    tables = live_index(build, planned).tables(["subject", "logps", "tokens"])
+    rows = sorted(row for table in tables for row in zip(*table.to_pydict().values(), strict=True))
+    file = io.BytesIO()
+    np.savez(
+        file,
+        mark=np.array(_mark(planned.config)),
+        keys=np.array([bytes.fromhex(key) for key, _, _ in rows], dtype=KEY),
+        logps=np.array([logps for _, logps, _ in rows], dtype=np.float32, ndmin=2),
+        tokens=np.array([tokens for _, _, tokens in rows], dtype=np.int32, ndmin=2),
     )
-    table = table.replace_schema_metadata({MARK: _mark(planned.config), b"table": planned.table.encode()})
-    whole = pa.BufferOutputStream()
-    with pa.ipc.new_file(whole, table.schema) as writer:
-        writer.write_table(table)
-    Folder(str(path.parent)).write(path.name, memoryview(whole.getvalue()))
+    Folder(str(path.parent)).write(path.name, file.getbuffer())
 
 
 def _mark(config: ScoringConfig) -> str:
@@ -218,31 +190,20 @@ def _mark(config: ScoringConfig) -> str:
 
 def has_table(path: Path, config: ScoringConfig) -> bool:
     """Return whether a run's table is there, and was made so."""
-    return path.exists() and (_read(path).schema.metadata or {}).get(MARK) == _mark(config).encode()
+    return path.exists() and _read(path)["mark"] == _mark(config)
 
 
 def open_table(path: Path) -> Table:
-    """Open a run's table, mapped into memory.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
-    key, logps, tokens = _read(path).columns
-    stored = key.combine_chunks().buffers()[1] or b""
-    keys = np.frombuffer(stored, dtype=f"S{KEY_BYTES}", count=len(key))
-    width = logps.type.list_size
-    logps, tokens = (_flatten(column).to_numpy().reshape(-1, width) for column in (logps, tokens))
-    return Table(keys=keys, logps=logps, tokens=tokens)
+    """Open a run's table."""
+    arrays = _read(path)
+    return Table(keys=arrays["keys"], logps=arrays["logps"], tokens=arrays["tokens"])
 
 
-def _flatten(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks().flatten()
-
-
-def _read(path: Path) -> pa.Table:
+def _read(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-    except (OSError, pa.ArrowInvalid) as error:
+        with np.load(path) as file:
+            return dict(file)
+    except (OSError, ValueError, BadZipFile) as error:
         raise StoreError(f"{path}: cannot be read: {error}. Delete it and give the same command again") from error
 
 

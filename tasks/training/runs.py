@@ -4,7 +4,7 @@
       config.yaml        what was asked for
       data.json          which version of the dataset, which table, how many rows, how many processes
       rows.arrow         which rows, frozen
-      reference.arrow    log-probabilities of its start, where it is compared with a table of them
+      reference.npz      log-probabilities of its start, where it is compared with a table of them
       retriever/         what ADPO's retriever knows of the rows, and what became of it
       places/            what a NAMC of the paper's size is told of the rows' images; goes when it is finished
       words.json         of a NAMC: the words that it writes
@@ -26,7 +26,6 @@ import os
 import re
 import shutil
 import sys
-from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -51,7 +50,7 @@ log = logging.getLogger(__name__)
 STEP = "checkpoint-"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 SAVING, FINISHING, LOCK = ".saving", ".finishing", ".lock"
-REFERENCE, RETRIEVER = "reference.arrow", "retriever"
+REFERENCE, RETRIEVER = "reference.npz", "retriever"
 PLACES, VOCABULARY = "places", "words.json"
 FREE = ("data.dataloader_num_workers", "optimiser.gradient_checkpointing", "output.")
 """Settings that change no result: a run may go on with others."""
@@ -65,41 +64,17 @@ Sums = dict[str, tuple[float, float]]
 EMPTY: Mapping[str, float] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
 class Run:
     """Folder of a run."""
 
-    folder: Path
-
-    @property
-    def rows(self) -> Path:
-        """Return the file of its frozen rows."""
-        return self.folder / FILE
-
-    @property
-    def checkpoints(self) -> Path:
-        """Return the folder of its checkpoints."""
-        return self.folder / "checkpoints"
-
-    @property
-    def model(self) -> Path:
-        """Return the folder of its finished model."""
-        return self.folder / "checkpoint"
-
-    @property
-    def answers(self) -> Path:
-        """Return the folder of what it says of held-out rows."""
-        return self.folder / "answers"
-
-    @property
-    def metrics(self) -> Path:
-        """Return the file of its metrics."""
-        return self.folder / "metrics.parquet"
-
-    @property
-    def refused(self) -> Path:
-        """Return the file of the rows that are not trained on."""
-        return self.folder / "refused.jsonl"
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rows = folder / FILE
+        self.checkpoints = folder / "checkpoints"
+        self.model = folder / "checkpoint"
+        self.answers = folder / "answers"
+        self.metrics = folder / "metrics.parquet"
+        self.refused = folder / "refused.jsonl"
 
     @property
     def is_finished(self) -> bool:
@@ -121,7 +96,7 @@ class Run:
         return self.checkpoint(found[-1]) if found else None
 
     def config(self) -> TrainConfig | None:
-        """Return its settings (``ConfigError`` if they cannot be read); ``None``: it has not begun."""
+        """Return its settings; ``None``: it has not begun."""
         path = self.folder / "config.yaml"
         try:
             return TrainConfig.model_validate(yaml.safe_load(path.read_text()))
@@ -131,32 +106,29 @@ class Run:
             raise ConfigError(f"{path}: cannot be read as a run's settings: {error}. Give another --name") from error
 
     def data(self) -> dict[str, Any]:
-        """Return what it is trained on, as it was written when it began (``ConfigError`` if it cannot be read)."""
+        """Return what it is trained on, as it was written when it began."""
         path = self.folder / "data.json"
         try:
             return json.loads(path.read_text())
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path}: cannot be read: {error}. Give another --name") from error
 
-    def begin(self, config: TrainConfig, data: dict[str, Any], refused: Iterable[Refused]) -> None:
-        """Write what it trains on, the settings last (``StoreError`` if the disk refuses)."""
-        lines = "".join(json.dumps(asdict(one)) + "\n" for one in refused)
+    def begin(self, config: TrainConfig, data: dict[str, Any], refused: Sequence[Refused]) -> None:
+        """Write what it trains on, the settings last."""
         with naming(str(self.folder), "begun"):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-        self._write("data.json", json.dumps(data, indent=1))
-        self._write(self.refused.name, lines)
+        _write(self.folder / "data.json", json.dumps(data, indent=1))
+        append_refused(self.refused, refused)
         self.write_config(config)
 
     def write_config(self, config: TrainConfig) -> None:
-        """Write its settings (``StoreError`` if the disk refuses)."""
-        self._write("config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
-
-    def _write(self, name: str, text: str) -> None:
-        Folder(str(self.folder)).write(name, text.encode())
+        """Write its settings."""
+        text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+        _write(self.folder / "config.yaml", text)
 
     def forget(self) -> None:
         """Have the run begin anew: what was made of its rows goes, too, since it may get others."""
-        for name in ("config.yaml", FILE, self.metrics.name, REFERENCE, VOCABULARY):
+        for name in ("config.yaml", FILE, self.metrics.name, self.refused.name, REFERENCE, VOCABULARY):
             (self.folder / name).unlink(missing_ok=True)
         for name in (RETRIEVER, PLACES):
             shutil.rmtree(self.folder / name, ignore_errors=True)
@@ -170,11 +142,7 @@ class Run:
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """Hold the run, so that no other process writes it; the lock dies with this one.
-
-        Raises:
-            ConfigError: another process has it.
-        """
+        """Hold the run, so that no other process writes it; the lock dies with this one."""
         with naming(str(self.folder), "begun"):
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.folder / LOCK)
@@ -194,11 +162,7 @@ class Run:
 
 
 def check_name(name: str, *, field: str = "--name") -> str:
-    """Return a run's name; ``field`` is where it was given.
-
-    Raises:
-        ConfigError: it would not do as a folder's name.
-    """
+    """Return a run's name; ``field`` is where it was given. ``ConfigError``: it would not do as a folder's name."""
     if not NAME.fullmatch(name):
         raise ConfigError(
             f"{field} {name!r}: a run's name has letters, digits, '.', '_' and '-', and begins with a letter or digit"
@@ -228,7 +192,6 @@ def drop_folder(path: Path) -> None:
 
 
 def _flush(path: Path) -> None:
-    """Have a file's or a folder's content on the disk."""
     if path.is_dir() and os.name == "nt":
         return
     number = os.open(path, os.O_RDONLY)
@@ -239,30 +202,19 @@ def _flush(path: Path) -> None:
 
 
 def append_refused(path: Path, refused: Sequence[Refused]) -> list[Refused]:
-    """Add rows to a file of refused ones, each key once; return those that it had not.
-
-    A line that a killed process left half-written is passed over.
-
-    Raises:
-        StoreError: the disk refuses.
-    """
+    """Add rows to a file of refused ones, each key once; return those that it had not."""
     if not refused:
         return []
-    with naming(str(path), "written"):
+    with naming(str(path), "read"):
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        known = {key for line in text.splitlines() if (key := _key_of(line))}
-        new = list({one.key: one for one in refused if one.key not in known}.values())
-        with path.open("a", encoding="utf-8") as file:
-            file.write("\n" if text and not text.endswith("\n") else "")
-            file.writelines(json.dumps(asdict(one)) + "\n" for one in new)
+    known = {json.loads(line)["key"] for line in text.splitlines()}
+    new = list({one.key: one for one in refused if one.key not in known}.values())
+    _write(path, text + "".join(json.dumps(asdict(one)) + "\n" for one in new))
     return new
 
 
-def _key_of(line: str) -> str:
-    try:
-        return str(json.loads(line)["key"])
-    except (ValueError, KeyError, TypeError):
-        return ""
+def _write(path: Path, text: str) -> None:
+    Folder(str(path.parent)).write(path.name, text.encode())
 
 
 def differences(old: Section, new: Section) -> Iterator[str]:
@@ -274,33 +226,24 @@ def differences(old: Section, new: Section) -> Iterator[str]:
 class Window:
     """Metrics of some batches until they are logged."""
 
-    sums: dict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
-    weights: dict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
+    sums: Sums = field(default_factory=dict[str, tuple[float, float]])
 
     def add(self, values: Mapping[str, float], weight: float = 1.0, counts: Mapping[str, float] = EMPTY) -> None:
         """Count a batch's means: of so many examples, or of so many as ``counts`` says of a metric."""
-        for name, value in values.items():
-            own = counts.get(name, weight)
-            self.sums[name] += value * own
-            self.weights[name] += own
-
-    def look(self) -> Sums:
-        """Return the sums."""
-        return {name: (total, self.weights[name]) for name, total in self.sums.items()}
-
-    def empty(self) -> Sums:
-        """Return the sums, and begin anew."""
-        found = self.look()
-        self.sums.clear()
-        self.weights.clear()
-        return found
+        weights = {name: counts.get(name, weight) for name in values}
+        self.join([{name: (value * weights[name], weights[name]) for name, value in values.items()}])
 
     def join(self, others: Iterable[Sums]) -> None:
         """Add the sums of other windows."""
         for other in others:
             for name, (total, weight) in other.items():
-                self.sums[name] += total
-                self.weights[name] += weight
+                known, weighed = self.sums.get(name, (0.0, 0.0))
+                self.sums[name] = (known + total, weighed + weight)
+
+    def empty(self) -> Sums:
+        """Return the sums, and begin anew."""
+        found, self.sums = self.sums, {}
+        return found
 
     def take(self) -> dict[str, float]:
         """Return the means, and begin anew."""
@@ -339,7 +282,7 @@ class MetricsFile:
         self.entries += [(step, epoch, split, name, float(value)) for name, value in sorted(values.items())]
 
     def write(self) -> None:
-        """Write the file (``StoreError`` if the disk refuses)."""
+        """Write the file."""
         table = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in self.entries], SCHEMA)
         whole = pa.BufferOutputStream()
         pq.write_table(table, whole)

@@ -25,7 +25,7 @@ from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.find_model import ADAPTER_WEIGHTS, ADAPTERS, TUNED, find_base
 from pairwright.tasks.training.load_model import choose_storage, load_plain
 from pairwright.tasks.training.ranks import gather
-from pairwright.tasks.training.runs import SAVING, Run, drop_folder, publish_folder
+from pairwright.tasks.training.runs import FINISHING, SAVING, Run, drop_folder, publish_folder
 from pairwright.tasks.training.tune_model import merge_adapters
 
 NOT_SAVED = (OSError, RuntimeError, SafetensorError, StoreError)
@@ -46,26 +46,23 @@ NOT_NEEDED = "training_args.bin"
 
 @dataclass(frozen=True)
 class Saving:
-    """Writing of one checkpoint."""
+    """Writing of a checkpoint, or of the finished model."""
 
     run: Run
     name: str
 
     def agree(self, work: Callable[[], Any]) -> None:
-        """Do a part of it; all ranks call this, and go on when all are done.
-
-        Raises:
-            TrainingError: on every rank, where one of them failed.
-        """
+        """Do a part of it; all ranks call this, and go on when all are done. Where one failed, all of them fail."""
         problem = ""
         try:
             work()
-        except NOT_SAVED as error:
+        except (*NOT_SAVED, ModelError) as error:  # the model that the run started from may be gone
             problem = str(error) or type(error).__name__
         if problems := [one for one in gather(problem) if one]:
-            shutil.rmtree(self.run.folder / SAVING, ignore_errors=True)
+            for name in (SAVING, FINISHING):
+                shutil.rmtree(self.run.folder / name, ignore_errors=True)
             latest = self.run.latest()
-            kept = f"the one before, {latest}, is whole" if latest else "there is none before"
+            kept = f"the last checkpoint, {latest}, is whole" if latest else "there is no checkpoint before"
             raise TrainingError(
                 f"{self.name} could not be saved: {problems[0]}; {kept}. Make room, and go on with the same command"
             )
@@ -93,17 +90,17 @@ def is_finite(model: Any) -> bool:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Generator[None]:
-    """Report of a checkpoint's file, or of a checkpoint, that it is damaged.
-
-    Raises:
-        ModelError: names it.
-    """
+    """Report of a checkpoint's file, or of a checkpoint, that it is damaged."""
     try:
         yield
     except UNREADABLE as error:
-        first = str(error).strip().partition("\n")[0]
         folder = path if path.is_dir() else path.parent
-        raise ModelError(f"{path}: cannot be read: {first}. {advise(folder)}") from error
+        raise ModelError(f"{path}: cannot be read: {first_line(error)}. {advise(folder)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return what PyTorch says before it lists frames and weights."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def advise(folder: Path) -> str:
@@ -118,10 +115,6 @@ def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
         saved: the folder: adapters or weights, and the processor.
         start: the model that the run started from.
         config: of the run.
-
-    Raises:
-        OSError, RuntimeError, SafetensorError: the disk refuses.
-        ModelError: the start is no longer there.
     """
     (saved / NOT_NEEDED).unlink(missing_ok=True)
     if config.model.tuning != "lora":

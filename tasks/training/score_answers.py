@@ -13,7 +13,7 @@ from torch import Tensor
 from pairwright.schemas.errors import TrainingError
 from pairwright.tasks.training.collate import Collator, Loaded
 from pairwright.tasks.training.freeze_rows import Refused
-from pairwright.tasks.training.losses.rewards import TEXTS, Scored
+from pairwright.tasks.training.losses.rewards import Scored
 from pairwright.tasks.training.pack_answers import Packed, pack_answers, why_not_packed
 
 CHUNK = 2**23
@@ -25,11 +25,7 @@ their root. Models of two layers differ by 3e-6, 7e-4 and 3e-3, deep ones by mor
 
 
 def score_answers(model: Any, packed: Packed) -> Scored:
-    """Return the summed log-probabilities of a batch's answers, (B, A); the model may be wrapped (DDP, FSDP, PEFT).
-
-    Raises:
-        TrainingError: the model does not give logits for each token.
-    """
+    """Return the summed log-probabilities of a batch's answers, (B, A); the model may be wrapped (DDP, FSDP, PEFT)."""
     logits, keep = model(**packed.inputs).logits, packed.inputs["logits_to_keep"]
     if logits.ndim == 3:  # it was asked for some, (K, V), and gave all
         if logits.shape[:2] != keep.shape:
@@ -130,8 +126,7 @@ def _try(model: Any, collator: Collator, rows: list[Loaded], dtype: torch.dtype)
     model.eval()
     try:
         with torch.no_grad():
-            width = max(TEXTS, *(answer.column + 1 for own in batch.answers for answer in own))
-            return score_answers(model, pack_answers(batch, model, width=width, dtype=dtype))
+            return score_answers(model, pack_answers(batch, model, dtype=dtype))
     finally:
         for module in training:
             module.training = True

@@ -25,11 +25,11 @@ from pairwright.schemas.training import ModelConfig, Number, ScoringConfig, Trai
 from pairwright.tasks.models.devices import choose_device, count_gpus
 from pairwright.tasks.store.pool import PLACE, helpers
 from pairwright.tasks.store.stage import Stage
-from pairwright.tasks.training.collate import Batch, Collator, Loaded, load_example
+from pairwright.tasks.training.collate import Batch, Collator, Loaded, load_row
 from pairwright.tasks.training.find_model import Found
-from pairwright.tasks.training.freeze_rows import Needs, Refused, RefusedRowError, make_example
+from pairwright.tasks.training.freeze_rows import Needs, Refused
 from pairwright.tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
-from pairwright.tasks.training.losses.objectives import OBJECTIVES
+from pairwright.tasks.training.losses.objectives import measures_of
 from pairwright.tasks.training.losses.rewards import TEXTS
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.score_answers import packs_well, score_answers
@@ -43,12 +43,10 @@ NUMBERS: dict[torch.dtype, Number] = {precision: name for name, precision in PRE
 
 def scoring_config(found: Found, config: TrainConfig) -> ScoringConfig:
     """Return how the start of a run scores rows, so that its policy gives the same before its first step."""
-    needs = OBJECTIVES[config.objective].measures_of(config)  # no less than what is trained on
+    needs = measures_of(config)  # no less than what is trained on
     return ScoringConfig(
         folder=str(found.folder),
-        model=found.model,
-        processor=found.processor,
-        template=found.template,
+        model=found.identity,
         weights=NUMBERS[choose_storage(config)],
         compute=NUMBERS[choose_precision(config)],
         attn_implementation=config.model.attn_implementation,
@@ -87,7 +85,7 @@ class Scorer:
         if self.apart is None:
             self.apart = self.config.shared_prompt == "never"
             if self.config.shared_prompt == "auto":
-                items = [_load(row, self.config) for row in rows[: 2 * self.config.batch]]
+                items = _load(rows[: 2 * self.config.batch], self.config)
                 collator = _collator(self.config.model_dump_json(), apart=False)
                 with computing(self.model.device, self.dtype):
                     self.apart = bool(packs_well(self.model, collator, items, dtype=self.dtype))
@@ -138,8 +136,11 @@ def release_scorer() -> None:
 
 
 def _make_ahead(chunks: Sequence[Sequence[PreferenceRow]], config: ScoringConfig, *, apart: bool) -> Iterator[Batch]:
-    """Make batches while the device computes: in this process' helpers, or in a thread."""
-    pool = helpers() if count_gpus() else None
+    """Make batches, on a GPU while the device computes: in this process' helpers, or in a thread."""
+    if not count_gpus():
+        yield from (make_batch(chunk, config, apart) for chunk in chunks)
+        return
+    pool = helpers()
     futures: deque[Future[Batch]] = deque()
     with nullcontext(pool) if pool else ThreadPoolExecutor(1) as workers:
         try:
@@ -156,15 +157,12 @@ def _make_ahead(chunks: Sequence[Sequence[PreferenceRow]], config: ScoringConfig
 
 def make_batch(rows: Sequence[PreferenceRow], config: ScoringConfig, apart: bool) -> Batch:  # noqa: FBT001 - of submit
     """Return some rows as a batch; may run in another process."""
-    return _collator(config.model_dump_json(), apart=apart)([_load(row, config) for row in rows])["batch"]
+    return _collator(config.model_dump_json(), apart=apart)(_load(rows, config))["batch"]
 
 
-def _load(row: PreferenceRow, config: ScoringConfig) -> Loaded | Refused:
+def _load(rows: Sequence[PreferenceRow], config: ScoringConfig) -> list[Loaded | Refused]:
     needs = Needs(texts=config.texts, images=config.images, beside=config.beside)
-    try:
-        return load_example(make_example(row, needs), config.max_pixels)
-    except RefusedRowError as error:
-        return Refused(key=row.key, reason=error.reason, detail=error.detail)
+    return [load_row(row, needs, config.max_pixels) for row in rows]
 
 
 @lru_cache(maxsize=2)

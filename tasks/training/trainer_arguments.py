@@ -62,7 +62,8 @@ def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> Trainin
         disable_tqdm=True,
         remove_unused_columns=False,
         label_names=[],
-        ddp_find_unused_parameters=False,  # unless it is found out that some are
+        # Towers have layers that nobody reads, and a batch without images trains none of them.
+        ddp_find_unused_parameters=config.model.train_vision or config.model.differential.enabled,
     )
     if (found := arguments.n_gpu) > 1:  # else the Trainer spreads each batch by threads, which packed answers forbid
         log.warning(

@@ -18,7 +18,6 @@ from transformers import PrinterCallback, TrainerCallback
 
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.training.losses.objectives import OBJECTIVES
 from pairwright.tasks.training.retriever.adversary import make_adversary
 from pairwright.tasks.training.retriever.material import Features, Material
 from pairwright.tasks.training.retriever.pool import Entry, make_pool
@@ -194,7 +193,7 @@ def give_adversary(trainer: Any, rows: list[PreferenceRow], config: TrainConfig)
         return trainer.data_collator.answers([text], 0)[0].ids
 
     adversary = make_adversary(material, config, tokenize=tokenize, device=device)
-    trainer.setting = replace(trainer.setting, config=config, goal=OBJECTIVES["adpo"], adversary=adversary)
+    trainer.setting = replace(trainer.setting, config=config, adversary=adversary)
 
 
 def _entry(key: str, text: str) -> Entry:

@@ -21,7 +21,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import read_live
 from pairwright.tasks.training.embed_chosen_texts import text_key
 from pairwright.tasks.training.freeze_rows import FILE, freeze_rows
-from pairwright.tasks.training.losses.objectives import OBJECTIVES
+from pairwright.tasks.training.losses.objectives import needs_of
 from pairwright.tasks.training.losses.rewards import TEXTS
 from pairwright.tasks.training.retriever.adversary import NETWORK, PAGE, open_adversary
 from pairwright.tasks.training.retriever.material import TRUE, UNKNOWN, open_material
@@ -50,7 +50,7 @@ def run(folder: Folder) -> Path:
     place.mkdir(parents=True)
     with open_present(folder).settled() as (build, stages):
         planned = next(one for one, _ in stages if one.stage.name == "preferences")
-        needs = OBJECTIVES["adpo"].needs_of(CONFIG)
+        needs = needs_of(CONFIG)
         freeze_rows(build, planned, place / FILE, needs=needs, splits=("train", "validation"))
     prepare_retriever(open_version(folder), CONFIG, place)
     return place

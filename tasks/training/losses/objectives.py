@@ -11,9 +11,10 @@ policy descends on the loss, the retriever ascends on it.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pairwright.schemas.training import (
+    NAMC,
     AdavipConfig,
     AdpoConfig,
     DpoConfig,
@@ -166,60 +167,42 @@ def retriever_loss(log_q: "Tensor", rewards: "Tensor", baseline: "Tensor | None"
     return per_pair.sum() / having.any(1).sum().clamp(min=1)
 
 
-Need = Literal["nothing", "text", "image", "either"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
     """Objective: its loss, and what it takes of a row."""
 
     loss: Callable[[Scored, Scored | None, Any], Loss]
     """``loss(policy, reference, section of the settings)``."""
-    section: str
-    """The field of ``TrainConfig`` that holds its settings."""
+    needs: Needs
     needs_reference: bool = True
     """Whether the policy is compared with a reference."""
-    uses_texts: bool = True
-    """Whether a row's own rejected texts are scored."""
-    uses_images: bool = True
-    """Whether the chosen text is scored given the row's rejected images."""
-    needs: Need = "either"
-    """The rejected side without which a row cannot be trained on."""
-    joins: bool = False
-    """Whether the rejected images are shown beside a rejected text, too; otherwise only where there is none."""
-
-    def compute(self, policy: Scored, reference: Scored | None, config: TrainConfig) -> Loss:
-        """Return the loss, with the settings of its own section."""
-        return self.loss(policy, reference, getattr(config, self.section))
-
-    def needs_of(self, config: TrainConfig) -> Needs:
-        """Return what is taken of each row."""
-        several = config.dpo.max_negatives if self.section == "dpo" else 1
-        return Needs(
-            texts=several if self.uses_texts else 0,
-            images=self.uses_images,
-            beside=self.joins,
-            least=self.needs,
-            pairs=config.model.differential.enabled,
-        )
-
-    def measures_of(self, config: TrainConfig) -> Needs:
-        """Return what is taken of each held-out row: ADPO's is measured against its own rejected text."""
-        needs = self.needs_of(config)
-        return replace(needs, texts=max(needs.texts, 1) if self.needs_reference else 0, least="nothing")
 
 
 OBJECTIVES: dict[Objective, Goal] = {
-    "sft": Goal(loss=sft, section="sft", needs_reference=False, uses_texts=False, uses_images=False, needs="nothing"),
-    "dpo": Goal(loss=dpo, section="dpo"),
-    "mdpo": Goal(loss=mdpo, section="mdpo", joins=True),
-    "adavip": Goal(loss=adavip, section="adavip", joins=True),
-    "adpo": Goal(loss=adpo, section="adpo", uses_texts=False, uses_images=False, needs="nothing"),
+    "sft": Goal(loss=sft, needs=Needs(), needs_reference=False),
+    "dpo": Goal(loss=dpo, needs=Needs(texts=1, images=True, beside=False, rejected_side=True)),
+    "mdpo": Goal(loss=mdpo, needs=Needs(texts=1, images=True, rejected_side=True)),
+    "adavip": Goal(loss=adavip, needs=Needs(texts=1, images=True, rejected_side=True)),
+    "adpo": Goal(loss=adpo, needs=Needs()),
 }
 """ADPO's negatives are drawn by its retriever: of a row it needs the chosen text alone. NAMC has losses of its own."""
 
 
+def compute_loss(policy: Scored, reference: Scored | None, config: TrainConfig) -> Loss:
+    """Return the loss of a run's objective, with the settings of its own section."""
+    return OBJECTIVES[config.objective].loss(policy, reference, getattr(config, config.objective))
+
+
 def needs_of(config: TrainConfig) -> Needs:
     """Return what a run takes of each row."""
-    goal = OBJECTIVES.get(config.objective)
-    return goal.needs_of(config) if goal else Needs()
+    if config.objective == NAMC:
+        return Needs()
+    needs = replace(OBJECTIVES[config.objective].needs, pairs=config.model.differential.enabled)
+    return replace(needs, texts=config.dpo.max_negatives) if config.objective == "dpo" else needs
+
+
+def measures_of(config: TrainConfig) -> Needs:
+    """Return what is taken of each held-out row: ADPO's is measured against its own rejected text."""
+    needs = needs_of(config)
+    texts = 1 if config.objective == "adpo" else needs.texts
+    return replace(needs, texts=texts, rejected_side=False)

@@ -8,10 +8,9 @@ from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.collate import Collator, load_example
 from pairwright.tasks.training.freeze_rows import make_example
 from pairwright.tasks.training.load_model import load_model
-from pairwright.tasks.training.losses.objectives import OBJECTIVES
-from pairwright.tasks.training.losses.rewards import TEXTS
+from pairwright.tasks.training.losses.objectives import OBJECTIVES, compute_loss, needs_of
 from pairwright.tasks.training.pack_answers import pack_answers
-from pairwright.tasks.training.references import Adapters, Asked, Copy
+from pairwright.tasks.training.references import Adapters, Copy
 from pairwright.tasks.training.score_answers import score_answers
 from pairwright.tasks.training.tune_model import prepare_model
 from tests.bench.train_rows import make_picture, make_row
@@ -59,7 +58,7 @@ def settings_of(path):
 
 
 def batch_of(folder, rows, config):
-    examples = [make_example(row, OBJECTIVES[config.objective].needs_of(config)) for row in rows]
+    examples = [make_example(row, needs_of(config)) for row in rows]
     return Collator(trl_processor(folder), config.model.max_length)([load_example(one, 10**7) for one in examples])[
         "batch"
     ]
@@ -78,11 +77,11 @@ def policy_of(folder, config):
 
 def loss_of_ours(model, batch, config, *, frozen=None):
     inner = model.get_base_model() if frozen is None else model
-    packed = pack_answers(batch, inner, width=TEXTS + 1)
-    goal = OBJECTIVES[config.objective]
-    reference = (Copy(frozen) if frozen else Adapters()) if goal.needs_reference else None
-    compared = reference.score(Asked(model, packed, batch.keys)) if reference else None
-    return goal.compute(score_answers(model, packed), compared, config)
+    packed = pack_answers(batch, inner)
+    needed = OBJECTIVES[config.objective].needs_reference
+    reference = (Copy(frozen) if frozen else Adapters()) if needed else None
+    compared = reference.score(model, packed, batch.keys) if reference else None
+    return compute_loss(score_answers(model, packed), compared, config)
 
 
 def batch_of_trl(trainer):

@@ -5,10 +5,9 @@ from itertools import chain
 
 import pytest
 
-from pairwright.schemas.errors import StoreError
-from pairwright.tasks.training.collate import Batch
+from pairwright.tasks.training.collate import Batch, UnreadableRowError
 from pairwright.tasks.training.freeze_rows import Refused
-from pairwright.tasks.training.load_batches import Fault, Order, make_loader
+from pairwright.tasks.training.load_batches import Order, make_loader
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class Rows:
 
     def __getitem__(self, place: int) -> Refused:
         if place in self.lost:
-            raise StoreError(f"row {place} is gone")
+            raise UnreadableRowError(f"row {place} is gone")
         return Refused(key=str(place), reason="a test")
 
 
@@ -31,9 +30,9 @@ def collate(items) -> dict[str, Batch]:
     return {"batch": Batch(keys=[], refused=list(items))}
 
 
-def load(rows: Rows, order: Order, workers: int = 0) -> list[list[str] | str]:
+def load(rows: Rows, order: Order, workers: int = 0) -> list[list[str]]:
     batches = [found["batch"] for found in make_loader(rows, collate, order, workers=workers)]
-    return [one.message if isinstance(one, Fault) else [row.key for row in one.refused] for one in batches]
+    return [[row.key for row in one.refused] for one in batches]
 
 
 @pytest.mark.parametrize(("rows", "batch", "ranks"), [(12, 2, 1), (13, 2, 1), (13, 2, 3), (4, 2, 3), (5, 4, 2)])
@@ -66,5 +65,7 @@ def test_processes_do_not_change_the_order() -> None:
     assert load(Rows(23), order, workers=2) == alone
 
 
-def test_a_row_that_the_store_cannot_read_is_told_not_raised() -> None:
-    assert load(Rows(4, lost=(2,)), Order(4, 2, None)) == [["0", "1"], "row 2 is gone"]
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_row_that_cannot_be_read_is_told_in_its_own_words(workers: int) -> None:
+    with pytest.raises(UnreadableRowError, match=r"^row 2 is gone$"):
+        load(Rows(4, lost=(2,)), Order(4, 2, None), workers=workers)

@@ -19,12 +19,11 @@ from pairwright.tasks.training.collate import Batch, Collator, load_example
 from pairwright.tasks.training.find_model import find_model
 from pairwright.tasks.training.freeze_rows import make_example
 from pairwright.tasks.training.load_model import load_model, load_processor
-from pairwright.tasks.training.losses.objectives import OBJECTIVES
+from pairwright.tasks.training.losses.objectives import compute_loss, needs_of
 from pairwright.tasks.training.losses.rewards import TEXTS, Scored
 from pairwright.tasks.training.pack_answers import Packed, pack_answers
 from pairwright.tasks.training.references import (
     Adapters,
-    Asked,
     Copy,
     Table,
     choose_reference,
@@ -58,7 +57,7 @@ def settings(objective: str = "adavip", **values: Any) -> TrainConfig:
 
 
 def batch_of(start: Path, config: TrainConfig, rows: Sequence[PreferenceRow] = ROWS) -> Batch:
-    needs = OBJECTIVES[config.objective].needs_of(config)
+    needs = needs_of(config)
     collator = Collator(load_processor(start), config.model.max_length)
     return collator([load_example(make_example(row, needs), config.model.max_pixels) for row in rows])["batch"]
 
@@ -95,12 +94,11 @@ def test_three_ways_to_the_same_numbers_and_the_same_loss(start: Path, objective
     config = settings(objective)
     policy, batch = policy_of(start, config), batch_of(start, config)
     packed = packed_of(batch, policy)
-    asked = Asked(policy, packed, batch.keys)
     copy = Copy(load_model(start, config.model, dtype=torch.float32).eval())
-    scored: list[Scored] = [one.score(asked) for one in (Adapters(), copy, table_of(start, config))]
+    scored = [one.score(policy, packed, batch.keys) for one in (Adapters(), copy, table_of(start, config))]
     now = score_answers(policy, packed)
     assert (now.logps - scored[0].logps).abs().max() > 0.1, "the policy is another by now"
-    losses = [OBJECTIVES[objective].compute(now, one, config).value for one in scored]
+    losses = [compute_loss(now, one, config).value for one in scored]
     for one, loss in zip(scored, losses, strict=True):
         torch.testing.assert_close(one.logps, scored[0].logps, rtol=1e-5, atol=1e-5)
         assert torch.equal(one.tokens, scored[0].tokens)
@@ -113,7 +111,7 @@ def test_a_table_is_read_in_any_order_and_at_any_width(start: Path) -> None:
     table, policy = table_of(start, config), policy_of(start, config)
     for rows in (ROWS[::-1], ROWS[1:2], [ROWS[2], ROWS[0], ROWS[2]]):
         batch = batch_of(start, config, rows)
-        narrow, wide = (table.score(Asked(policy, packed_of(batch, policy, width), batch.keys)) for width in (3, 5))
+        narrow, wide = (table.score(policy, packed_of(batch, policy, width), batch.keys) for width in (3, 5))
         for place, row in enumerate(rows):
             own = table.logps[table.keys.tolist().index(bytes.fromhex(row.key))]
             assert narrow.logps[place].tolist() == own.tolist()
@@ -125,7 +123,7 @@ def test_answers_that_are_not_asked_for_are_not_given(start: Path) -> None:
     """The table holds the rejected images of all rows; DPO shows them where there is no rejected text."""
     table, config = table_of(start, settings()), settings("dpo")
     batch, policy = batch_of(start, config), policy_of(start, config)
-    found = table.score(Asked(policy, packed_of(batch, policy), batch.keys))
+    found = table.score(policy, packed_of(batch, policy), batch.keys)
     assert found.present.tolist() == [
         [True, False, True],
         [True, False, True],
@@ -141,7 +139,7 @@ def test_rows_that_are_not_as_they_were_scored_are_refused(start: Path) -> None:
     changed = replace(ROWS[0], chosen="A red ball is new, and a blue one.")
     batch = batch_of(start, config, [ROWS[1], changed])
     with pytest.raises(TrainingError, match=f"row {changed.key}: answer 0 "):
-        table.score(Asked(policy, packed_of(batch, policy), batch.keys))
+        table.score(policy, packed_of(batch, policy), batch.keys)
     stranger = preference(9)
     batch = batch_of(start, config, [ROWS[1], stranger])
     for one, lacks in (
@@ -149,7 +147,7 @@ def test_rows_that_are_not_as_they_were_scored_are_refused(start: Path) -> None:
         (Table(table.keys[:0], table.logps[:0], table.tokens[:0]), ROWS[1]),
     ):
         with pytest.raises(TrainingError, match=lacks.key):
-            one.score(Asked(policy, packed_of(batch, policy), batch.keys))
+            one.score(policy, packed_of(batch, policy), batch.keys)
 
 
 @pytest.mark.parametrize(
@@ -186,9 +184,9 @@ def test_what_is_opened(start: Path, tmp_path: Path) -> None:
     assert not copy.model.training
     for content in (None, b"no table"):
         if content:
-            (tmp_path / "reference.arrow").write_bytes(content)
-        with pytest.raises(StoreError, match=r"reference\.arrow"):
-            open_table(tmp_path / "reference.arrow")
+            (tmp_path / "reference.npz").write_bytes(content)
+        with pytest.raises(StoreError, match=r"reference\.npz"):
+            open_table(tmp_path / "reference.npz")
 
 
 TOWERS = ("visual", "vision_tower", "vision_model")

@@ -16,7 +16,7 @@ from pairwright.tasks.training.collate import Collator, load_example
 from pairwright.tasks.training.find_model import find_model
 from pairwright.tasks.training.freeze_rows import make_example
 from pairwright.tasks.training.load_model import load_model, load_processor
-from pairwright.tasks.training.losses.objectives import OBJECTIVES
+from pairwright.tasks.training.losses.objectives import measures_of
 from pairwright.tasks.training.losses.rewards import CHOSEN, IMAGE, TEXTS
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.score_answers import score_answers
@@ -62,7 +62,7 @@ def ok(found: list[ReferenceRow | Dropped]) -> dict[str, ReferenceRow]:
 def one_by_one(folder: Path, row: PreferenceRow, config: TrainConfig) -> torch.Tensor:
     """Return a row's log-probabilities, each answer in a sequence of its own."""
     collator = Collator(load_processor(folder), 8192, apart=True)
-    needs = OBJECTIVES[config.objective].measures_of(config)
+    needs = measures_of(config)
     batch = collator([load_example(make_example(row, needs), config.model.max_pixels)])["batch"]
     model = load_model(folder, config.model, dtype=torch.float32).eval()
     with torch.no_grad():

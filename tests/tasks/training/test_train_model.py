@@ -199,8 +199,8 @@ def test_a_loss_that_is_no_number_names_step_and_rows(model: Path, tmp_path: Pat
     steps: list[list[str]] = []
     whole = preference_trainer.PreferenceTrainer._loss
 
-    def poisoned(self, model, batch, goal, *, adversary=None):
-        loss, learned = whole(self, model, batch, goal, adversary=adversary)
+    def poisoned(self, model, batch, config, *, adversary=None):
+        loss, learned = whole(self, model, batch, config, adversary=adversary)
         steps.append(batch.keys)
         return (replace(loss, value=loss.value * float("nan")) if len(steps) == 4 else loss), learned
 
@@ -383,8 +383,8 @@ SIZE, STEPS = "optimiser.per_device_train_batch_size", "optimiser.gradient_accum
     [
         (
             {"objective": "dpo", "optimiser": {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 3}},
-            f"--set {SIZE}=4 --set {STEPS}=6 (as many rows to a step), or "
-            "--set optimiser.gradient_checkpointing=true, or smaller images (--set model.max_pixels=100352)",
+            f"--set {SIZE}=4 --set {STEPS}=6, or "
+            "--set optimiser.gradient_checkpointing=true, or --set model.max_pixels=100352",
         ),
         (
             {
@@ -392,12 +392,11 @@ SIZE, STEPS = "optimiser.per_device_train_batch_size", "optimiser.gradient_accum
                 "model": {"tuning": "full"},
                 "optimiser": {"per_device_train_batch_size": 3, "gradient_checkpointing": True},
             },
-            f"--set {SIZE}=1 --set {STEPS}=2, or --set model.tuning=lora, or smaller images "
-            "(--set model.max_pixels=100352)",
+            f"--set {SIZE}=1 --set {STEPS}=2, or --set model.tuning=lora, or --set model.max_pixels=100352",
         ),
         (
             {"objective": "namc", "optimiser": {"per_device_train_batch_size": 32, "gradient_accumulation_steps": 16}},
-            f"--set {SIZE}=16 --set {STEPS}=32 (as many rows to a step)",
+            f"--set {SIZE}=16 --set {STEPS}=32",
         ),
         (
             {"objective": "namc", "optimiser": {"per_device_train_batch_size": 1}},

@@ -10,7 +10,7 @@ import torch
 from pairwright.schemas.rows import Negative, PreferenceRow, Turn
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.freeze_rows import Needs, make_example
-from pairwright.tasks.training.losses.objectives import OBJECTIVES
+from pairwright.tasks.training.losses.objectives import OBJECTIVES, compute_loss, measures_of, needs_of
 from pairwright.tasks.training.losses.rewards import CHOSEN, IMAGE, TEXTS, Scored
 from tests.fixtures.scores import score, zeros_like
 
@@ -39,7 +39,7 @@ every_setting = pytest.mark.parametrize("config", CONFIGS)
 
 
 def compute(config, policy):
-    return OBJECTIVES[config.objective].compute(policy, zeros_like(policy), config)
+    return compute_loss(policy, zeros_like(policy), config)
 
 
 def random_scores(*, seed=0, dtype=torch.float32):
@@ -49,29 +49,13 @@ def random_scores(*, seed=0, dtype=torch.float32):
     return score(*rows.tolist(), tokens=tokens, dtype=dtype, grad=True)
 
 
-def test_what_is_taken_of_a_row():
-    configs = {name: TrainConfig(objective=name) for name in OBJECTIVES}
-    assert {name: goal.needs_of(configs[name]) for name, goal in OBJECTIVES.items()} == {
-        "sft": Needs(texts=0, images=False, beside=False, least="nothing"),
-        "dpo": Needs(texts=1, images=True, beside=False, least="either"),
-        "mdpo": Needs(texts=1, images=True, beside=True, least="either"),
-        "adavip": Needs(texts=1, images=True, beside=True, least="either"),
-        "adpo": Needs(texts=0, images=False, beside=False, least="nothing"),
-    }
-    several = TrainConfig.model_validate({"objective": "dpo", "dpo": {"max_negatives": 5}})
-    assert OBJECTIVES["dpo"].needs_of(several).texts == 5
-
-
 def test_what_is_measured_of_a_held_out_row():
     """As what is trained on, of any row; and where there is a margin, it is to the row's own rejected text."""
-    configs = {name: TrainConfig(objective=name) for name in OBJECTIVES}
-    assert {name: goal.measures_of(configs[name]) for name, goal in OBJECTIVES.items()} == {
-        "sft": Needs(texts=0, images=False, beside=False, least="nothing"),
-        "dpo": Needs(texts=1, images=True, beside=False, least="nothing"),
-        "mdpo": Needs(texts=1, images=True, beside=True, least="nothing"),
-        "adavip": Needs(texts=1, images=True, beside=True, least="nothing"),
-        "adpo": Needs(texts=1, images=False, beside=False, least="nothing"),
-    }
+    several = TrainConfig.model_validate({"objective": "dpo", "dpo": {"max_negatives": 5}})
+    assert needs_of(several) == Needs(texts=5, images=True, beside=False, rejected_side=True)
+    assert measures_of(several) == Needs(texts=5, images=True, beside=False)
+    assert measures_of(TrainConfig(objective="adpo")) == Needs(texts=1)
+    assert measures_of(TrainConfig(objective="sft")) == Needs()
 
 
 NEGATIVE = Negative(text="A cube came.", maker="other pair", note="", score=0.0)
@@ -86,8 +70,8 @@ ROW = PreferenceRow(
 def test_rejected_images_are_shown_where_they_are_used():
     without_text = replace(ROW, rejected="", negatives=())
     taken = {}
-    for name, goal in OBJECTIVES.items():
-        needs = goal.needs_of(TrainConfig.model_validate({"objective": name, "dpo": {"max_negatives": 2}}))
+    for name in OBJECTIVES:
+        needs = needs_of(TrainConfig.model_validate({"objective": name, "dpo": {"max_negatives": 2}}))
         examples = [make_example(row, needs) for row in (ROW, without_text)]
         taken[name] = [(len(example.rejected), len(example.rejected_images)) for example in examples]
     # (rejected texts, rejected images) of the row with both, and of the one without a text
@@ -98,7 +82,7 @@ def test_rejected_images_are_shown_where_they_are_used():
 @every_setting
 def test_what_is_not_taken_of_a_row_does_not_matter(config):
     # ADPO's texts are the retriever's.
-    needs = OBJECTIVES[config.objective].needs_of(config)
+    needs = needs_of(config)
     policy = random_scores()
     (gradient,) = torch.autograd.grad(compute(config, policy).value, policy.logps)
     texts = TEXTS + (2 if config.objective == "adpo" else needs.texts)
@@ -111,12 +95,12 @@ def test_what_is_not_taken_of_a_row_does_not_matter(config):
 
 @every_setting
 def test_a_reference_is_asked_for_where_it_is_needed(config):
-    goal, policy = OBJECTIVES[config.objective], random_scores()
-    if goal.needs_reference:
+    policy = random_scores()
+    if OBJECTIVES[config.objective].needs_reference:
         with pytest.raises(ValueError, match="reference"):
-            goal.compute(policy, None, config)
+            compute_loss(policy, None, config)
     else:
-        assert goal.compute(policy, None, config).value > 0
+        assert compute_loss(policy, None, config).value > 0
 
 
 @every_setting
