@@ -167,9 +167,6 @@ def answer_questions(
         answers: what was said before; new answers are put there as they come.
         local: who answers.
         batch: questions at once; halved on out-of-memory.
-
-    Raises:
-        ModelError: the checkpoint cannot be loaded, or a single question does not fit in the memory.
     """
     batches = Batches(fixed=batch)
     source = iter(questions)
@@ -249,10 +246,6 @@ def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
     Args:
         trainer: at the end of its training.
         run: the run's folder.
-
-    Raises:
-        StoreError: a row cannot be read, or the disk refuses.
-        KeyboardInterrupt: it is to stop.
     """
     if trainer.is_sharded:
         log.info("no samples: the weights are spread over the processes")

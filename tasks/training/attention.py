@@ -29,11 +29,7 @@ WINDOWS = "windows_flash"
 
 
 def choose_attention(wanted: str) -> Any:
-    """Return what ``from_pretrained`` takes as ``attn_implementation`` for a value of ``model.attn_implementation``.
-
-    Raises:
-        ConfigError: FlexAttention, and no GPU: it has no backward pass on a CPU.
-    """
+    """Return what ``from_pretrained`` takes as ``attn_implementation`` for a value of ``model.attn_implementation``."""
     if wanted == "eager":
         return wanted
     if wanted == "flex_attention" and not torch.cuda.is_available():

@@ -80,11 +80,7 @@ class Chat:
 
     @cached_property
     def frame(self) -> Frame:
-        """Return what is around an answer; its end is all up to the first control token behind it.
-
-        Raises:
-            ModelError: the template does not take a question and an answer, or there is none.
-        """
+        """Return what is around an answer; its end is all up to the first control token behind it."""
         asked = {"role": "user", "content": [{"type": "text", "text": "question"}]}
         said = {"role": "assistant", "content": [{"type": "text", "text": WORD}]}
         try:

@@ -98,11 +98,7 @@ def name_models(config: TextVectorsConfig) -> tuple[str, ...]:
 
 
 def pin_texts(config: TextVectorsConfig) -> TextVectorsConfig:
-    """Return the configuration with the revision of the weights that this machine has.
-
-    Raises:
-        ModelError: weights or packages are missing; the message says what fetches them.
-    """
+    """Return the configuration with the revision of the weights that this machine has."""
     if config.encoder != "clip":
         return config
     return config.model_copy(update={"clip": pin_clip(config.clip, download=False)})

@@ -30,11 +30,7 @@ from pairwright.tasks.training.tune_model import merge_adapters
 
 
 def choose_precision(config: TrainConfig) -> torch.dtype:
-    """Return what the model computes in.
-
-    Raises:
-        ConfigError: this machine cannot.
-    """
+    """Return what the model computes in."""
     wanted, gpu = config.optimiser.precision, torch.cuda.is_available()
     if wanted == "auto":
         wanted = "bf16" if gpu and torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
@@ -49,12 +45,7 @@ def choose_storage(config: TrainConfig) -> torch.dtype:
 
 
 def load_processor(folder: Path) -> Any:
-    """Return a checkpoint's processor; adapters without one have that of their model.
-
-    Raises:
-        ModelError: it cannot be loaded, or takes no images.
-        ConfigError: it has no chat template.
-    """
+    """Return a checkpoint's processor; adapters without one have that of their model."""
     if not (folder / "tokenizer_config.json").is_file() and (base := find_base(folder)):
         folder = base.folder
     with loading(NAME, folder):
@@ -70,9 +61,6 @@ def load_model(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     """Return a checkpoint's model, its weights in this precision; adapters are merged into theirs.
 
     A module of differential perception that lies beside the weights is attached.
-
-    Raises:
-        ModelError: it cannot be loaded, is of another kind, or its weights are not what its settings say.
     """
     model = load_plain(folder, config, dtype=dtype)
     if (place := find_module(folder)) and load_differential(model, place):
@@ -81,11 +69,7 @@ def load_model(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
 
 
 def load_to_train(folder: Path, config: TrainConfig) -> Any:
-    """Return a model as a run begins with it: with a new module of differential perception where it is to get one.
-
-    Raises:
-        ModelError: it cannot be loaded, or is of a family that can have none.
-    """
+    """Return a model as a run begins with it: with a new module of differential perception where it is to get one."""
     model, wanted = load_model(folder, config.model, dtype=choose_storage(config)), config.model.differential
     if wanted.enabled and not hasattr(model, MODULE):
         with torch.random.fork_rng(devices=[]):  # the same module whatever was drawn before
@@ -95,11 +79,7 @@ def load_to_train(folder: Path, config: TrainConfig) -> Any:
 
 
 def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
-    """Return a model as ``load_model`` does, without what perceives differences.
-
-    Raises:
-        ModelError: as there.
-    """
+    """Return a model as ``load_model`` does, without what perceives differences."""
     if base := find_base(folder):
         return merge_adapters(load_plain(base.folder, config, dtype=dtype), folder)
     attention = choose_attention(config.attn_implementation)

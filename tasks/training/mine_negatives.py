@@ -75,10 +75,6 @@ def mine_negatives(
         differences: ``SAID`` columns of all descriptions; ``None``: nothing is known of what texts claim.
         pairs: the rows' pairs.
         images: their images, with scene graphs where there are any.
-
-    Raises:
-        ModelError: the file is missing, damaged, or of other vectors.
-        ConfigError: an image or a text has no vector.
     """
     said = Said.read(differences)
     entries = list(_entries(everything, said, config.pool))
@@ -144,11 +140,7 @@ class Ranking:
         embeddings: Mapping[str, Vectors],
         text_vectors: Mapping[str, Vectors],
     ) -> None:
-        """Load the network.
-
-        Raises:
-            ModelError: it cannot be, or was trained on other vectors.
-        """
+        """Load the network."""
         import torch
 
         from pairwright.tasks.training.retriever.adversary import hash_file, load_network
@@ -227,11 +219,7 @@ def _mined(
 
 
 def pin_retriever(config: MinedConfig) -> MinedConfig:
-    """Return the configuration with the file's hash.
-
-    Raises:
-        ModelError: there is no such file, or another one than was named, or its encoder needs images.
-    """
+    """Return the configuration with the file's hash."""
     from pairwright.tasks.training.retriever.adversary import hash_file, read_about
 
     encoder = read_about(Path(config.retriever).expanduser()).get("encoder")

@@ -7,7 +7,6 @@ be seen; it is no substitute for a pretrained one. Needs PyTorch and transformer
 """
 
 import heapq
-import json
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.files import naming
 
-RECIPE = 2
+RECIPE = 3
 """Part of the folder's name: raised when the same texts give another model."""
 MOST_TEXTS = 20_000
 """Texts that the tokenizer learns from: those of the lowest hashes, so that neither order nor number matters."""
@@ -45,7 +44,7 @@ here, rows and columns would get those that turn by a thousandth per token: no t
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """Say how large a model is; widths are in numbers, layers and heads are counted."""
+    """How large a model is; widths are in numbers, layers and heads are counted."""
 
     vocabulary: int
     """Pieces that the tokenizer learns at the most, single bytes included; ``TOKENS`` come on top."""
@@ -65,30 +64,14 @@ class Size:
 
 SIZES = {
     "tiny": Size(
-        vocabulary=1000,
-        hidden=128,
-        layers=2,
-        heads=4,
-        vision_width=64,
-        vision_layers=2,
-        vision_heads=2,
-        patch=14,
-        max_pixels=256 * 196,
-        spread=0.05,
+        vocabulary=1000, hidden=128, layers=2, heads=4, vision_width=64, vision_layers=2, vision_heads=2,
+        patch=14, max_pixels=256 * 196, spread=0.05,
     ),
     "small": Size(
-        vocabulary=1500,
-        hidden=192,
-        layers=4,
-        heads=6,
-        vision_width=128,
-        vision_layers=3,
-        vision_heads=4,
-        patch=8,
-        max_pixels=256 * 192,
-        spread=0.04,
+        vocabulary=1500, hidden=192, layers=4, heads=6, vision_width=128, vision_layers=3, vision_heads=4,
+        patch=8, max_pixels=256 * 192, spread=0.04,
     ),
-}
+}  # fmt: skip
 """To try the line within minutes, and to learn from scratch to see."""
 
 
@@ -97,9 +80,6 @@ def write_tiny_model(folder: Path, texts: Iterable[str], *, seed: int = 0, size:
 
     The hash is of the texts, in any order, the seed and the libraries' versions: same input, same bytes. The folder
     appears under its name when all of its files are written; of two processes that write it at once, one wins.
-
-    Raises:
-        StoreError: the disk refuses.
     """
     import tokenizers
     import torch
@@ -143,98 +123,75 @@ def train_tokenizer(texts: Sequence[str], vocabulary: int) -> Any:
 
 def _write_checkpoint(folder: Path, tokenizer: Any, size: Size, *, seed: int) -> None:
     import torch
-    from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration, logging
+    from transformers import GenerationConfig, Qwen2VLForConditionalGeneration, logging
 
     logging.disable_progress_bar()
-    tokenizer.save_pretrained(folder)
     config = qwen_config(tokenizer, size)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = Qwen2VLForConditionalGeneration(Qwen2VLConfig(**config))
+        model = Qwen2VLForConditionalGeneration(config)
+    model.generation_config = GenerationConfig(**end_tokens(tokenizer), do_sample=False)
     model.save_pretrained(folder)
-    write_json(folder, "config", config)
-    write_json(folder, "generation_config", {**end_tokens(tokenizer), "do_sample": False})
-    write_json(folder, "preprocessor_config", image_settings(size))
-    write_json(folder, "chat_template", {"chat_template": TEMPLATE})
+    save_processor(folder, tokenizer, size, template=TEMPLATE)
 
 
-def qwen_config(tokenizer: Any, size: Size) -> dict[str, Any]:
-    """Return ``config.json`` of a model of this size, flat as it is published."""
+def qwen_config(tokenizer: Any, size: Size) -> Any:
+    """Return the configuration of a model of this size."""
+    from transformers import Qwen2VLConfig
+
     number = tokenizer.convert_tokens_to_ids
     half = size.hidden // size.heads // 2
     space = half * 3 // 8
-    return {
-        "architectures": ["Qwen2VLForConditionalGeneration"],
-        "model_type": "qwen2_vl",
+    text = {
+        "vocab_size": len(tokenizer),
         "hidden_size": size.hidden,
         "intermediate_size": 2 * size.hidden,
         "num_hidden_layers": size.layers,
         "num_attention_heads": size.heads,
         "num_key_value_heads": size.heads // 2,
-        "hidden_act": "silu",
         "max_position_embeddings": LONGEST,
-        "rope_theta": THETA,
         # As published, a quarter of the frequencies tells order and three eighths each tell row and column.
-        "rope_scaling": {"type": "mrope", "mrope_section": [half - 2 * space, space, space]},
-        "attention_dropout": 0.0,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": THETA,
+            "mrope_section": [half - 2 * space, space, space],
+        },
         "initializer_range": size.spread,
-        "use_cache": True,
-        "tie_word_embeddings": True,
+        "rms_norm_eps": 1e-6,
         "bos_token_id": number("<|endoftext|>"),
         "eos_token_id": number("<|im_end|>"),
         "pad_token_id": number("<|endoftext|>"),
-        "vision_start_token_id": number("<|vision_start|>"),
-        "vision_end_token_id": number("<|vision_end|>"),
-        "vision_token_id": number("<|vision_pad|>"),
-        "image_token_id": number("<|image_pad|>"),
-        "video_token_id": number("<|video_pad|>"),
-        "max_window_layers": size.layers,
-        "use_sliding_window": False,
-        "sliding_window": LONGEST,
-        "rms_norm_eps": 1e-6,
-        "torch_dtype": "float32",
-        "vocab_size": len(tokenizer),
-        "vision_config": _vision_config(size),
     }
-
-
-def _vision_config(size: Size) -> dict[str, Any]:
-    return {
+    vision = {
         "depth": size.vision_layers,
         "embed_dim": size.vision_width,
         "hidden_size": size.hidden,
         "num_heads": size.vision_heads,
-        "mlp_ratio": 4,
-        "in_chans": 3,
+        "patch_size": size.patch,
         "initializer_range": size.spread,
-        "patch_size": size.patch,
-        "spatial_merge_size": 2,
-        "spatial_patch_size": size.patch,
-        "temporal_patch_size": 2,
     }
+    return Qwen2VLConfig(
+        text_config=text,
+        vision_config=vision,
+        tie_word_embeddings=True,
+        image_token_id=number("<|image_pad|>"),
+        video_token_id=number("<|video_pad|>"),
+        vision_start_token_id=number("<|vision_start|>"),
+        vision_end_token_id=number("<|vision_end|>"),
+    )
 
 
-def image_settings(size: Size) -> dict[str, Any]:
-    """Return ``preprocessor_config.json``; a side of an image is scaled to a multiple of two patches."""
-    return {
-        "image_processor_type": "Qwen2VLImageProcessor",
-        "processor_class": "Qwen2VLProcessor",
-        "min_pixels": (4 * size.patch) ** 2,
-        "max_pixels": size.max_pixels,
-        "patch_size": size.patch,
-        "temporal_patch_size": 2,
-        "merge_size": 2,
-        "image_mean": [0.48145466, 0.4578275, 0.40821073],
-        "image_std": [0.26862954, 0.26130258, 0.27577711],
-    }
+def save_processor(folder: Path, tokenizer: Any, size: Size, *, template: str) -> None:
+    """Write tokenizer, chat template and image processor; a side of an image is scaled to a multiple of two patches."""
+    from transformers import Qwen2VLImageProcessor
+
+    tokenizer.chat_template = template
+    tokenizer.save_pretrained(folder)
+    pixels = {"min_pixels": (4 * size.patch) ** 2, "max_pixels": size.max_pixels}
+    Qwen2VLImageProcessor(patch_size=size.patch, **pixels).save_pretrained(folder)
 
 
 def end_tokens(tokenizer: Any) -> dict[str, Any]:
-    """Return what ``generation_config.json`` says about the ends of answers."""
+    """Return what a generation config says about the ends of answers."""
     end, pad = (tokenizer.convert_tokens_to_ids(name) for name in ("<|im_end|>", "<|endoftext|>"))
     return {"bos_token_id": pad, "pad_token_id": pad, "eos_token_id": [end, pad]}
-
-
-def write_json(folder: Path, name: str, content: dict[str, Any]) -> None:
-    """Write one of a checkpoint's JSON files."""
-    (folder / f"{name}.json").write_text(json.dumps(content, indent=2))

@@ -80,11 +80,7 @@ def rate_of(config: TrainConfig) -> float:
 
 
 def check_trackers(config: TrainConfig) -> None:
-    """Refuse trackers that cannot be told anything.
-
-    Raises:
-        ConfigError: names the package that is not here, or says that nobody is logged in.
-    """
+    """Refuse trackers that cannot be told anything."""
     for name in config.output.report_to:
         if importlib.util.find_spec(name) is None:
             raise ConfigError(f"output.report_to: {name} is not installed here: python -m pip install {name}")
@@ -100,14 +96,7 @@ def check_trackers(config: TrainConfig) -> None:
 
 
 def check_launcher(config: TrainConfig) -> None:
-    """Check the way in which the processes were started; they have to have joined.
-
-    Raises:
-        ConfigError: FSDP's first version, which does not write adapters, or checkpoints in one piece, from which the
-            second leaves some adapters out (those of Qwen2-VL's projector); or weights of kinds that are kept whole; or
-            weights are to be spread over processes that have no GPU, where accelerate would keep them whole without a
-            word.
-    """
+    """Check the way in which the processes were started; they have to have joined."""
     fsdp, model = _is_on(FSDP), config.model
     if not (fsdp or _is_on(DEEPSPEED)):
         return

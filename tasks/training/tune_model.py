@@ -31,11 +31,7 @@ OF_MODULE = f"{MODULE}."
 
 
 def prepare_model(model: Any, config: TrainConfig) -> Any:
-    """Return the model with what is trained switched on: adapters, or weights.
-
-    Raises:
-        ConfigError: no layer is called as ``model.lora.target_modules`` says, or one cannot have an adapter.
-    """
+    """Return the model with what is trained switched on: adapters, or weights."""
     inside, own = _language(model), config.model
     in_full = own.train_vision and (own.tuning == "full" or own.vision_tuning == "full")
 
@@ -134,9 +130,6 @@ def split_rates(optimizer: torch.optim.Optimizer, model: Any, rate: float) -> No
         optimizer: new; what has steps behind it would be of other groups.
         model: not distributed.
         rate: of the tower.
-
-    Raises:
-        ModelError: the model's family is not known.
     """
     own = {id(weight) for weight in find_vision(model)}
     for group in list(optimizer.param_groups):
@@ -147,11 +140,7 @@ def split_rates(optimizer: torch.optim.Optimizer, model: Any, rate: float) -> No
 
 
 def find_vision(model: Any) -> list[torch.nn.Parameter]:
-    """Return the weights of a model's vision tower, without the projector that may be a part of it.
-
-    Raises:
-        ModelError: the model's family is not known.
-    """
+    """Return the weights of a model's vision tower, without the projector that may be a part of it."""
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     tower = find_tower(base, field="optimiser.vision_learning_rate")
     projector = {id(weight) for weight in tower.after.parameters()}
@@ -166,9 +155,6 @@ def merge_adapters(model: Any, folder: Path) -> Any:
     Args:
         model: what they were trained on.
         folder: as peft's ``save_pretrained`` writes it, in safetensors.
-
-    Raises:
-        ModelError: they cannot be loaded, or belong to another model.
     """
     import peft
 
@@ -206,9 +192,6 @@ def save_beside(model: Any, folder: Path, *, finished: bool) -> None:
         model: with adapters or without, not distributed.
         folder: where the rest is.
         finished: whether differential perception gets its own files; else it is with the others.
-
-    Raises:
-        OSError, SafetensorError: the disk refuses.
     """
     tuned = trained_beside(model)
     if kept := without_module(tuned) if finished else tuned:
@@ -226,11 +209,7 @@ def trained_beside(model: Any) -> dict[str, Tensor]:
 
 
 def restore_beside(model: Any, folder: Path) -> None:
-    """Put a checkpoint's weights back into the model that is trained, all of them.
-
-    Raises:
-        ModelError: they cannot be read, or are not those that are trained.
-    """
+    """Put a checkpoint's weights back into the model that is trained, all of them."""
     if tuned := trained_beside(model):
         placed = _place(tuned, folder / TUNED)
         if lacking := sorted(tuned.keys() - placed):

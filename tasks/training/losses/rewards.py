@@ -92,9 +92,6 @@ def rewards_of(
 
     They are the implicit rewards of Rafailov et al. 2023 (paper 004, Eq. 4), whose constant cancels in every margin.
     The reference gets no gradient.
-
-    Raises:
-        ValueError: there is no reference, or it has scored other answers than the policy.
     """
     if reference is None:
         raise ValueError("a preference is learned against a reference: its log-probabilities are missing")

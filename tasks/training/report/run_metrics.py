@@ -69,11 +69,7 @@ class Metrics:
 
 
 def read_metrics(path: Path) -> Metrics:
-    """Return what a run logged; no file gives none.
-
-    Raises:
-        StoreError: the file cannot be read.
-    """
+    """Return what a run logged; no file gives none."""
     if not path.is_file():
         return Metrics({}, 0, 0.0)
     try:

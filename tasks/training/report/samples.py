@@ -40,22 +40,14 @@ class Sample:
 
 
 def write_samples(run: Path, samples: Iterable[Sample]) -> None:
-    """Write samples beside a run; those that were there go.
-
-    Raises:
-        StoreError: the disk refuses.
-    """
+    """Write samples beside a run; those that were there go."""
     with replacing(run / FOLDER) as folder:
         rows = [{**asdict(one), "images": [_write_image(folder, image) for image in one.images]} for one in samples]
         (folder / FILE).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def write_answers(folder: Path, rows: Iterable[tuple[str, str, str]]) -> None:
-    """Write rows of key, answer and reference; those that were there go.
-
-    Raises:
-        StoreError: the disk refuses.
-    """
+    """Write rows of key, answer and reference; those that were there go."""
     kept = list(rows)
     with replacing(folder) as place:
         for side, name in enumerate(("predictions", "references"), start=1):

@@ -35,12 +35,7 @@ MOST_LISTED = 50
 
 
 def write_run_page(folder: Path) -> Path:
-    """Write the page of a run's folder anew, and return it.
-
-    Raises:
-        ConfigError: the folder is no run.
-        StoreError: a file of the run cannot be read, or the disk refuses.
-    """
+    """Write the page of a run's folder anew, and return it."""
     run = Run(folder)
     config = run.config()
     if config is None:
@@ -123,11 +118,7 @@ def _read_refused(path: Path) -> dict[str, Any]:
 
 
 def read_samples(run: Path) -> list[dict[str, Any]]:
-    """Return the samples beside a run, their images by name; none where none were kept.
-
-    Raises:
-        StoreError: the file cannot be read, or names an image that is not beside it.
-    """
+    """Return the samples beside a run, their images by name; none where none were kept."""
     path = run / FOLDER / FILE
     if not path.is_file():
         return []

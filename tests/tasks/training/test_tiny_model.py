@@ -50,7 +50,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_the_files_are_those_of_a_published_checkpoint(written: Path) -> None:
     expected = {"config.json", "generation_config.json", "model.safetensors", "preprocessor_config.json"}
-    assert expected | {"tokenizer.json", "tokenizer_config.json", "chat_template.json"} <= set(files(written))
+    assert expected | {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"} <= set(files(written))
 
 
 @pytest.mark.parametrize("size", SIZES)
