@@ -342,14 +342,12 @@ def score_reference(
         TrainingError: some rows could not be scored.
     """
     from pairwright.tasks.training.load_model import choose_storage, load_model
-    from pairwright.tasks.training.references import FILE, choose_reference, has_table, write_table
+    from pairwright.tasks.training.references import FILE, choose_reference, write_table
     from pairwright.tasks.training.score_rows import STAGE, release_scorer, scoring_config
 
-    if choose_reference(config) != "table":
+    if choose_reference(config) != "table" or (run / FILE).exists():
         return
     own = scoring_config(found, config)
-    if has_table(run / FILE, own):
-        return
     try:
         planned = make_table(version, replace(STAGE, reads={config.table: PreferenceRow}), own, after=after)
     except TrainingError:

@@ -131,7 +131,7 @@ class ModelConfig(Section):
     """Larger images are scaled down to this many pixels before the model's own processor sees them."""
     max_length: Annotated[int, Field(ge=16, le=1_048_576)] = 8192
     """Maximum tokens of a prompt and its longest answer; longer rows are refused, never cut."""
-    attn_implementation: Literal["auto", "sdpa", "eager", "flex_attention"] = "auto"
+    attn_implementation: Literal["auto", "sdpa", "eager"] = "auto"
     """How attention is computed; auto: sdpa."""
     shared_prompt: Literal["auto", "always", "never"] = "auto"
     """Whether a prompt is encoded once for all of its answers; auto: where a trial on the first batch gives the same

@@ -117,24 +117,18 @@ class LocalModel:
         return make_key("local model", VERSION, self.found.identity, str(self.precision), self.max_pixels)
 
     @cached_property
-    def processor(self) -> Any:
-        """Return its processor."""
-        return load_processor(self.found.folder)
-
-    @cached_property
     def chat(self) -> Chat:
-        """Return its chat format."""
-        return Chat(self.processor)
+        """Return its chat format, with its processor."""
+        return Chat(load_processor(self.found.folder))
 
     @cached_property
     def model(self) -> Any:
         """Return its model, which takes the likeliest token each time, whatever its own settings say."""
-        config = ModelConfig(attn_implementation="sdpa")
-        model = load_model(self.found.folder, config, dtype=self.precision).to(choose_device()).eval()
+        model = load_model(self.found.folder, ModelConfig(), dtype=self.precision).to(choose_device()).eval()
         own = model.generation_config
         ends = {name: getattr(own, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
         if ends["pad_token_id"] is None:
-            ends["pad_token_id"] = self.processor.tokenizer.pad_token_id
+            ends["pad_token_id"] = self.chat.processor.tokenizer.pad_token_id
         model.generation_config = GenerationConfig(**ends)
         return model
 
@@ -207,11 +201,7 @@ def _answer(owed: Sequence[Owed], *, local: LocalModel, answers: Answers, most: 
 
 
 def _load(question: Question, local: LocalModel) -> Loaded:
-    """Decode a question's images.
-
-    Raises:
-        RefusedRowError: one cannot be decoded, or a control token is in the text, which others wrote.
-    """
+    """Decode a question's images; ``RefusedRowError``: one cannot be, or a control token is in the text."""
     for tokens in local.chat.tokenise(question.text.split(PLACE)).values():
         tokens.checked()
     turns = (Turn(role="user", text=question.text),)
@@ -226,7 +216,7 @@ def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence
     model = local.model  # outside of what follows: one that cannot be loaded refuses no question
     try:
         with computing(choose_device(), local.precision):
-            return say_answers(model, local.processor, items, most_tokens=most)
+            return say_answers(model, local.chat.processor, items, most_tokens=most)
     except Exception as error:
         if is_out_of_memory(error):
             raise
@@ -244,7 +234,7 @@ def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
     Rows that are not trained on, for one since their prompt is too long, are not asked about, either.
 
     Args:
-        trainer: at the end of its training.
+        trainer: at the end of its training; ``KeyboardInterrupt`` where it is to stop.
         run: the run's folder.
     """
     if trainer.is_sharded:
@@ -261,23 +251,24 @@ def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
     model: Any = trainer.accelerator.unwrap_model(trainer.model)
     model.eval()
 
-    def answer(some: Sequence[int]) -> list[tuple[int, Example, Said]]:
+    def answer(some: Sequence[int]) -> list[Sample]:
         if trainer.stopping and count_ranks() == 1:
             raise KeyboardInterrupt
         items = [held_out[place] for place in some]
         with computing(trainer.args.device, choose_precision(config)):
             found = say_answers(model, trainer.processing_class, items, most_tokens=most)
-        return [(place, item.example, said) for place, item, said in zip(some, items, found, strict=True)]
+        return [make_sample(item.example, said) for item, said in zip(items, found, strict=True)]
 
     batches = Batches(fixed=config.optimiser.per_device_train_batch_size)
     asked = [place for place, length in lengths.items() if length]
-    found = [one for some in batches.pieces(answer, asked) for one in some]
-    write_samples(run, [_sample(example, said) for place, example, said in found if place < COUNT])
+    samples = [one for some in batches.pieces(answer, asked) for one in some]
+    write_samples(run, samples[: sum(place < COUNT for place in asked)])
     if every:
-        write_answers(Run(run).answers, [(example.key, said.text, example.chosen) for _, example, said in found])
+        write_answers(Run(run).answers, [(one.key, one.answer, one.reference) for one in samples])
 
 
-def _sample(example: Example, said: Said) -> Sample:
+def make_sample(example: Example, said: Said) -> Sample:
+    """Return a held-out row with what the model says to it."""
     return Sample(
         key=example.key,
         prompt="\n".join(turn.text for turn in example.turns),

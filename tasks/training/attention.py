@@ -3,7 +3,7 @@
 Where several answers share a prompt, one mask of all tokens against all would do (SDPA, eager), but it computes much
 that nobody sees, is kept for the backward pass, and rules out the fastest kernels, which take none. So prompts attend
 by themselves, causally and without a mask, and the few tokens of the answers to prompt and answer with a small one: the
-same sums. FlexAttention skips what is hidden in one go. Images, which are not packed, stay with SDPA.
+same sums.
 
 transformers' Qwen models call SDPA once per window (Qwen2.5-VL) or image, which on a GPU is far more launching than
 computing: of 16 images of 448 x 448 pixels, 7,200 calls per pass. Here windows of one length are one call, with the
@@ -17,13 +17,8 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 
-from pairwright.schemas.errors import ConfigError
-
 SPLIT = "packed_sdpa"
 """SDPA in two parts; transformers asks a model with this in its name whether it can have SDPA."""
-FLEX = "packed_flex"
-"""FlexAttention; under its own name, it is refused by models that do not declare it (Qwen2-VL to Qwen3-VL), though
-their attention goes the same way as everybody's."""
 WINDOWS = "windows_flash"
 """With "flash" in it, since transformers then leaves the windows to the function that is called so."""
 
@@ -32,21 +27,11 @@ def choose_attention(wanted: str) -> Any:
     """Return what ``from_pretrained`` takes as ``attn_implementation`` for a value of ``model.attn_implementation``."""
     if wanted == "eager":
         return wanted
-    if wanted == "flex_attention" and not torch.cuda.is_available():
-        raise ConfigError("model.attn_implementation: flex_attention cannot be trained with on a CPU; use sdpa")
-    return use_attention(FLEX if wanted == "flex_attention" else SPLIT)
-
-
-def use_attention(name: str) -> dict[str, str]:
-    """Make ``SPLIT`` or ``FLEX`` known to transformers, and return which part of a model uses what."""
-    from transformers.integrations.flex_attention import flex_attention_forward
-    from transformers.masking_utils import flex_attention_mask, sdpa_mask
+    from transformers.masking_utils import sdpa_mask
 
     AttentionInterface.register(SPLIT, attend_in_parts)
     AttentionMaskInterface.register(SPLIT, sdpa_mask)
-    AttentionInterface.register(FLEX, flex_attention_forward)
-    AttentionMaskInterface.register(FLEX, flex_attention_mask)
-    return {"text_config": name, "vision_config": "sdpa"}
+    return {"text_config": SPLIT, "vision_config": "sdpa"}
 
 
 def attend_in_parts(
@@ -102,15 +87,8 @@ def attend_windows(
 ) -> tuple[Tensor, None]:
     """Return (1, S, H, D): each token's mean of the values of its window.
 
-    Args:
-        module: not used, nor the mask: there is none.
-        query: (1, H, S, D), as are ``key`` and ``value``.
-        key: of the same shape.
-        value: of the same shape.
-        attention_mask: None.
-        cu_seq_lens_q: (W + 1,) where the windows begin, and S.
-        max_length_q: tokens of the largest.
-        scaling: of the scores.
+    Query, key and value are (1, H, S, D), without a mask; ``cu_seq_lens_q`` (W + 1,) is where windows begin, and S;
+    ``max_length_q`` counts the tokens of the largest.
     """
     del module, attention_mask
     flat = [one[0].transpose(0, 1) for one in (query, key, value)]  # (S, H, D)

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.training.attention import FLEX, SPLIT
+from pairwright.tasks.training.attention import SPLIT
 from pairwright.tasks.training.collate import Answer, Batch
 from pairwright.tasks.training.losses.rewards import TEXTS
 
@@ -70,10 +69,11 @@ def pack_answers(batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype
         width: A, the columns of the result; 0: as many as the batch's answers need.
         dtype: in which attention is computed, for the mask: autocast's, where it is on; by default the weights'.
     """
-    weight, kind = next(model.parameters()), model.config.get_text_config()._attn_implementation
+    weight = next(model.parameters())
     device = weight.device
-    packed = any(len(own) > 1 for own in batch.answers) or kind == FLEX
-    start = max(map(len, batch.prompts)) if packed and kind == SPLIT else 0
+    packed = any(len(own) > 1 for own in batch.answers)
+    in_parts = packed and model.config.get_text_config()._attn_implementation == SPLIT
+    start = max(map(len, batch.prompts)) if in_parts else 0
     layout = lay_out(batch, start=start, multiple=ALIGNED if device.type == "cuda" else 1)
     known = inspect.signature(_inner(model).forward).parameters
     length = layout.ids.shape[1]
@@ -90,7 +90,7 @@ def pack_answers(batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype
         inputs["attention_mask"] = (layout.segments != PADDING).long()
     moved: dict[str, Any] = {name: given.to(device, non_blocking=True) for name, given in inputs.items()}
     if packed and length > start:  # else all answers are of one token, which the prompt predicts
-        moved["attention_mask"] = _mask(layout.segments.to(device), kind, start=start, dtype=dtype or weight.dtype)
+        moved["attention_mask"] = _mask(layout.segments.to(device), start=start, dtype=dtype or weight.dtype)
     return Packed(
         inputs={**moved, "use_cache": False},
         **{name: found.to(device, non_blocking=True) for name, found in _where(batch).items()},
@@ -198,30 +198,14 @@ def _inner(model: Any) -> Any:
     return next(module for module in model.modules() if isinstance(module, PreTrainedModel))
 
 
-def _mask(segments: Tensor, kind: str, *, start: int, dtype: torch.dtype) -> Any:
+def _mask(segments: Tensor, *, start: int, dtype: torch.dtype) -> Tensor:
     """Return whom the tokens from ``start`` on see: (P, 1, T - start, T), what is added to the scores.
 
     Numbers, not bool: PyTorch turns a bool mask into numbers anew in each layer, and keeps them for the backward pass.
-    FlexAttention has a ``BlockMask``.
     """
-    if kind == FLEX:
-        from torch.nn.attention.flex_attention import create_block_mask
-
-        def sees(row: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-            return (query >= key) & _together(segments[row, query], segments[row, key])
-
-        rows, length = segments.shape
-        return create_block_mask(sees, rows, None, length, length, device=segments.device)
-    if kind not in (SPLIT, "sdpa", "eager"):
-        raise ConfigError(
-            f"model.shared_prompt: attention {kind!r} cannot keep the answers to a prompt apart; use sdpa"
-        )
     length = segments.shape[1]
     before = torch.ones(length, length, dtype=torch.bool, device=segments.device).tril()[start:]
-    seen = before & _together(segments[:, start:, None], segments[:, None, :])
+    queries, keys = segments[:, start:, None], segments[:, None, :]
+    seen = before & ((keys == 0) | ((keys == queries) & (keys != PADDING)))
     nothing = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
     return nothing.masked_fill_(~seen, torch.finfo(dtype).min)[:, None]
-
-
-def _together(queries: Tensor, keys: Tensor) -> Tensor:
-    return (keys == 0) | ((keys == queries) & (keys != PADDING))

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
-from pairwright.schemas.rows import make_key
-from pairwright.schemas.training import ScoringConfig, TrainConfig
+from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.differential import DifferentialPerception
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
@@ -175,7 +174,6 @@ def write_table(build: Build, planned: Planned, path: Path) -> None:
     file = io.BytesIO()
     np.savez(
         file,
-        mark=np.array(_mark(planned.config)),
         keys=np.array([bytes.fromhex(key) for key, _, _ in rows], dtype=KEY),
         logps=np.array([logps for _, logps, _ in rows], dtype=np.float32, ndmin=2),
         tokens=np.array([tokens for _, _, tokens in rows], dtype=np.int32, ndmin=2),
@@ -183,26 +181,11 @@ def write_table(build: Build, planned: Planned, path: Path) -> None:
     Folder(str(path.parent)).write(path.name, file.getbuffer())
 
 
-def _mark(config: ScoringConfig) -> str:
-    """Return what tells a reference from all others."""
-    return make_key(config.model_dump_json(exclude=set(ScoringConfig.uncounted)))
-
-
-def has_table(path: Path, config: ScoringConfig) -> bool:
-    """Return whether a run's table is there, and was made so."""
-    return path.exists() and _read(path)["mark"] == _mark(config)
-
-
 def open_table(path: Path) -> Table:
     """Open a run's table."""
-    arrays = _read(path)
-    return Table(keys=arrays["keys"], logps=arrays["logps"], tokens=arrays["tokens"])
-
-
-def _read(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path) as file:
-            return dict(file)
+            return Table(**file)
     except (OSError, ValueError, BadZipFile) as error:
         raise StoreError(f"{path}: cannot be read: {error}. Delete it and give the same command again") from error
 

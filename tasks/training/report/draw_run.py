@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pairwright.tasks.pages.charts import Chart, Line, draw_lines
-from pairwright.tasks.training.report.run_metrics import HELD_OUT, TRAIN, Metrics, Points, smooth
+from pairwright.tasks.training.report.run_metrics import Metrics, Points, smooth
+from pairwright.tasks.training.runs import HELD_OUT, TRAIN
 
 MOST_POINTS = 300
 """Of a line; a longer one is drawn by the lowest and the highest value of so many stretches."""
@@ -112,15 +113,13 @@ SPEED = (
 )
 FACTS = ("retriever/scale", "retriever/tau", "retriever/entropy")
 """Not drawn: settings that are logged, and what another chart shows in other units."""
-SUMMARIES = ("train_", "total_flos")
-"""Starts of the names that transformers logs once, at the end."""
 
 
 def draw_run(metrics: Metrics) -> list[Section]:
     """Return the charts of what there is; metrics that no chart knows get one each."""
     known = {name for spec in (*LEARNING, *RETRIEVER, *SPEED) for name, _, _ in spec.shows}
     rest = sorted({name for _, name in metrics.points} - known - set(FACTS))
-    further = [Spec(name, "", [(name, name, "plain")]) for name in rest if not name.startswith(SUMMARIES)]
+    further = [Spec(name, "", [(name, name, "plain")]) for name in rest]
     chooses = "It chooses negatives for each pair and is rewarded where the policy finds them likely."
     sections = (
         ("Learning", "", LEARNING),
@@ -150,7 +149,7 @@ def _draw(metrics: Metrics, spec: Spec) -> Chart | None:
     series = _series(metrics, spec)
     if not series:
         return None
-    rows = [[one.name, *(_end(*end, percent=spec.percent) for end in _ends(one))] for one in series]
+    rows = [[one.name, *_ends(one, percent=spec.percent)] for one in series]
     return draw_lines(
         [line for one in series for line in _lines(one, percent=spec.percent)],
         title=spec.title,
@@ -225,12 +224,10 @@ def show_value(value: float, *, percent: bool = False) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _ends(one: Series) -> Iterator[tuple[Points, int]]:
-    yield from ((one.train, 0), (one.bold, -1), (one.held_out, -1))
-
-
-def _end(points: Points, place: int, *, percent: bool) -> str:
-    return show_value(float(points.values[place]), percent=percent) if len(points) else ""
+def _ends(one: Series, *, percent: bool) -> Iterator[str]:
+    """Yield the first value and the last in training, and the last on held-out rows."""
+    for points, place in ((one.train, 0), (one.bold, -1), (one.held_out, -1)):
+        yield show_value(float(points.values[place]), percent=percent) if len(points) else ""
 
 
 def _say(row: Sequence[str]) -> str:

@@ -1,20 +1,13 @@
-"""Read a run's metrics, and say in words what looks wrong in them (the rules are ours).
+"""Arrange a run's metrics, and say in words what looks wrong in them (the rules are ours)."""
 
-Reads ``metrics.parquet`` (step, epoch, split, name, value), which may be of a run that goes on.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from pairwright.schemas.errors import StoreError
+from pairwright.tasks.training.runs import HELD_OUT, TRAIN, Entry
 
-TRAIN, HELD_OUT = "train", "held-out"
 SMOOTHED_OVER = 20
 """The smoothed line looks back over the points' number divided by this."""
 MOST = 1e15
@@ -68,26 +61,18 @@ class Metrics:
         return float(values[-1]) if len(values) else None
 
 
-def read_metrics(path: Path) -> Metrics:
-    """Return what a run logged; no file gives none."""
-    if not path.is_file():
-        return Metrics({}, 0, 0.0)
-    try:
-        table = pq.read_table(path, columns=["step", "epoch", "split", "name", "value"])
-    except (pa.ArrowInvalid, OSError) as error:
-        raise StoreError(f"{path}: cannot be read as a run's metrics: {error}") from error
-    return arrange(table)
-
-
-def arrange(table: pa.Table) -> Metrics:
-    """Return the metrics of a table, each in the order of its steps; of a step logged twice, the later."""
-    steps, epochs, values = (np.array(table[name], np.float64) for name in ("step", "epoch", "value"))
-    places: dict[tuple[str, str], dict[float, int]] = {}
-    for row, key in enumerate(zip(table["split"].to_pylist(), table["name"].to_pylist(), strict=True)):
-        places.setdefault(key, {})[steps[row]] = row
-    every = Points(steps, values)
-    points = {key: every.at([rows[step] for step in sorted(rows)]) for key, rows in places.items()}
-    return Metrics(points, int(steps.max(initial=0)), float(epochs.max(initial=0)))
+def arrange(entries: Iterable[Entry]) -> Metrics:
+    """Return what a run logged, each metric in the order of its steps; of a step logged twice, the later."""
+    logged: dict[tuple[str, str], dict[int, float]] = {}
+    last, reached = 0, 0.0
+    for step, epoch, split, name, value in entries:
+        logged.setdefault((split, name), {})[step] = value
+        last, reached = max(last, step), max(reached, epoch)
+    points = {
+        key: Points(np.array(sorted(values), np.float64), np.array([values[step] for step in sorted(values)]))
+        for key, values in logged.items()
+    }
+    return Metrics(points, last, reached)
 
 
 def smooth(points: Points) -> Points:

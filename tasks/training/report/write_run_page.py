@@ -24,9 +24,9 @@ from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.pages.environment import copy_looks, make_environment, write_page
 from pairwright.tasks.store.scratch import replacing
 from pairwright.tasks.training.report.draw_run import draw_run, show_value
-from pairwright.tasks.training.report.run_metrics import HELD_OUT, Alarm, Metrics, find_alarms, read_metrics
+from pairwright.tasks.training.report.run_metrics import Alarm, Metrics, arrange, find_alarms
 from pairwright.tasks.training.report.samples import FILE, FOLDER
-from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.runs import HELD_OUT, Run, read_metrics
 
 HERE = Path(__file__).parent
 RETRIEVER = "retriever/retriever.json"
@@ -40,7 +40,7 @@ def write_run_page(folder: Path) -> Path:
     config = run.config()
     if config is None:
         raise ConfigError(f"{folder}: is no training run: it has no config.yaml")
-    metrics, retriever = read_metrics(run.metrics), _read_json(folder / RETRIEVER)
+    metrics, retriever = arrange(read_metrics(run.metrics).entries), _read_json(folder / RETRIEVER)
     samples = read_samples(folder)
     with _naming(folder / RETRIEVER):
         alarms = [Alarm(f"The retriever: {one['name']}", one["text"]) for one in retriever.get("alarms", ())]

@@ -1,4 +1,4 @@
-"""Attention in two parts, against one mask of all tokens; which settings give which."""
+"""Attention in two parts, against one mask of all tokens; windows of a vision tower, against one call for each."""
 
 from types import SimpleNamespace
 
@@ -7,8 +7,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from transformers import AutoModelForImageTextToText
 
-from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.training.attention import FLEX, SPLIT, WINDOWS, attend_in_parts, choose_attention, join_windows
+from pairwright.tasks.training.attention import WINDOWS, attend_in_parts, join_windows
 from tests.fixtures.families_of_models import PACKED
 
 
@@ -38,16 +37,6 @@ def test_the_parts_are_the_whole(key_heads: int) -> None:
     assert parts[0].shape == (2, 7, 4, 8)
     assert len(parts) == 4
     assert all(torch.allclose(part, one, rtol=1e-5, atol=1e-6) for part, one in zip(parts, whole, strict=True))
-
-
-def test_settings_choose_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert choose_attention("eager") == "eager"
-    assert choose_attention("auto") == choose_attention("sdpa") == {"text_config": SPLIT, "vision_config": "sdpa"}
-    with pytest.raises(ConfigError, match=r"model\.attn_implementation: flex_attention .*sdpa"):
-        choose_attention("flex_attention")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert choose_attention("flex_attention") == {"text_config": FLEX, "vision_config": "sdpa"}
 
 
 EQUAL = [[1, 8, 8], [1, 8, 8]]

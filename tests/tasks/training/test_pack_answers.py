@@ -8,8 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.training.attention import FLEX, SPLIT, use_attention
+from pairwright.tasks.training.attention import SPLIT, choose_attention
 from pairwright.tasks.training.collate import Answer, Batch, Collator, Loaded
 from pairwright.tasks.training.losses.rewards import CHOSEN, IMAGE, TEXTS
 from pairwright.tasks.training.pack_answers import PADDING, lay_out, pack_answers, why_not_packed
@@ -34,8 +33,7 @@ def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def load(folder: Path, attention: Any = "sdpa") -> Any:
-    if attention in (SPLIT, FLEX):
-        attention = use_attention(attention)
+    attention = choose_attention("auto") if attention == SPLIT else attention
     return AutoModelForImageTextToText.from_pretrained(folder, attn_implementation=attention).eval()
 
 
@@ -195,36 +193,3 @@ def test_the_mask_hides_answers_from_each_other(tmp_path: Path) -> None:
     assert mask.dtype == torch.bfloat16
     assert (mask[0, 0] == 0).int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 0, 1]]
     assert mask.min() == torch.finfo(torch.bfloat16).min
-
-
-@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
-def test_flex_attention_gives_the_same_scores(family: Path) -> None:
-    if family.name == "gemma3":
-        pytest.skip("not packed")
-    batch = batch_of(family, ragged())
-    with torch.no_grad(), torch.compiler.set_stance("force_eager"):  # it has no backward pass on a CPU
-        expected, found = (
-            score_answers(model, pack_answers(batch, model, width=WIDTH)).logps
-            for model in (load(family), load(family, FLEX))
-        )
-    assert ((found - expected).abs() <= EQUAL * expected.abs()).all()
-
-
-@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
-def test_flex_attention_is_causal_where_nothing_is_packed(tmp_path: Path) -> None:
-    folder = PACKED["qwen2_vl"](tmp_path)
-    batch = batch_of(folder, ragged(), apart=True)
-    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
-        expected, found = (
-            score_answers(model, pack_answers(batch, model, width=WIDTH)).logps
-            for model in (load(folder), load(folder, FLEX))
-        )
-    assert ((found - expected).abs() <= EQUAL * expected.abs()).all()
-
-
-def test_other_kinds_of_attention_cannot_pack(tmp_path: Path) -> None:
-    folder = PACKED["qwen2_vl"](tmp_path)
-    model, batch = load(folder), batch_of(folder, ragged())
-    model.config.text_config._attn_implementation = "flash_attention_2"
-    with pytest.raises(ConfigError, match=r"'flash_attention_2' .*sdpa"):
-        pack_answers(batch, model, width=WIDTH)

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from PIL import Image
 
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.freeze_rows import Refused
 from pairwright.tasks.training.report.samples import Sample, write_samples
-from pairwright.tasks.training.runs import SCHEMA, MetricsFile, Run
+from pairwright.tasks.training.runs import Entry, MetricsFile, Run
 
 HOSTILE = "</title><script>alert(1)</script><img src=x onerror=alert(2)> \u202e{{ 7 * 7 }}"
 LONG = "w" * 300
@@ -109,7 +108,5 @@ def make_run(folder: Path) -> Run:
     return run
 
 
-def table(*rows: tuple[int, str, str, float]) -> pa.Table:
-    entries = [(step, step / 10, split, name, value) for step, split, name, value in rows]
-    columns = list(zip(*entries, strict=True)) or [[]] * len(SCHEMA)
-    return pa.table([pa.array(column, kind.type) for column, kind in zip(columns, SCHEMA, strict=True)], SCHEMA)
+def entries(*rows: tuple[int, str, str, float]) -> list[Entry]:
+    return [(step, step / 10, split, name, value) for step, split, name, value in rows]

@@ -5,16 +5,15 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pairwright.tasks.pages.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from pairwright.tasks.training.report.draw_run import MOST_POINTS, draw_run, show_value, thin
-from pairwright.tasks.training.report.run_metrics import HELD_OUT, TRAIN, Metrics, Points, arrange, read_metrics, smooth
-from pairwright.tasks.training.runs import Run
-from tests.tasks.training.report.handmade_run import HOSTILE, table, write_metrics
+from pairwright.tasks.training.report.run_metrics import Metrics, Points, arrange, smooth
+from pairwright.tasks.training.runs import HELD_OUT, TRAIN, Entry, Run, read_metrics
+from tests.tasks.training.report.handmade_run import HOSTILE, entries, write_metrics
 
 
 def points(*values, first=1):
@@ -32,8 +31,8 @@ def corners(path):
     return [(float(x), float(y)) for x, y in re.findall(r"([\d.]+) ([\d.]+)", path)]
 
 
-def titles(metrics_table: pa.Table) -> dict[str, list[str]]:
-    return {section.title: [chart.title for chart in section.charts] for section in draw_run(arrange(metrics_table))}
+def titles(logged: list[Entry]) -> dict[str, list[str]]:
+    return {section.title: [chart.title for chart in section.charts] for section in draw_run(arrange(logged))}
 
 
 def test_a_line_goes_from_corner_to_corner():
@@ -110,23 +109,18 @@ def test_whatever_was_logged_stays_inside_the_drawing(values, held, name):
     assert chart is None or len(chart.up) >= 2
 
 
-def test_no_metrics_are_no_charts(tmp_path):
-    assert draw_run(read_metrics(tmp_path / "metrics.parquet")) == []
-    assert draw_run(arrange(table())) == []
-
-
 def test_sft_has_no_preference_charts_and_its_likelihood_is_not_drawn_twice() -> None:
     rows = [(step, "train", name, 5.0 - step) for step in (1, 2) for name in ("loss", "nll")]
-    assert titles(table(*rows)) == {"Learning": ["Loss"]}
-    (section,) = draw_run(arrange(table(*rows)))
+    assert titles(entries(*rows)) == {"Learning": ["Loss"]}
+    (section,) = draw_run(arrange(entries(*rows)))
     assert [name for _, name, _ in section.charts[0].legend] == ["loss"]
-    apart = draw_run(arrange(table(*rows, (2, HELD_OUT, "nll", 9.0))))
+    apart = draw_run(arrange(entries(*rows, (2, HELD_OUT, "nll", 9.0))))
     assert [name for _, name, _ in apart[0].charts[0].legend] == ["loss", "negative log-likelihood"]
 
 
 def test_adavip_has_its_weights_and_images() -> None:
     names = ("reward/chosen", "reward/rejected", "reward/image", "weight/text", "weight/image")
-    assert titles(table(*((step, "train", name, 0.5) for step in (1, 2) for name in names))) == {
+    assert titles(entries(*((step, "train", name, 0.5) for step in (1, 2) for name in names))) == {
         "Learning": ["Rewards", "Adaptive weights"]
     }
 
@@ -134,13 +128,9 @@ def test_adavip_has_its_weights_and_images() -> None:
 def test_adpo_has_a_section_for_its_retriever_and_unknown_metrics_have_charts(tmp_path: Path) -> None:
     run = Run(tmp_path)
     write_metrics(run, range(1, 40), measured=(20, 39))
-    drawn = {section.title: section.charts for section in draw_run(read_metrics(run.metrics))}
+    drawn = {section.title: section.charts for section in draw_run(arrange(read_metrics(run.metrics).entries))}
     assert list(drawn) == ["Learning", "The retriever", "Steps and speed", "Further metrics"]
     retriever = ["Entropy", "Effective candidates", "Reward", "Doubtful negatives"]
     assert [chart.title for chart in drawn["The retriever"]] == retriever
     assert [chart.title for chart in drawn["Further metrics"]] == [HOSTILE]
     assert len(drawn["Learning"][0].dots) == 2
-
-
-def test_what_is_logged_once_at_the_end_is_not_drawn() -> None:
-    assert titles(table((9, "train", "train_runtime", 3.0), (9, "train", "total_flos", 0.0))) == {}

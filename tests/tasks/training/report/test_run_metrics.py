@@ -2,23 +2,19 @@
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pairwright.schemas.errors import StoreError
 from pairwright.tasks.training.report.run_metrics import (
-    HELD_OUT,
-    TRAIN,
     Metrics,
     Points,
     arrange,
     find_alarms,
-    read_metrics,
     smooth,
 )
-from tests.tasks.training.report.handmade_run import table
+from pairwright.tasks.training.runs import HELD_OUT, TRAIN
+from tests.tasks.training.report.handmade_run import entries
 
 FALLING = [2 - number / 30 for number in range(30)]
 
@@ -82,22 +78,16 @@ def test_the_numbers_are_in_the_words() -> None:
 
 
 def test_points_are_in_the_order_of_steps_and_a_step_logged_again_counts_once() -> None:
-    metrics = arrange(table((20, "train", "loss", 2.0), (10, "train", "loss", 3.0), (20, "train", "loss", 1.0)))
+    metrics = arrange(entries((20, "train", "loss", 2.0), (10, "train", "loss", 3.0), (20, "train", "loss", 1.0)))
     points = metrics.of("loss")
     assert (points.steps.tolist(), points.values.tolist()) == ([10, 20], [3, 1])
     assert (metrics.last, metrics.epoch) == (20, 2.0)
 
 
 def test_the_last_value_that_is_a_number_is_the_final_one() -> None:
-    metrics = arrange(table((1, "train", "loss", 2.0), (2, "train", "loss", float("nan"))))
+    metrics = arrange(entries((1, "train", "loss", 2.0), (2, "train", "loss", float("nan"))))
     assert metrics.final("loss") == 2.0
     assert metrics.final("loss", HELD_OUT) is None
-
-
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "metrics.parquet").write_bytes(b"PAR1 no more")
-    with pytest.raises(StoreError, match=r"metrics\.parquet"):
-        read_metrics(tmp_path / "metrics.parquet")
 
 
 def steps_of(*values: float) -> Points:
