@@ -9,7 +9,6 @@ What may not be a negative of a pair is left out as in training; what is known t
 since a row of a table is more than one draw of many. Needs PyTorch and the run's ``retriever.safetensors``.
 """
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,10 +36,12 @@ from pairwright.schemas.training import MinedConfig
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
-from pairwright.tasks.training.retriever.material import make_entry, map_features
-from pairwright.tasks.training.retriever.pool import Entry, Places, Pool, make_pool
+from pairwright.tasks.training.retriever.material import Features, make_entry, map_features
+from pairwright.tasks.training.retriever.pool import Places, Pool, make_pool
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from pairwright.tasks.training.retriever.retriever import Encoder
 
 MAKER = "mined"
@@ -77,22 +78,22 @@ def mine_negatives(
         images: their images, with scene graphs where there are any.
     """
     said = Said.read(differences)
-    entries = list(_entries(everything, said, config.pool))
+    entries = [
+        make_entry(
+            row, in_pool=row["split"] == config.pool, no_change=said.no_change.get((row["subject"], row["chosen"]))
+        )
+        for row in everything.select(list(WANTED)).to_pylist()
+    ]
     place_of = {entry.key: place for place, entry in enumerate(entries)}
     pool = make_pool(entries)
-    ranking = Ranking(config, entries, pool=pool, embeddings=embeddings, text_vectors=text_vectors)
+    encoder, texts = _open_encoder(config, pool, map_features(entries, pool, images=embeddings, texts=text_vectors))
     step = max(1, MOST_SCORES // max(len(pool.texts), 1))
     for start in range(0, len(rows), step):
         some = rows[start : start + step]
-        hardest = ranking.hardest(np.array([place_of[row.key] for row in some], dtype=np.int64))
+        places = np.array([place_of[row.key] for row in some], dtype=np.int64)
+        hardest = _rank(encoder.pairs(places), texts, pool, places, most=config.candidates)
         for row, found in zip(some, hardest, strict=True):
             yield _mined(row, found, said=said, graphs=_graphs(row, pairs or {}, images or {}), config=config)
-
-
-def _entries(everything: pa.Table, said: "Said", split: str) -> Iterator[Entry]:
-    for row in everything.select(list(WANTED)).to_pylist():
-        exact = said.no_change.get((row["subject"], row["chosen"]))
-        yield make_entry(row, in_pool=row["split"] == split, no_change=exact)
 
 
 @dataclass(frozen=True)
@@ -128,60 +129,45 @@ class Hard:
     """How many those are."""
 
 
-class Ranking:
-    """Ranking of the pool's texts for rows, by a retriever that was trained on vectors."""
+def _open_encoder(config: MinedConfig, pool: Pool, features: Features) -> tuple["Encoder", "Tensor"]:
+    """Load the retriever's network; return it with the pool's texts, as long as q is sharp."""
+    import torch
 
-    def __init__(
-        self,
-        config: MinedConfig,
-        entries: Sequence[Entry],
-        *,
-        pool: Pool,
-        embeddings: Mapping[str, Vectors],
-        text_vectors: Mapping[str, Vectors],
-    ) -> None:
-        """Load the network."""
-        import torch
+    from pairwright.tasks.training.retriever.adversary import hash_file, load_network
+    from pairwright.tasks.training.retriever.encoders import Heads, HeadsEncoder
 
-        from pairwright.tasks.training.retriever.adversary import hash_file, load_network
-        from pairwright.tasks.training.retriever.encoders import Heads, HeadsEncoder
+    path = Path(config.retriever).expanduser()
+    if hash_file(path) != config.sha256:
+        raise ModelError(f"mined.retriever: {path}: is not the file that was named first: its SHA-256 has changed")
+    weights, about = load_network(path)
+    if about.get("vectors") != features.made_by:
+        raise ModelError(
+            f"mined.retriever: {path}: was trained on vectors of {about.get('vectors')}; the dataset has "
+            f"{features.made_by}"
+        )
+    try:
+        network = Heads(*features.sizes, weights["text.bias"].shape[0], seed=0)
+        network.load_state_dict(weights)
+        sharpness = float(about["scale"]) / float(about["tau"])
+    except (RuntimeError, LookupError, ValueError, ZeroDivisionError) as error:
+        raise ModelError(f"mined.retriever: {path}: its weights do not fit its network: {error}") from error
+    encoder = HeadsEncoder(network.requires_grad_(requires_grad=False), features, choose_device())
+    texts = encoder.texts(np.arange(len(pool.texts))) * sharpness
+    if not torch.isfinite(texts).all():
+        raise ModelError(f"mined.retriever: {path}: gives numbers that are not finite")
+    return encoder, texts
 
-        path = Path(config.retriever).expanduser()
-        if hash_file(path) != config.sha256:
-            raise ModelError(f"mined.retriever: {path}: is not the file that was named first: its SHA-256 has changed")
-        weights, about = load_network(path)
-        features = map_features(entries, pool, images=embeddings, texts=text_vectors)
-        if about.get("vectors") != features.made_by:
-            raise ModelError(
-                f"mined.retriever: {path}: was trained on vectors of {about.get('vectors')}; the dataset has "
-                f"{features.made_by}"
-            )
-        try:
-            network = Heads(*features.sizes, weights["text.bias"].shape[0], seed=0)
-            network.load_state_dict(weights)
-            self._sharpness = float(about["scale"]) / float(about["tau"])
-        except (RuntimeError, LookupError, ValueError, ZeroDivisionError) as error:
-            raise ModelError(f"mined.retriever: {path}: its weights do not fit its network: {error}") from error
-        self._most = config.candidates
-        self._pool = pool
-        self._encoder: Encoder = HeadsEncoder(network, features, choose_device())
-        with torch.inference_mode():
-            self._texts = self._encoder.texts(np.arange(len(pool.texts)))
-        if not (math.isfinite(self._sharpness) and torch.isfinite(self._texts).all()):
-            raise ModelError(f"mined.retriever: {path}: gives numbers that are not finite")
 
-    def hardest(self, places: Places) -> Iterator[list[Hard]]:
-        """Yield for each row its hardest texts, hardest first; equal ones in the order of the pool."""
-        import torch
+def _rank(rows: "Tensor", texts: "Tensor", pool: Pool, places: Places, *, most: int) -> Iterator[list[Hard]]:
+    """Yield for each row its hardest texts, hardest first; equal ones in the order of the pool."""
+    import torch
 
-        barred = self._pool.excluded(places, self._pool.everything(places))
-        with torch.inference_mode():
-            logits = self._encoder.pairs(places) @ self._texts.T * self._sharpness
-            logits = logits.masked_fill(torch.from_numpy(barred).to(logits.device), -torch.inf)
-            chances = logits.double().softmax(1).cpu().numpy()
-        for row, left in zip(chances, (~barred).sum(1).tolist(), strict=True):
-            order = np.argsort(-row, kind="stable")[: min(self._most, left)].tolist() if left else []
-            yield [Hard(self._pool.texts[number], float(row[number]), left) for number in order]
+    barred = pool.excluded(places, pool.everything(places))
+    logits = (rows @ texts.T).masked_fill(torch.from_numpy(barred).to(rows.device), -torch.inf)
+    chances = logits.double().softmax(1).cpu().numpy()
+    for row, left in zip(chances, (~barred).sum(1).tolist(), strict=True):
+        order = np.argsort(-row, kind="stable")[: min(most, left)].tolist() if left else []
+        yield [Hard(pool.texts[number], float(row[number]), left) for number in order]
 
 
 def _graphs(row: PreferenceRow, pairs: Mapping[str, PairRow], images: Mapping[str, ImageRow]) -> Any:

@@ -98,19 +98,19 @@ class PreferenceTrainer(Trainer):
 
     @override
     def get_train_dataloader(self) -> Any:
-        self.order = self._order_of(self.train_dataset, self.setting.config.seed)
-        return self._loader(self.train_dataset, self.order)
+        loader = self._loader(self.train_dataset, self.setting.config.seed)
+        self.order = loader.batch_sampler
+        return loader
 
     @override
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        return self._loader(self.eval_dataset, self._order_of(self.eval_dataset, None))
+        return self._loader(self.eval_dataset, None)
 
-    def _order_of(self, rows: Any, seed: int | None) -> Order:
-        batch = self.setting.config.optimiser.per_device_train_batch_size
-        return Order(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank())
-
-    def _loader(self, rows: Any, order: Order) -> Any:
-        workers = count_workers(self.setting.config.data.dataloader_num_workers)
+    def _loader(self, rows: Any, seed: int | None) -> Any:
+        config = self.setting.config
+        batch = config.optimiser.per_device_train_batch_size
+        order = Order(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank())
+        workers = count_workers(config.data.dataloader_num_workers)
         return make_loader(rows, cast("Any", self.data_collator), order, workers=workers)
 
     @override

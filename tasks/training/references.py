@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 from zipfile import BadZipFile
 
 import numpy as np
@@ -42,30 +42,15 @@ FIND = "get_image_features"
 """What transformers' models call their method that turns pixels into what stands in for the image tokens."""
 
 
-class Reference(Protocol):
-    """The model that the run began with."""
-
-    @property
-    def models(self) -> tuple[Any, ...]:
-        """Return the models that are computed with beside the policy."""
-        ...
-
-    def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
-        """Return what it gives the answers of the rows with these keys, (B, A), without gradients.
-
-        The policy may be wrapped (DDP, FSDP).
-        """
-        ...
-
-
 @dataclass(frozen=True)
 class Adapters:
     """The policy with its adapters switched off."""
 
     models: tuple[Any, ...] = ()
+    """Computed with beside the policy."""
 
     def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
-        """Run the model once more, without adapters."""
+        """Run the policy, which may be wrapped (DDP, FSDP), once more, without adapters."""
         del keys
         inner = policy
         while not hasattr(inner, "disable_adapter"):  # DDP and its like
@@ -131,6 +116,10 @@ class Table:
         if place == len(self.keys) or self.keys[place] != wanted:
             raise TrainingError(f"the table of the reference has no row {key}: start the run anew")
         return place
+
+
+Reference = Adapters | Copy | Table
+"""Each returns what it gives the answers of the rows with these keys, (B, A), without gradients."""
 
 
 def choose_reference(config: TrainConfig) -> Literal["nothing", "adapters", "table", "copy"]:

@@ -10,11 +10,10 @@ import gc
 import math
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -64,88 +63,72 @@ def score_rows(rows: Sequence[PreferenceRow], config: ScoringConfig) -> Iterator
     """Yield what the model gives each row's answers; rows that cannot be trained on are dropped."""
     if not rows:
         return
-    scorer = _open_scorer(config.model_dump_json())
-    apart = scorer.keeps_apart(rows)
+    model = _open_model(config)
+    apart = _keeps_apart(model, rows, config)
     chunks = [rows[start : start + config.batch] for start in range(0, len(rows), config.batch)]
-    for batch in _make_ahead(chunks, config, apart=apart):
-        yield from scorer.score(batch)
+    for batch in _make_ahead(chunks, partial(make_batch, config=config, apart=apart)):
+        yield from _score(batch, model, config)
 
 
-@dataclass
-class Scorer:
-    """Model on its device, and what it is asked for."""
+def _keeps_apart(model: Any, rows: Sequence[PreferenceRow], config: ScoringConfig) -> bool:
+    """Return whether each answer has a prompt of its own; tried on the first rows."""
+    if config.shared_prompt != "auto":
+        return config.shared_prompt == "never"
+    items, dtype = _load(rows[: 2 * config.batch], config), PRECISIONS[config.compute]
+    with computing(model.device, dtype):
+        return bool(packs_well(model, _collator(config, apart=False), items, dtype=dtype))
 
-    config: ScoringConfig
-    model: Any
-    apart: bool | None = None
-    """Whether answers have a prompt each; found out on the first rows."""
 
-    def keeps_apart(self, rows: Sequence[PreferenceRow]) -> bool:
-        """Return whether each answer has a prompt of its own."""
-        if self.apart is None:
-            self.apart = self.config.shared_prompt == "never"
-            if self.config.shared_prompt == "auto":
-                items = _load(rows[: 2 * self.config.batch], self.config)
-                collator = _collator(self.config.model_dump_json(), apart=False)
-                with computing(self.model.device, self.dtype):
-                    self.apart = bool(packs_well(self.model, collator, items, dtype=self.dtype))
-        return self.apart
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Return what is computed in."""
-        return PRECISIONS[self.config.compute]
-
-    def score(self, batch: Batch) -> Iterator[ReferenceRow | Dropped]:
-        """Yield the rows of a batch."""
-        for refused in batch.refused:
-            yield Dropped(source_key=refused.key, reason=refused.reason, detail=refused.detail)
-        if not batch.prompts:
-            return
-        width = TEXTS + self.config.texts
-        with torch.no_grad(), computing(self.model.device, self.dtype):
-            packed = pack_answers(batch.to(self.model.device), self.model, width=width, dtype=self.dtype)
-            scored = score_answers(self.model, packed)
-        for key, logps, tokens in zip(batch.keys, scored.logps.tolist(), scored.tokens.tolist(), strict=True):
-            if not all(map(math.isfinite, logps)):
-                yield Dropped(source_key=key, reason="the model gives it no finite log-probability", detail=f"{logps}")
-            else:
-                own = make_key("reference", key)
-                yield ReferenceRow(key=own, source_key=key, subject=key, logps=tuple(logps), tokens=tuple(tokens))
+def _score(batch: Batch, model: Any, config: ScoringConfig) -> Iterator[ReferenceRow | Dropped]:
+    for refused in batch.refused:
+        yield Dropped(source_key=refused.key, reason=refused.reason, detail=refused.detail)
+    if not batch.prompts:
+        return
+    dtype = PRECISIONS[config.compute]
+    with torch.no_grad(), computing(model.device, dtype):
+        packed = pack_answers(batch.to(model.device), model, width=TEXTS + config.texts, dtype=dtype)
+        scored = score_answers(model, packed)
+    for key, logps, tokens in zip(batch.keys, scored.logps.tolist(), scored.tokens.tolist(), strict=True):
+        if not all(map(math.isfinite, logps)):
+            yield Dropped(source_key=key, reason="the model gives it no finite log-probability", detail=f"{logps}")
+        else:
+            own = make_key("reference", key)
+            yield ReferenceRow(key=own, source_key=key, subject=key, logps=tuple(logps), tokens=tuple(tokens))
 
 
 @lru_cache(maxsize=1)
-def _open_scorer(settings: str) -> Scorer:
+def _open_model(config: ScoringConfig) -> Any:
     """Load the model onto this process' device, once."""
-    config = ScoringConfig.model_validate_json(settings)
     own = ModelConfig.model_validate({"attn_implementation": config.attn_implementation})
     model = load_model(Path(config.folder), own, dtype=PRECISIONS[config.weights])
     device = choose_device()
     if device.type == "cpu" and PLACE in os.environ:  # a process of the stage's own, which is given one thread
         torch.set_num_threads(os.cpu_count() or 1)
-    return Scorer(config, freeze_model(model, PRECISIONS[config.compute]).to(device))
+    return freeze_model(model, PRECISIONS[config.compute]).to(device)
 
 
 def release_scorer() -> None:
     """Give the model's memory back, where the stage ran in this process."""
-    _open_scorer.cache_clear()
+    _open_model.cache_clear()
     _collator.cache_clear()
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
-def _make_ahead(chunks: Sequence[Sequence[PreferenceRow]], config: ScoringConfig, *, apart: bool) -> Iterator[Batch]:
+def _make_ahead(
+    chunks: Sequence[Sequence[PreferenceRow]], work: Callable[[Sequence[PreferenceRow]], Batch]
+) -> Iterator[Batch]:
     """Make batches, on a GPU while the device computes: in this process' helpers, or in a thread."""
     if not count_gpus():
-        yield from (make_batch(chunk, config, apart) for chunk in chunks)
+        yield from map(work, chunks)
         return
     pool = helpers()
     futures: deque[Future[Batch]] = deque()
     with nullcontext(pool) if pool else ThreadPoolExecutor(1) as workers:
         try:
             for chunk in chunks:
-                futures.append(workers.submit(make_batch, chunk, config, apart))
+                futures.append(workers.submit(work, chunk))
                 if len(futures) > AHEAD:
                     yield futures.popleft().result()
             while futures:
@@ -155,9 +138,9 @@ def _make_ahead(chunks: Sequence[Sequence[PreferenceRow]], config: ScoringConfig
                 future.cancel()
 
 
-def make_batch(rows: Sequence[PreferenceRow], config: ScoringConfig, apart: bool) -> Batch:  # noqa: FBT001 - of submit
+def make_batch(rows: Sequence[PreferenceRow], *, config: ScoringConfig, apart: bool) -> Batch:
     """Return some rows as a batch; may run in another process."""
-    return _collator(config.model_dump_json(), apart=apart)(_load(rows, config))["batch"]
+    return _collator(config, apart=apart)(_load(rows, config))["batch"]
 
 
 def _load(rows: Sequence[PreferenceRow], config: ScoringConfig) -> list[Loaded | Refused]:
@@ -166,8 +149,7 @@ def _load(rows: Sequence[PreferenceRow], config: ScoringConfig) -> list[Loaded |
 
 
 @lru_cache(maxsize=2)
-def _collator(settings: str, *, apart: bool) -> Collator:
-    config = ScoringConfig.model_validate_json(settings)
+def _collator(config: ScoringConfig, *, apart: bool) -> Collator:
     return Collator(load_processor(Path(config.folder)), config.max_length, apart=apart)
 
 
