@@ -104,11 +104,6 @@ def loaded(number: int, images: int) -> Loaded:
     return load_example(make_example(preference(number, images=images), Needs()), 448 * 448)
 
 
-@pytest.fixture(scope="module")
-def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
-
-
 def test_answers_do_not_depend_on_the_others_of_a_batch(qwen: Path) -> None:
     model, processor = AutoModelForImageTextToText.from_pretrained(qwen).eval(), load_processor(qwen)
     items = [loaded(0, 1), loaded(1, 2), loaded(2, 0)]

@@ -10,20 +10,14 @@ from pairwright.schemas.differential import SIZES, DifferentialConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.training import find_model as module
 from pairwright.tasks.training.find_model import find_base, find_model, find_module, read_module
-from tests.fixtures.families_of_models import write_qwen2_vl
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
-
-
 @pytest.fixture
-def folder(written: Path, tmp_path: Path) -> Path:
+def folder(qwen: Path, tmp_path: Path) -> Path:
     """Return a copy that a test may change."""
-    return Path(shutil.copytree(written, tmp_path / "qwen"))
+    return Path(shutil.copytree(qwen, tmp_path / "qwen"))
 
 
 @pytest.fixture
@@ -49,8 +43,8 @@ def cut_into_shards(folder: Path) -> None:
     model.save_pretrained(folder, max_shard_size="200KB")
 
 
-def test_the_same_bytes_are_the_same_model_wherever_they_lie(written: Path, folder: Path) -> None:
-    first, second = find_model(str(written)), find_model(str(folder))
+def test_the_same_bytes_are_the_same_model_wherever_they_lie(qwen: Path, folder: Path) -> None:
+    first, second = find_model(str(qwen)), find_model(str(folder))
     assert first.folder != second.folder
     assert first.revision == first.identity == second.revision
     assert first.revision.startswith("xxh3:")
@@ -76,24 +70,24 @@ def test_a_folder_that_is_no_longer_the_same_is_refused(folder: Path) -> None:
         find_model(str(folder), known)
 
 
-def test_the_hubs_cache_is_looked_into_by_name_and_by_commit(written: Path, cache: Path) -> None:
-    place = into_cache(cache, written, "owner/qwen")
+def test_the_hubs_cache_is_looked_into_by_name_and_by_commit(qwen: Path, cache: Path) -> None:
+    place = into_cache(cache, qwen, "owner/qwen")
     found = find_model("owner/qwen")
     assert (found.folder, found.revision, found.identity) == (place, COMMIT, COMMIT)
     other = "f" * 40
-    into_cache(cache, written, "owner/qwen", other)
+    into_cache(cache, qwen, "owner/qwen", other)
     assert find_model("owner/qwen").revision == other, "main has moved on"
     assert find_model("owner/qwen", COMMIT).folder == place
 
 
-def test_what_is_not_in_the_cache_names_what_fetches_it(cache: Path, written: Path) -> None:
+def test_what_is_not_in_the_cache_names_what_fetches_it(cache: Path, qwen: Path) -> None:
     with pytest.raises(ModelError, match=r"model\.name: owner/none .*models--owner--none.*hf download owner/none"):
         find_model("owner/none")
     with pytest.raises(ModelError, match=f"hf download owner/none --revision {COMMIT}"):
         find_model("owner/none", COMMIT)
     with pytest.raises(ModelError, match="no such name, as it has spaces"):
         find_model("no such name, as it has spaces")
-    (into_cache(cache, written, "owner/half") / "model.safetensors").unlink()
+    (into_cache(cache, qwen, "owner/half") / "model.safetensors").unlink()
     with pytest.raises(ModelError, match=r"model\.safetensors.*hf download owner/half"):
         find_model("owner/half")
 
@@ -153,16 +147,16 @@ def test_adapters_are_others_on_another_model(folder: Path, tmp_path: Path) -> N
         find_model(str(adapters), before.revision)
 
 
-def test_adapters_of_a_hubs_model_are_of_the_commit_that_they_name(written: Path, cache: Path, tmp_path: Path) -> None:
-    places = [into_cache(cache, written, "owner/qwen", commit) for commit in (COMMIT, "f" * 40)]
-    adapters = adapters_of(written, tmp_path / "adapters")
+def test_adapters_of_a_hubs_model_are_of_the_commit_that_they_name(qwen: Path, cache: Path, tmp_path: Path) -> None:
+    places = [into_cache(cache, qwen, "owner/qwen", commit) for commit in (COMMIT, "f" * 40)]
+    adapters = adapters_of(qwen, tmp_path / "adapters")
     for revision, place in ((COMMIT, places[0]), (None, places[1])):
         own = {"base_model_name_or_path": "owner/qwen", "revision": revision}
         (adapters / "adapter_config.json").write_text(json.dumps(own))
         base = find_base(adapters)
         assert base
         assert base.folder == place
-    assert find_base(written) is None
+    assert find_base(qwen) is None
 
 
 def test_adapters_of_adapters_and_of_themselves_are_refused(folder: Path, tmp_path: Path) -> None:

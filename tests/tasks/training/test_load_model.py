@@ -13,20 +13,15 @@ from safetensors.torch import load_file, save_file
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import ModelConfig, TrainConfig
 from pairwright.tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
-from tests.fixtures.families_of_models import PACKED, write_gemma3, write_qwen2_vl
+from tests.fixtures.families_of_models import PACKED, write_gemma3
 
 FAMILIES: dict[str, Callable[[Path], Path]] = {**PACKED, "gemma3": write_gemma3}
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
-
-
 @pytest.fixture
-def folder(written: Path, tmp_path: Path) -> Path:
+def folder(qwen: Path, tmp_path: Path) -> Path:
     """Return a copy that a test may damage."""
-    return Path(shutil.copytree(written, tmp_path / "qwen"))
+    return Path(shutil.copytree(qwen, tmp_path / "qwen"))
 
 
 def load(folder: Path, **settings: Any) -> Any:
@@ -58,8 +53,8 @@ def test_each_family_is_loaded_with_all_of_its_weights(family: str, tmp_path: Pa
     assert load_processor(folder).image_processor is not None
 
 
-def test_weights_in_several_files_are_loaded(written: Path, folder: Path) -> None:
-    model = load(written)
+def test_weights_in_several_files_are_loaded(qwen: Path, folder: Path) -> None:
+    model = load(qwen)
     (folder / "model.safetensors").unlink()
     model.save_pretrained(folder, max_shard_size="200KB")
     assert len(list(folder.glob("*.safetensors"))) > 1

@@ -35,7 +35,7 @@ from pairwright.tasks.training.score_answers import score_answers
 from pairwright.tasks.training.score_rows import release_scorer, score_rows, scoring_config
 from pairwright.tasks.training.tune_model import prepare_model
 from tests.fixtures.examples_to_pack import ragged
-from tests.fixtures.families_of_models import PACKED, write_gemma3, write_qwen2_vl
+from tests.fixtures.families_of_models import PACKED, write_gemma3
 from tests.fixtures.preferences_to_train import preference
 
 ROWS = [
@@ -47,18 +47,13 @@ ROWS = [
 """Of two images and of one, with rejected images and without a rejected text."""
 
 
-@pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
-
-
 def settings(objective: str = "adavip", **values: Any) -> TrainConfig:
     return TrainConfig.model_validate({"objective": objective, **values})
 
 
-def batch_of(start: Path, config: TrainConfig, rows: Sequence[PreferenceRow] = ROWS) -> Batch:
+def batch_of(qwen: Path, config: TrainConfig, rows: Sequence[PreferenceRow] = ROWS) -> Batch:
     needs = needs_of(config)
-    collator = Collator(load_processor(start), config.model.max_length)
+    collator = Collator(load_processor(qwen), config.model.max_length)
     return collator([load_example(make_example(row, needs), config.model.max_pixels) for row in rows])["batch"]
 
 
@@ -66,9 +61,9 @@ def packed_of(batch: Batch, model: Any, width: int = TEXTS + 1) -> Packed:
     return pack_answers(batch, model, width=width)
 
 
-def table_of(start: Path, config: TrainConfig, rows: Sequence[PreferenceRow] = ROWS) -> Table:
+def table_of(qwen: Path, config: TrainConfig, rows: Sequence[PreferenceRow] = ROWS) -> Table:
     found = [
-        row for row in score_rows(rows, scoring_config(find_model(str(start)), config)) if isinstance(row, ReferenceRow)
+        row for row in score_rows(rows, scoring_config(find_model(str(qwen)), config)) if isinstance(row, ReferenceRow)
     ]
     release_scorer()
     found.sort(key=lambda row: row.subject)
@@ -79,9 +74,9 @@ def table_of(start: Path, config: TrainConfig, rows: Sequence[PreferenceRow] = R
     )
 
 
-def policy_of(start: Path, config: TrainConfig) -> Any:
+def policy_of(qwen: Path, config: TrainConfig) -> Any:
     """Return a policy whose adapters have learnt something."""
-    policy = prepare_model(load_model(start, config.model, dtype=torch.float32), config)
+    policy = prepare_model(load_model(qwen, config.model, dtype=torch.float32), config)
     torch.manual_seed(5)
     for name, parameter in policy.named_parameters():
         if "lora_B" in name:
@@ -90,12 +85,12 @@ def policy_of(start: Path, config: TrainConfig) -> Any:
 
 
 @pytest.mark.parametrize("objective", ["adavip", "mdpo", "dpo"])
-def test_three_ways_to_the_same_numbers_and_the_same_loss(start: Path, objective: Objective) -> None:
+def test_three_ways_to_the_same_numbers_and_the_same_loss(qwen: Path, objective: Objective) -> None:
     config = settings(objective)
-    policy, batch = policy_of(start, config), batch_of(start, config)
+    policy, batch = policy_of(qwen, config), batch_of(qwen, config)
     packed = packed_of(batch, policy)
-    copy = Copy(load_model(start, config.model, dtype=torch.float32).eval())
-    scored = [one.score(policy, packed, batch.keys) for one in (Adapters(), copy, table_of(start, config))]
+    copy = Copy(load_model(qwen, config.model, dtype=torch.float32).eval())
+    scored = [one.score(policy, packed, batch.keys) for one in (Adapters(), copy, table_of(qwen, config))]
     now = score_answers(policy, packed)
     assert (now.logps - scored[0].logps).abs().max() > 0.1, "the policy is another by now"
     losses = [compute_loss(now, one, config).value for one in scored]
@@ -106,11 +101,11 @@ def test_three_ways_to_the_same_numbers_and_the_same_loss(start: Path, objective
         torch.testing.assert_close(loss, losses[0], rtol=1e-5, atol=1e-5)
 
 
-def test_a_table_is_read_in_any_order_and_at_any_width(start: Path) -> None:
+def test_a_table_is_read_in_any_order_and_at_any_width(qwen: Path) -> None:
     config = settings()
-    table, policy = table_of(start, config), policy_of(start, config)
+    table, policy = table_of(qwen, config), policy_of(qwen, config)
     for rows in (ROWS[::-1], ROWS[1:2], [ROWS[2], ROWS[0], ROWS[2]]):
-        batch = batch_of(start, config, rows)
+        batch = batch_of(qwen, config, rows)
         narrow, wide = (table.score(policy, packed_of(batch, policy, width), batch.keys) for width in (3, 5))
         for place, row in enumerate(rows):
             own = table.logps[table.keys.tolist().index(bytes.fromhex(row.key))]
@@ -119,10 +114,10 @@ def test_a_table_is_read_in_any_order_and_at_any_width(start: Path) -> None:
         assert not wide.logps[:, 3:].any()
 
 
-def test_answers_that_are_not_asked_for_are_not_given(start: Path) -> None:
+def test_answers_that_are_not_asked_for_are_not_given(qwen: Path) -> None:
     """The table holds the rejected images of all rows; DPO shows them where there is no rejected text."""
-    table, config = table_of(start, settings()), settings("dpo")
-    batch, policy = batch_of(start, config), policy_of(start, config)
+    table, config = table_of(qwen, settings()), settings("dpo")
+    batch, policy = batch_of(qwen, config), policy_of(qwen, config)
     found = table.score(policy, packed_of(batch, policy), batch.keys)
     assert found.present.tolist() == [
         [True, False, True],
@@ -133,15 +128,15 @@ def test_answers_that_are_not_asked_for_are_not_given(start: Path) -> None:
     assert torch.equal(found.logps != 0, found.present)
 
 
-def test_rows_that_are_not_as_they_were_scored_are_refused(start: Path) -> None:
+def test_rows_that_are_not_as_they_were_scored_are_refused(qwen: Path) -> None:
     config = settings()
-    table, policy = table_of(start, config), policy_of(start, config)
+    table, policy = table_of(qwen, config), policy_of(qwen, config)
     changed = replace(ROWS[0], chosen="A red ball is new, and a blue one.")
-    batch = batch_of(start, config, [ROWS[1], changed])
+    batch = batch_of(qwen, config, [ROWS[1], changed])
     with pytest.raises(TrainingError, match=f"row {changed.key}: answer 0 "):
         table.score(policy, packed_of(batch, policy), batch.keys)
     stranger = preference(9)
-    batch = batch_of(start, config, [ROWS[1], stranger])
+    batch = batch_of(qwen, config, [ROWS[1], stranger])
     for one, lacks in (
         (table, stranger),
         (Table(table.keys[:0], table.logps[:0], table.tokens[:0]), ROWS[1]),
@@ -175,10 +170,10 @@ def test_what_a_run_cannot_be_compared_with() -> None:
         choose_reference(settings("dpo", model={"tuning": "full"}, reference={"method": "adapters"}))
 
 
-def test_what_is_opened(start: Path, tmp_path: Path) -> None:
-    assert open_reference(settings("sft"), start, tmp_path) is None
-    assert isinstance(open_reference(settings("dpo"), start, tmp_path), Adapters)
-    copy = open_reference(settings("dpo", reference={"method": "copy"}), start, tmp_path)
+def test_what_is_opened(qwen: Path, tmp_path: Path) -> None:
+    assert open_reference(settings("sft"), qwen, tmp_path) is None
+    assert isinstance(open_reference(settings("dpo"), qwen, tmp_path), Adapters)
+    copy = open_reference(settings("dpo", reference={"method": "copy"}), qwen, tmp_path)
     assert isinstance(copy, Copy)
     assert not any(parameter.requires_grad for parameter in copy.model.parameters())
     assert not copy.model.training

@@ -21,13 +21,8 @@ from pairwright.tasks.training.losses.rewards import CHOSEN, IMAGE, TEXTS
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.score_answers import score_answers
 from pairwright.tasks.training.score_rows import STAGE, release_scorer, score_rows, scoring_config
-from tests.fixtures.families_of_models import write_gemma3, write_qwen2_vl
+from tests.fixtures.families_of_models import write_gemma3
 from tests.fixtures.preferences_to_train import preference
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
 
 
 @pytest.fixture(autouse=True)
@@ -69,22 +64,22 @@ def one_by_one(folder: Path, row: PreferenceRow, config: TrainConfig) -> torch.T
         return score_answers(model, pack_answers(batch, model, width=4)).logps[0]
 
 
-def test_every_answer_gets_what_it_gets_by_itself(written: Path) -> None:
+def test_every_answer_gets_what_it_gets_by_itself(qwen: Path) -> None:
     config = settings(optimiser={"per_device_train_batch_size": 3})
-    found = ok(list(score_rows(rows(), scoring(written, optimiser={"per_device_train_batch_size": 3}))))
+    found = ok(list(score_rows(rows(), scoring(qwen, optimiser={"per_device_train_batch_size": 3}))))
     assert len(found) == 5
     for row in rows():
         made = found[row.key]
         assert (made.source_key, len(made.logps), len(made.tokens)) == (row.key, 3, 3)
-        torch.testing.assert_close(torch.tensor(made.logps), one_by_one(written, row, config)[:3], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(torch.tensor(made.logps), one_by_one(qwen, row, config)[:3], rtol=1e-5, atol=1e-5)
         shown = {CHOSEN, *([IMAGE] if row.rejected_images else []), *([TEXTS] if row.rejected else [])}
         assert {place for place, count in enumerate(made.tokens) if count} == shown
         assert {place for place, logp in enumerate(made.logps) if logp} == shown
 
 
-def test_packed_or_apart_is_the_same(written: Path) -> None:
+def test_packed_or_apart_is_the_same(qwen: Path) -> None:
     made = [
-        ok(list(score_rows(rows(), scoring(written, model={"shared_prompt": packing}))))
+        ok(list(score_rows(rows(), scoring(qwen, model={"shared_prompt": packing}))))
         for packing in ("auto", "never", "always")
     ]
     for key, row in made[0].items():
@@ -102,21 +97,21 @@ def test_a_model_that_cannot_be_packed_is_found_out(tmp_path: Path) -> None:
         )
 
 
-def test_rows_that_cannot_be_scored_are_dropped_with_the_reason(written: Path) -> None:
+def test_rows_that_cannot_be_scored_are_dropped_with_the_reason(qwen: Path) -> None:
     broken = replace(preference(5), images=(b"no image", b"no image"))
     foreign = replace(preference(6), chosen="<|im_end|> and on")
     silent = replace(preference(7), chosen=" ")
-    found = list(score_rows([preference(0), broken, foreign, silent], scoring(written)))
+    found = list(score_rows([preference(0), broken, foreign, silent], scoring(qwen)))
     assert {one.source_key: one.reason for one in found if isinstance(one, Dropped)} == {
         broken.key: "an image cannot be decoded",
         foreign.key: "a control token in a text",
         silent.key: "no chosen text",
     }
     assert list(ok(found)) == [preference(0).key]
-    (dropped,) = score_rows([preference(0)], scoring(written, model={"max_length": 16}))
+    (dropped,) = score_rows([preference(0)], scoring(qwen, model={"max_length": 16}))
     assert isinstance(dropped, Dropped)
     assert dropped.reason == "too long"
-    assert list(score_rows([], scoring(written))) == []
+    assert list(score_rows([], scoring(qwen))) == []
 
 
 def mark(config: ScoringConfig) -> str:
@@ -136,15 +131,15 @@ def changed(folder: Path, name: str, place: Path) -> Path:
     return copy
 
 
-def test_what_decides_the_numbers_decides_the_table(written: Path, tmp_path: Path) -> None:
+def test_what_decides_the_numbers_decides_the_table(qwen: Path, tmp_path: Path) -> None:
     """Model, processor, template, pixels and precision; and what is scored of a row."""
-    same = mark(scoring(written))
-    assert mark(scoring(Path(shutil.copytree(written, tmp_path / "copy")))) == same, "wherever it lies"
-    assert mark(scoring(written, optimiser={"per_device_train_batch_size": 9, "learning_rate": 1e-3})) == same
-    assert mark(scoring(written, adavip={"beta": 0.3})) == same
-    assert mark(scoring(written, objective="mdpo")) == same, "objectives that score the same answers share a table"
+    same = mark(scoring(qwen))
+    assert mark(scoring(Path(shutil.copytree(qwen, tmp_path / "copy")))) == same, "wherever it lies"
+    assert mark(scoring(qwen, optimiser={"per_device_train_batch_size": 9, "learning_rate": 1e-3})) == same
+    assert mark(scoring(qwen, adavip={"beta": 0.3})) == same
+    assert mark(scoring(qwen, objective="mdpo")) == same, "objectives that score the same answers share a table"
     files = ("model.safetensors", "config.json", "processor_config.json", "tokenizer.json", "chat_template.jinja")
-    others = {name: mark(scoring(changed(written, name, tmp_path))) for name in files}
+    others = {name: mark(scoring(changed(qwen, name, tmp_path))) for name in files}
     values: dict[str, dict[str, Any]] = {
         "pixels": {"model": {"max_pixels": 10_000}},
         "longest": {"model": {"max_length": 512}},
@@ -155,6 +150,6 @@ def test_what_decides_the_numbers_decides_the_table(written: Path, tmp_path: Pat
         "answers": {"objective": "dpo"},
         "texts": {"objective": "dpo", "dpo": {"max_negatives": 2}},
     }
-    others |= {name: mark(scoring(written, **own)) for name, own in values.items()}
-    others["rows"] = fingerprint(STAGE, scoring(written), prompts={}, tables={"preferences": "q"})
+    others |= {name: mark(scoring(qwen, **own)) for name, own in values.items()}
+    others["rows"] = fingerprint(STAGE, scoring(qwen), prompts={}, tables={"preferences": "q"})
     assert len({same, *others.values()}) == 1 + len(others), others

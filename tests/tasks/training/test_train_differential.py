@@ -26,6 +26,7 @@ from tests.fixtures.families_of_models import PACKED
 from tests.fixtures.preferences_to_train import encoded, preference
 from tests.fixtures.runs_to_train import curve, settings, write_run
 
+pytestmark = pytest.mark.usefixtures("no_samples")
 SIZES = ((56, 84), (112, 56))
 
 
@@ -33,12 +34,6 @@ SIZES = ((56, 84), (112, 56))
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("models")
     return {name: PACKED[name](folder / name) for name in ("qwen2_vl", "llava_onevision")}
-
-
-@pytest.fixture(autouse=True)
-def _no_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spare what takes half of the time."""
-    monkeypatch.setattr(train_model, "sample_answers", lambda trainer, folder: None)
 
 
 def rows(count: int = 7) -> list[PreferenceRow]:

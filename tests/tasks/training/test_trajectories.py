@@ -7,39 +7,29 @@ from pathlib import Path
 import pytest
 
 from pairwright.tasks.training import train_model
-from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.retrievers_to_train import LIVELY, write_adpo_run
 from tests.fixtures.runs_to_train import curve, settings, write_run
 
+pytestmark = pytest.mark.usefixtures("no_samples")
 TRAJECTORIES = Path(__file__).parent / "trajectories"
 SHORT = {"data": {"eval_split": ""}, "output": {"save_steps": 100}}
 LONG = {"max_steps": 20, "per_device_train_batch_size": 4}
 RETRIEVED = ("loss", "margin", "retriever/loss", "retriever/entropy", "retriever/effective")
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
-
-
-@pytest.fixture(autouse=True)
-def _no_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(train_model, "sample_answers", lambda trainer, folder: None)
-
-
 @pytest.mark.parametrize("objective", ["sft", "dpo", "mdpo", "adavip"])
-def test_objectives_of_given_answers(objective: str, model: Path, tmp_path: Path) -> None:
-    job = write_run(tmp_path, settings(objective, model, optimiser=LONG, **SHORT))
+def test_objectives_of_given_answers(objective: str, qwen: Path, tmp_path: Path) -> None:
+    job = write_run(tmp_path, settings(objective, qwen, optimiser=LONG, **SHORT))
     train_model.train_model(job)
     compare({"loss": curve(job.run)}, objective)
 
 
 @pytest.mark.parametrize("samples", [1, 2])
-def test_adpo_and_its_retriever(samples: int, model: Path, tmp_path: Path) -> None:
+def test_adpo_and_its_retriever(samples: int, qwen: Path, tmp_path: Path) -> None:
     """The running baseline is that of one sample, the mean of the others that of two."""
     optimiser = LONG | {"learning_rate": 5e-3}
     job = write_adpo_run(
-        tmp_path, settings("adpo", model, optimiser=optimiser, adpo=LIVELY | {"samples": samples}, **SHORT)
+        tmp_path, settings("adpo", qwen, optimiser=optimiser, adpo=LIVELY | {"samples": samples}, **SHORT)
     )
     train_model.train_model(job)
     compare({name: curve(job.run, name) for name in RETRIEVED}, f"adpo-{samples}")

@@ -51,11 +51,6 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return FAMILIES[request.param](tmp_path_factory.mktemp("families") / request.param)
 
 
-@pytest.fixture(scope="module")
-def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return PACKED["qwen2_vl"](tmp_path_factory.mktemp("models") / "qwen")
-
-
 def settings(**model: Any) -> TrainConfig:
     return TrainConfig.model_validate({"objective": "dpo", "model": {"lora": {"rank": 4, "alpha": 8}, **model}})
 
