@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from pairwright.schemas.training import AdavipConfig, DpoConfig
-from pairwright.tasks.training.losses.objectives import adavip, dpo
+from pairwright.schemas.training import AdavipConfig
+from pairwright.tasks.training.losses.objectives import adavip
 from tests.fixtures.scores import gradient, numbers, score, sigmoid, surprise
 
 POLICY = [-2.0, -7.0, -5.0]
@@ -45,15 +45,3 @@ def test_equations_12_and_13():
             "weight/image": image,
         }
     )
-
-
-def test_a_row_with_one_side_has_plain_dpo_on_it():
-    rows = [[-2.0, None, -5.0], [-2.0, -7.0, None], [-2.0, None, None]]
-    references = [[-3.0, None, -4.5], [-3.0, -6.0, None], [-3.0, None, None]]
-    policy = score(*rows, grad=True)
-    loss = adavip(policy, score(*references), AdavipConfig(beta=0.3))
-    assert loss.per_example.tolist() == pytest.approx([surprise(0.45), surprise(0.6), 0], abs=1e-12)
-    # The same as DPO makes of the batch, which has no row with both sides.
-    assert loss.value.item() == dpo(policy, score(*references), DpoConfig(beta=0.3)).value.item()
-    assert gradient(loss, policy)[2] == [0, 0, 0]
-    assert not any(name.startswith("weight/") for name in loss.metrics)

@@ -8,7 +8,6 @@ import torch
 
 from pairwright.schemas.training import AdpoConfig
 from pairwright.tasks.training.losses.objectives import adpo, negative_rewards, retriever_loss
-from pairwright.tasks.training.losses.rewards import Scored
 from tests.fixtures.scores import gradient, numbers, score, sigmoid, surprise
 
 F64 = torch.float64
@@ -115,39 +114,3 @@ def test_rewards_and_baseline_get_no_gradient():
     got = torch.autograd.grad(retriever_loss(log_q, rewards, baseline), [log_q, rewards, baseline], allow_unused=True)
     assert got[0].tolist() == [[-1.0]]
     assert got[1:] == (None, None)
-
-
-@pytest.mark.parametrize("samples", [1, 3])
-def test_the_game_on_two_candidates(samples):
-    # One pair; captions: the chosen one, an easy negative that the policy already likes less than the reference does,
-    # and a hard one that it likes more. Policy and retriever are tables of logits.
-    generator = torch.Generator().manual_seed(0)
-    policy = torch.tensor([0.0, -1.0, 1.0], dtype=F64, requires_grad=True)
-    retriever = torch.zeros(2, dtype=F64, requires_grad=True)
-    start, mean = margins_of(policy), None
-    for _ in range(100):
-        drawn = torch.multinomial(retriever.softmax(0).detach(), samples, replacement=True, generator=generator)
-        columns = torch.tensor([0, 0, *(1 + drawn).tolist()])
-        tokens = torch.tensor([[1, 0] + [1] * samples])
-        scored = Scored(logps=policy.log_softmax(0)[columns][None], tokens=tokens)
-        reference = Scored(logps=torch.zeros(3, dtype=F64).log_softmax(0)[columns][None], tokens=tokens)
-        rewards = negative_rewards(scored, reference, AdpoConfig(beta=1.0))
-        descend(adpo(scored, reference, AdpoConfig(beta=1.0)).value, policy, 0.02)
-        descend(retriever_loss(retriever.log_softmax(0)[drawn][None], rewards, mean), retriever, 0.2)
-        mean = rewards.mean() if mean is None else 0.9 * mean + 0.1 * rewards.mean()
-    easy, hard = margins_of(policy)
-    assert hard < easy
-    assert retriever.softmax(0)[1] > 0.8
-    assert hard > start[1] + 0.5
-    assert easy > start[0]
-
-
-def margins_of(policy):
-    logps = policy.detach().log_softmax(0) - math.log(1 / 3)
-    return (logps[0] - logps[1]).item(), (logps[0] - logps[2]).item()
-
-
-def descend(loss, table, rate):
-    (slope,) = torch.autograd.grad(loss, table)
-    with torch.no_grad():
-        table -= rate * slope

@@ -12,7 +12,7 @@ from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.freeze_rows import Needs, make_example
 from pairwright.tasks.training.losses.objectives import OBJECTIVES, compute_loss, measures_of, needs_of
 from pairwright.tasks.training.losses.rewards import CHOSEN, IMAGE, TEXTS, Scored
-from tests.fixtures.scores import score, zeros_like
+from tests.fixtures.scores import gradient, score, surprise, zeros_like
 
 SETTINGS = [
     {"objective": "sft"},
@@ -84,13 +84,13 @@ def test_what_is_not_taken_of_a_row_does_not_matter(config):
     # ADPO's texts are the retriever's.
     needs = needs_of(config)
     policy = random_scores()
-    (gradient,) = torch.autograd.grad(compute(config, policy).value, policy.logps)
+    (slope,) = torch.autograd.grad(compute(config, policy).value, policy.logps)
     texts = TEXTS + (2 if config.objective == "adpo" else needs.texts)
-    assert not gradient[:, texts:].any()
+    assert not slope[:, texts:].any()
     both = policy.present[:, [IMAGE, TEXTS]].all(1)
-    assert gradient[both, IMAGE].any() == (needs.images and needs.beside)
-    assert gradient[~policy.present[:, TEXTS], IMAGE].any() == needs.images
-    assert gradient[:, CHOSEN].any()
+    assert slope[both, IMAGE].any() == (needs.images and needs.beside)
+    assert slope[~policy.present[:, TEXTS], IMAGE].any() == needs.images
+    assert slope[:, CHOSEN].any()
 
 
 @every_setting
@@ -104,18 +104,6 @@ def test_a_reference_is_asked_for_where_it_is_needed(config):
 
 
 @every_setting
-def test_shares_average_to_the_value(config):
-    policy = random_scores()
-    loss = compute(config, policy)
-    counts = policy.present[:, CHOSEN]
-    if config.objective != "sft":
-        counts = counts & policy.present[:, TEXTS if config.objective == "adpo" else IMAGE :].any(1)
-    assert not loss.per_example[~counts].any()
-    assert loss.per_example[counts].min() > 0
-    torch.testing.assert_close(loss.per_example[counts].mean(), loss.value)
-
-
-@every_setting
 @pytest.mark.parametrize("margin", [1e4, -1e4])
 def test_large_margins(config, margin):
     # Log-probabilities such that beta times the difference is the margin.
@@ -124,10 +112,10 @@ def test_large_margins(config, margin):
     shift[:, CHOSEN] = margin / 0.1
     far = Scored(logps=(policy.logps.detach() + shift).requires_grad_(), tokens=policy.tokens)
     loss = compute(config, far)
-    (gradient,) = torch.autograd.grad(loss.value, far.logps)
+    (slope,) = torch.autograd.grad(loss.value, far.logps)
     assert loss.value.isfinite()
     assert loss.per_example.isfinite().all()
-    assert gradient.isfinite().all()
+    assert slope.isfinite().all()
     assert torch.stack(list(loss.metrics.values())).isfinite().all()
     if config.objective != "sft" and config.dpo.loss_type == "sigmoid" and not config.dpo.label_smoothing:
         assert (loss.value > 9e3) == (margin < 0)
@@ -149,8 +137,8 @@ def test_a_batch_in_which_nothing_counts(config, columns):
     assert loss.value.item() == 0
     assert loss.per_example.tolist() == [0, 0]
     assert loss.metrics == {}
-    (gradient,) = torch.autograd.grad(loss.value, policy.logps)
-    assert not gradient.any()
+    (slope,) = torch.autograd.grad(loss.value, policy.logps)
+    assert not slope.any()
 
 
 @every_setting
@@ -173,6 +161,21 @@ def test_examples_are_apart(config):
         for n in range(6)
     ]
     assert compute(config, policy).per_example.tolist() == pytest.approx(alone)
+
+
+@pytest.mark.parametrize(
+    ("objective", "section"), [("adavip", {}), ("mdpo", {}), ("mdpo", {"anchor_enabled": False}), ("dpo", {})]
+)
+def test_a_row_with_one_side_has_plain_dpo_on_it(objective, section):
+    rows = [[-2.0, None, -5.0], [-2.0, -7.0, None], [-2.0, None, None]]
+    references = [[-3.0, None, -4.5], [-3.0, -6.0, None], [-3.0, None, None]]
+    policy = score(*rows, grad=True)
+    config = TrainConfig.model_validate({"objective": objective, objective: {"beta": 0.3, **section}})
+    loss = compute_loss(policy, score(*references), config)
+    assert loss.per_example.tolist() == pytest.approx([surprise(0.45), surprise(0.6), 0], abs=1e-12)
+    assert loss.value.item() == pytest.approx((surprise(0.45) + surprise(0.6)) / 2, abs=1e-12)
+    assert gradient(loss, policy)[2] == [0, 0, 0]
+    assert not any(name.startswith("weight/") for name in loss.metrics)
 
 
 def test_the_mapping_is_read_without_pytorch():
