@@ -66,7 +66,7 @@ class ChatConfig(Section):
     """How the server is held to a grammar: vLLM's `structured_outputs`, a JSON schema in `response_format`, or not at
     all; auto: the first that works when a build starts."""
     max_concurrency: Annotated[int, Field(ge=1, le=4096)] = 256
-    """Maximum concurrent requests of one worker; the actual number follows the server's throughput."""
+    """Maximum concurrent requests of one worker; fewer while a server is full or late."""
     timeout_seconds: Seconds = 300.0
     """Longest wait for one answer."""
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 6

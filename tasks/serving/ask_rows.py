@@ -6,15 +6,14 @@ give is yielded as it comes. Rows are taken from their iterable when there is ro
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from pairwright.schemas.rows import Dropped, Failed, Row
 from pairwright.schemas.served import ChatConfig
-from pairwright.tasks.serving.chat import Answer, Chat, Question, RefusedQuestionError, UnansweredError
-from pairwright.tasks.serving.client import Client, client_of
+from pairwright.tasks.serving.chat import Chat, RefusedQuestionError, UnansweredError
+from pairwright.tasks.serving.client import client_of
 from pairwright.tasks.serving.connection import PACE, Pace
 from pairwright.tasks.serving.loop import background, is_background, run
 from pairwright.tasks.store.answers import Answers
@@ -38,7 +37,7 @@ def ask_rows(
     ``ConfigError`` where no server is named, ``ServerError`` where none answers, takes the key or knows the model.
     """
     client = client_of(model, pace)
-    chat = _Chat(client, answers)
+    chat = Chat(partial(client.ask, answers=answers))
     running = _Running()
     try:
         source = iter(rows)
@@ -50,17 +49,6 @@ def ask_rows(
             yield from running.next()
     finally:
         running.stop()
-
-
-@dataclass(frozen=True, slots=True)
-class _Chat:
-    """Client with a shard's memory."""
-
-    client: Client
-    answers: Answers | None
-
-    async def ask(self, question: Question) -> Answer:
-        return await self.client.ask(question, self.answers)
 
 
 async def _one(work: Work[R], row: R, chat: Chat) -> Sequence[Result]:

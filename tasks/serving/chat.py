@@ -4,9 +4,9 @@ A stage writes one coroutine for a row, which asks as often as it has to, and ha
 of them at once. What may go wrong with a single row is raised here as an exception and becomes a row there.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from pairwright.prompts import Prompt
 from pairwright.schemas.replies import RefusedText
@@ -62,18 +62,14 @@ class Answer:
         return self.served.finish_reason
 
 
-class Chat(Protocol):
-    """Served model that can be asked many times at once."""
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """Served model that can be asked many times at once, with a shard's memory of answers."""
 
-    async def ask(self, question: Question) -> Answer:
-        """Return the answer.
-
-        Raises:
-            RefusedQuestionError: the server says that this request is wrong (too long, a bad image).
-            UnansweredError: no good answer came in all attempts.
-            ServerError: no server answers at all, or none takes the key or knows the model.
-        """
-        ...
+    ask: Callable[[Question], Awaitable[Answer]]
+    """Raises ``RefusedQuestionError`` where the server says that the request is wrong (too long, a bad image),
+    ``UnansweredError`` where no good answer came in all attempts, ``ServerError`` where no server answers at all, or
+    none takes the key or knows the model."""
 
 
 class RowError(Exception):

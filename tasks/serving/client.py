@@ -46,7 +46,7 @@ class Client:
         endpoints = [
             Endpoint(
                 Connection(url, key, timeout_s=config.timeout_seconds, pace=pace),
-                Limiter(most, pace.start, time.monotonic),
+                Limiter(most, pace.start),
             )
             for url in config.endpoint
         ]

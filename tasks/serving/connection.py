@@ -11,7 +11,6 @@ import ipaddress
 import json
 import logging
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Literal
@@ -24,7 +23,6 @@ from pairwright.tasks.serving.keys import Key
 LONGEST = 300
 """Characters that are kept of what a server says."""
 Reason = Literal["server busy", "no answer in time", "broken answer", "server error", "no connection"]
-Hide = Callable[[str], str]
 _REASONS: dict[int, Reason] = {408: "no answer in time", 429: "server busy", 503: "server busy"}
 
 
@@ -102,14 +100,13 @@ class Connection:
 
     async def post(self, body: dict[str, Any]) -> Completion:
         """Return what the server answers; raise ``FaultError``, ``RefusedQuestionError`` or ``ServerError``."""
-        content = await self._send("POST", "chat/completions", body)
-        return read_answer(content, self._key.hide)
+        return read_answer(await self._send("POST", "chat/completions", body))
 
     async def models(self) -> tuple[str, ...]:
         """Return the names of the models that the server has; raises as ``post``."""
         content = await self._send("GET", "models")
         try:
-            return tuple(shown(self._key.hide(model["id"])) for model in json.loads(content)["data"])
+            return tuple(shown(model["id"]) for model in json.loads(content)["data"])
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise FaultError("broken answer", "no list of models") from None
 
@@ -134,14 +131,17 @@ class Connection:
             raise FaultError("no answer in time", f"{self._timeout_s:g} s") from None
         except httpx2.HTTPError as error:
             lost = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError)
-            raise FaultError("no connection" if lost else "broken answer", root_of(error, self._key.hide)) from None
+            raise FaultError(
+                "no connection" if lost else "broken answer", shown(self._key.hide(root_of(error)))
+            ) from None
+        said = self._key.hide_in_body(bytes(content))
         if response.status_code != 200:
-            raise self._explain(response.status_code, bytes(content), response.headers.get("retry-after", ""))
-        return bytes(content)
+            raise self._explain(response.status_code, said, response.headers.get("retry-after", ""))
+        return said
 
     def _explain(self, status: int, content: bytes, retry_after: str) -> Exception:
         """Return the error that a status stands for; ``retry_after``: the header."""
-        message = message_of(content, self._key.hide)
+        message = message_of(content)
         if status in (400, 413, 422):
             return RefusedQuestionError(REFUSED, message)
         if status in _REASONS or status >= 500:
@@ -160,19 +160,18 @@ class Connection:
 
 
 def check_address(url: str) -> None:
-    """Raise ``ConfigError`` for what is no address of a server; no message repeats a password."""
+    """Raise ``ConfigError`` for what is no address of a server; the message repeats no password."""
     try:
         parts = urlsplit(url)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        fits = fits and "@" not in parts.netloc and not parts.query and not parts.fragment
     except ValueError:
-        raise ConfigError("models.*.endpoint: this is no address; one looks like http://127.0.0.1:8000/v1") from None
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ConfigError(
-            "models.*.endpoint: an address holds no passwords, queries or fragments; a key is read from the "
-            "environment variable that models.*.key names"
-        )
+        fits = False
     if not fits or not url.isascii() or not url.isprintable() or " " in url:
-        raise ConfigError(f"models.*.endpoint: {shown(url)} is no address; one looks like http://127.0.0.1:8000/v1")
+        raise ConfigError(
+            "models.*.endpoint: this is no address; one looks like http://127.0.0.1:8000/v1, without password, query "
+            "and fragment (a key is read from the environment variable that models.*.key names)"
+        )
 
 
 def is_here(host: str) -> bool:
@@ -183,8 +182,8 @@ def is_here(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def read_answer(body: bytes, hide: Hide = str) -> Completion:
-    """Return what the body of an answer says; ``hide`` takes out of it what it must not repeat. Raises as ``post``."""
+def read_answer(body: bytes) -> Completion:
+    """Return what the body of an answer says; raises as ``post``."""
     try:
         said: Any = json.loads(body.decode())
     except UnicodeDecodeError:
@@ -196,15 +195,15 @@ def read_answer(body: bytes, hide: Hide = str) -> Completion:
         message, reason = choice["message"], choice["finish_reason"]
         content, refusal = message["content"], message.get("refusal")
     except (LookupError, TypeError, AttributeError):
-        raise FaultError("broken answer", f"no answer in it: {message_of(body, hide)}") from None
+        raise FaultError("broken answer", f"no answer in it: {message_of(body)}") from None
     if refusal and isinstance(refusal, str):
-        raise RefusedQuestionError("the model refused", shown(hide(refusal)))
+        raise RefusedQuestionError("the model refused", shown(refusal))
     if not isinstance(reason, str):
         raise FaultError("broken answer", "no finish reason")
     if reason in ("abort", "error"):  # vLLM says so when it ends before the answer does
         raise FaultError("server error", f"finish reason {reason}")
     if reason not in ("stop", "length"):
-        raise RefusedQuestionError("the server ended the answer", f"finish reason {shown(hide(reason))}")
+        raise RefusedQuestionError("the server ended the answer", f"finish reason {shown(reason)}")
     if content is None and reason == "length":
         content = ""  # all tokens went into thoughts
     if not isinstance(content, str):
@@ -213,10 +212,10 @@ def read_answer(body: bytes, hide: Hide = str) -> Completion:
     model, fingerprint = (said.get(name) for name in ("model", "system_fingerprint"))
     prompt, completion = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
     return Completion(
-        text=hide(whole(content)),
+        text=whole(content),
         finish_reason=reason,
-        model=shown(hide(model)) if isinstance(model, str) else "",
-        fingerprint=shown(hide(fingerprint)) if isinstance(fingerprint, str) else "",
+        model=shown(model) if isinstance(model, str) else "",
+        fingerprint=shown(fingerprint) if isinstance(fingerprint, str) else "",
         # A number that cannot be one of tokens is 0: the answer is good all the same.
         prompt_tokens=prompt if type(prompt) is int and 0 <= prompt < 2**31 else 0,
         completion_tokens=completion if type(completion) is int and 0 <= completion < 2**31 else 0,
@@ -228,17 +227,17 @@ def whole(text: str) -> str:
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def message_of(body: bytes, hide: Hide = str) -> str:
+def message_of(body: bytes) -> str:
     """Return what an error's body says, in one printable line."""
     text = body.decode("utf-8", "replace")
     try:
         said: Any = json.loads(text)
     except (ValueError, RecursionError):
-        return shown(hide(re.sub(r"<[^<>]{0,300}>", " ", text[: 64 * LONGEST])))
+        return shown(re.sub(r"<[^<>]{0,300}>", " ", text[: 64 * LONGEST]))
     for name in ("error", "message", "detail"):
         if isinstance(said, dict) and said.get(name):
             said = said[name]
-    return shown(hide(said if isinstance(said, str) else json.dumps(said)))
+    return shown(said if isinstance(said, str) else json.dumps(said))
 
 
 def shown(text: str) -> str:
@@ -247,11 +246,11 @@ def shown(text: str) -> str:
     return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
 
 
-def root_of(error: BaseException, hide: Hide = str) -> str:
+def root_of(error: BaseException) -> str:
     """Return what lies at the bottom of an error of the network, in words."""
     words = str(error) or type(error).__name__
     seen: BaseException | None = error
     while seen := seen.__cause__ or seen.__context__:
         if isinstance(seen, OSError):
             words = str(seen) or words
-    return shown(hide(words))
+    return words

@@ -26,9 +26,17 @@ class Key:
 
     def hide(self, text: str) -> str:
         """Return a text of the server's without the key, which it may repeat."""
+        return text.replace(self.value, HIDDEN) if self.value else text
+
+    def hide_in_body(self, body: bytes) -> bytes:
+        """Return a body of the server's without the key, also where JSON writes it with escapes."""
         if not self.value:
-            return text
-        return text.replace(self.value, HIDDEN).replace(json.dumps(self.value)[1:-1], HIDDEN)
+            return body
+        try:
+            text, key = json.dumps(json.loads(body)), json.dumps(self.value)[1:-1]
+        except (ValueError, RecursionError):
+            text, key = body.decode("utf-8", "surrogateescape"), self.value
+        return text.replace(key, HIDDEN).encode("utf-8", "surrogateescape")
 
     @property
     def place(self) -> str:

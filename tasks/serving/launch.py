@@ -19,7 +19,6 @@ import urllib.request
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.error import HTTPError
 
@@ -59,9 +58,7 @@ class Servers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def ready(self, chat: ChatConfig, *, field: str = "models.chat") -> ChatConfig:

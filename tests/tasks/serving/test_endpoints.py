@@ -167,7 +167,7 @@ class Scripted(Connection):
 def open_endpoints(*, limit: int = 8, patience_s: float = 60.0) -> tuple[Endpoints, Scripted]:
     """Return an endpoint that is taken and answers without a server."""
     connection = Scripted("http://127.0.0.1:1/v1", load_key("PAIRWRIGHT_TEST_KEY"), timeout_s=1, pace=QUICK)
-    made = [Endpoint(connection, Limiter(limit, limit, time.monotonic))]
+    made = [Endpoint(connection, Limiter(limit, limit))]
     pace = replace(QUICK, rest_s=1.0, rest_most_s=1.0)
     return Endpoints(made, most=limit, patience_s=patience_s, pace=pace), connection
 

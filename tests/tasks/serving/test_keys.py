@@ -49,9 +49,10 @@ def test_what_is_no_key_is_refused_without_being_shown(monkeypatch: pytest.Monke
 
 def test_a_key_is_taken_out_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_KEY", 'sk-"1"')
-    hide = load_key("SOME_KEY").hide
-    assert hide('You sent sk-"1", sk-"1"!') == "You sent ***, ***!"
-    assert hide('{"key": "sk-\\"1\\""}') == '{"key": "***"}'
+    key = load_key("SOME_KEY")
+    assert key.hide('You sent sk-"1", sk-"1"!') == "You sent ***, ***!"
+    assert key.hide_in_body(b'no JSON: sk-"1" \xff') == b"no JSON: *** \xff"
+    assert key.hide_in_body(b'{"key": "sk-\\u0022\\u0031\\""}') == b'{"key": "***"}'
 
 
 def test_a_key_does_not_travel_with_a_pickle(monkeypatch: pytest.MonkeyPatch) -> None:
