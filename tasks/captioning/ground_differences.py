@@ -21,7 +21,7 @@ from pairwright.schemas.config import GroundingConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, EmbeddingRow, PairRow, Pairs, make_key
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.text_scorer import OpenClipTexts, TextScorer
+from pairwright.tasks.models.text_scorer import OpenClipTexts
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
 from pairwright.tasks.texts.words import affirmed, content_words, denies
@@ -59,7 +59,7 @@ def judged_halves(row: DifferenceRow) -> Halves:
     return first, second
 
 
-def embed_texts(halves: Iterable[Halves], scorer: TextScorer) -> Mapping[str, NDArray[np.float32]]:
+def embed_texts(halves: Iterable[Halves], scorer: OpenClipTexts) -> Mapping[str, NDArray[np.float32]]:
     """Return the vector of each text, every text embedded once, in an order that is always the same."""
     texts = sorted({half for both in halves for half in both if half})
     return dict(zip(texts, scorer.embed(texts), strict=True)) if texts else {}

@@ -22,7 +22,7 @@ from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.encoder import Encoder
 from pairwright.tasks.models.preprocess import Interpolation, Preprocess, Resize
 from pairwright.tasks.models.pretrained import Pretrained
-from pairwright.tasks.models.weights import find_local, loading, require_packages
+from pairwright.tasks.models.weights import loading, require_packages
 
 FIELD = "embedding.dinov2"
 CONFIG, PROCESSOR = "config.json", "preprocessor_config.json"
@@ -61,11 +61,11 @@ class Dinov2:
     @property
     def prepare(self) -> Callable[[NDArray[np.uint8]], NDArray[Any]]:
         """Return the model's own transform."""
-        return _load(self.config.model_dump_json(), self.batch).preprocess
+        return _load(self.config.model_dump_json(), self.batch)[0]
 
     def encode(self, prepared: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
         """Return ``(n, dimension)`` class tokens."""
-        return _load(self.config.model_dump_json(), self.batch).encode(prepared)
+        return _load(self.config.model_dump_json(), self.batch)[1].encode(prepared)
 
 
 def pin_dinov2(config: Dinov2Config, *, download: bool) -> Dinov2Config:
@@ -78,22 +78,17 @@ def pin_dinov2(config: Dinov2Config, *, download: bool) -> Dinov2Config:
     return config.model_copy(update=MODELS.pin(config.model, config.revision, download=download))
 
 
-def _local_files(folder: Path) -> list[Path]:
-    return find_local(f"{FIELD}.model", folder, beside=(CONFIG, PROCESSOR))
-
-
 MODELS = Pretrained(
     field=FIELD,
     kind="DINOv2",
     known=KNOWN,
     weights=("model.safetensors", "pytorch_model.bin"),
     beside=(CONFIG, PROCESSOR),
-    list_local=_local_files,
 )
 
 
 @lru_cache(maxsize=1)
-def _load(configuration: str, batch: int) -> Encoder:
+def _load(configuration: str, batch: int) -> tuple[Preprocess, Encoder]:
     """Load the model by transformers' own loader."""
     import transformers
 
@@ -101,16 +96,15 @@ def _load(configuration: str, batch: int) -> Encoder:
     device = choose_device()
     folder = MODELS.checked_folder(config.model, config.revision)
     with loading(FIELD, folder):
-        model = (
-            getattr(transformers, _class_name(folder)).from_pretrained(folder, local_files_only=True).eval().to(device)
-        )
+        kind = getattr(transformers, _class_name(folder))
+        model = kind.from_pretrained(folder, local_files_only=True).eval().to(device)
         preprocess = transform_of(json.loads((folder / PROCESSOR).read_text(encoding="utf-8")))
-    return Encoder(
-        network=lambda images: model(images).last_hidden_state[:, 0],
-        preprocess=preprocess,
+    encoder = Encoder(
+        network=lambda crops: model(preprocess.numbers(crops)).last_hidden_state[:, 0],
         device=device,
         batches=Batches(batch),
     )
+    return preprocess, encoder
 
 
 def _class_name(folder: Path) -> str:

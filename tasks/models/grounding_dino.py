@@ -21,9 +21,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from pathlib import Path
 from types import MethodType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,17 +33,13 @@ from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.prepare_ahead import Seen
-from pairwright.tasks.models.pretrained import Pretrained, is_local
-from pairwright.tasks.models.weights import find_local, loading, require_packages
+from pairwright.tasks.models.pretrained import Pretrained
+from pairwright.tasks.models.weights import loading, require_packages
 
 if TYPE_CHECKING:
     from torch import Tensor, device
 
 FIELD = "detection"
-CONFIG, TOKENS, TOKENIZER = "config.json", "tokenizer.json", "tokenizer_config.json"
-PROCESSOR, WHOLE_PROCESSOR = "preprocessor_config.json", "processor_config.json"
-"""Where the image processor is described: on its own, as published, or with the tokenizer's name, as transformers 5
-writes it."""
 KNOWN = {
     "IDEA-Research/grounding-dino-base": "12bdfa3120f3e7ec7b434d90674b3396eccf88eb",
     "IDEA-Research/grounding-dino-tiny": "a2bb814dd30d776dcf7e30523b00659f4f141c71",
@@ -56,16 +51,13 @@ are no faster (31 s each of the tiny model, 6.4 GB in place of 3.0)."""
 MAX_ASPECT = 32
 """Thinner images are stretched: the library fails where a side would become 0 pixels, or where the network has fewer
 cells (of 8 to 64 pixels) than the queries that it takes from them (900)."""
-MAX_LETTERS = 2000
-"""Of a tag; longer ones are no names of things, and are left out without being read (ours)."""
 FRAMING = re.compile(r"[.?\[\]]")
 """What would end a tag in a prompt, or name a token of the prompt's frame ("[SEP]")."""
 SCORE_DIGITS, PIXEL_DIGITS = 4, 2
 """Of a box that is written: the size of a batch changes later ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
+class Fitted(NamedTuple):
     """A resized image."""
 
     pixels: NDArray[np.uint8]
@@ -74,8 +66,7 @@ class Fitted:
     """Height and width of the image itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(NamedTuple):
     """Tags of an image, in tokens."""
 
     ids: list[int]
@@ -155,8 +146,7 @@ class GroundingNetwork:
         tokenizer, limit = self.processor.tokenizer, self.model.config.max_text_len
         # What is no Unicode (a lone surrogate) cannot be tokenized.
         clean = [FRAMING.sub(" ", name).encode("utf-8", "ignore").decode().lower() for name in names]
-        short = [text if len(name) <= MAX_LETTERS else "" for name, text in zip(names, clean, strict=True)]
-        read = tokenizer(short, add_special_tokens=False)["input_ids"] if short else []
+        read = tokenizer(clean, add_special_tokens=False)["input_ids"] if clean else []
         stop = tokenizer.convert_tokens_to_ids(".")
         made: list[Prompt] = []
         for tag, ids in enumerate(read):
@@ -218,33 +208,13 @@ class GroundingNetwork:
 
 
 def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionConfig:
-    """Return the configuration with the revision of the weights that are on this machine; local ones are looked at.
+    """Return the configuration with the revision of the weights that are on this machine.
 
     Raises:
-        ModelError: weights or packages are missing, or the weights are not those that the configuration names, of
-            another model or damaged: a build must not work for hours to find that.
+        ModelError: weights or packages are missing, or the weights are not those that the configuration names.
     """
     require_packages(FIELD, "torch", "torchvision", "transformers")
-    from safetensors import safe_open
-
-    pinned = MODELS.pin(config.model, config.revision, download=download)
-    if is_local(config.model):
-        folder = Path(config.model).expanduser()
-        with loading(FIELD, folder):
-            _check_kind(folder)
-            for file in _local_files(folder):
-                if file.suffix == ".safetensors":
-                    with safe_open(file, framework="np"):  # its header says how long the file must be
-                        pass
-    return config.model_copy(update=pinned)
-
-
-def _local_files(folder: Path) -> list[Path]:
-    processor = WHOLE_PROCESSOR if (folder / WHOLE_PROCESSOR).is_file() else PROCESSOR
-    found = find_local(f"{FIELD}.model", folder, beside=(CONFIG, processor, TOKENS, TOKENIZER))
-    if not any(file.suffix == ".safetensors" for file in found):
-        raise ModelError(f"{FIELD}.model: {folder} holds no weights as safetensors")
-    return found
+    return config.model_copy(update=MODELS.pin(config.model, config.revision, download=download))
 
 
 MODELS = Pretrained(
@@ -252,8 +222,7 @@ MODELS = Pretrained(
     kind="Grounding DINO",
     known=KNOWN,
     weights=("model.safetensors",),
-    beside=(CONFIG, PROCESSOR, TOKENS, TOKENIZER),
-    list_local=_local_files,
+    beside=("config.json", "preprocessor_config.json", "tokenizer.json", "tokenizer_config.json"),
 )
 
 
@@ -276,7 +245,9 @@ def _load(model: str, revision: str) -> GroundingNetwork:
     device = choose_device()
     folder = MODELS.checked_folder(model, revision)
     with loading(FIELD, folder):
-        _check_kind(folder)
+        kind = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")
+        if kind != "grounding-dino":
+            raise ModelError(f"{FIELD}.model: {folder / 'config.json'} describes a {kind}, not a grounding-dino")
         network: Any = GroundingDinoForObjectDetection.from_pretrained(
             folder, local_files_only=True, use_safetensors=True
         )
@@ -291,9 +262,3 @@ def _load(model: str, revision: str) -> GroundingNetwork:
 def _batches(model: str, revision: str, fixed: int) -> Batches:  # noqa: ARG001 - batches are found for each network
     """Return how many images this process has found to go at once; it is kept for the next call."""
     return Batches(fixed, most=MAX_IMAGES, on_cpu=1)
-
-
-def _check_kind(folder: Path) -> None:
-    kind = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("model_type")
-    if kind != "grounding-dino":
-        raise ModelError(f"{FIELD}.model: {folder / CONFIG} describes a {kind}, not a grounding-dino")

@@ -7,18 +7,17 @@ is ours: the hole with its surroundings, at the image's own resolution where tha
 
 A TorchScript file is a program, and nothing shuts it in. It runs only if its SHA-256 is the published one, or the one
 that the profile names; the bytes that were hashed are the bytes that run. It computes in float32, on a GPU too: cuFFT
-takes no bfloat16. PyTorch's just-in-time optimiser is left out: it works anew on each size of input, for seconds.
+takes no bfloat16.
 """
 
 import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import groupby
+from functools import lru_cache, partial
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -36,9 +35,6 @@ from pairwright.tasks.models.weights import (
     loading,
     require_packages,
 )
-
-if TYPE_CHECKING:
-    from torch import device
 
 FIELD = "removals.lama"
 PUBLISHED = PublishedFile(
@@ -93,12 +89,11 @@ class LamaInpainter:
         Raises:
             ModelError: the weights are missing, do not run, or give no numbers; a single crop does not fit.
         """
-        lama = _load(self.config.lama.model_dump_json(), self.config.batch_size)
-        shapes = [crop.pixels.shape for crop in prepared]
+        network, batches = _load(self.config.lama.model_dump_json(), self.config.batch_size)
         filled: dict[int, Pixels] = {}
-        for _, group in groupby(sorted(range(len(shapes)), key=shapes.__getitem__), key=shapes.__getitem__):
-            places = list(group)
-            made = lama.batches.each(lama.run, [prepared[place].pixels for place in places])
+        for shape in {crop.pixels.shape for crop in prepared}:
+            places = [place for place, crop in enumerate(prepared) if crop.pixels.shape == shape]
+            made = batches.each(partial(run_lama, network), [prepared[place].pixels for place in places])
             filled.update(zip(places, made, strict=True))
         for place, crop in enumerate(prepared):
             yield put_back(crop, filled.pop(place))
@@ -147,25 +142,18 @@ def put_back(crop: HoleCrop, filled: Pixels) -> Pixels:
     return np.ascontiguousarray(inner[crop.place])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lama:
-    """The network on its device."""
+def run_lama(network: Any, crops: Sequence[Pixels]) -> list[Pixels]:
+    """Return the ``(height, width, 3)`` pixels that the network makes of ``(height, width, 4)`` crops."""
+    import torch
 
-    network: Any
-    device: "device"
-    batches: Batches
-
-    def run(self, crops: Sequence[Pixels]) -> list[Pixels]:
-        """Return the ``(height, width, 3)`` pixels that the network makes of ``(height, width, 4)`` crops."""
-        import torch
-
-        plainly = torch.jit.optimized_execution(should_optimize=False)  # pyright: ignore[reportPrivateImportUsage]  (it is not listed)
-        with torch.inference_mode(), plainly:
-            seen = torch.from_numpy(np.stack(crops)).to(self.device).permute(0, 3, 1, 2).contiguous()
-            made = self.network(seen[:, :3].float() / 255, seen[:, 3:].float())
-            if not bool(torch.isfinite(made).all()):
-                raise ModelError(f"{FIELD}: the network gave pixels that are not finite")
-            return list((made * 255).clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().cpu().numpy())
+    # The just-in-time optimiser works anew on each size of input, for seconds.
+    plainly = torch.jit.optimized_execution(should_optimize=False)  # pyright: ignore[reportPrivateImportUsage]  (it is not listed)
+    with torch.inference_mode(), plainly:
+        seen = torch.from_numpy(np.stack(crops)).to(choose_device()).permute(0, 3, 1, 2).contiguous()
+        made = network(seen[:, :3].float() / 255, seen[:, 3:].float())
+        if not bool(torch.isfinite(made).all()):
+            raise ModelError(f"{FIELD}: the network gave pixels that are not finite")
+        return list((made * 255).clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().cpu().numpy())
 
 
 def pin_lama(config: LamaConfig, *, download: bool) -> LamaConfig:
@@ -202,22 +190,14 @@ def _read_trusted(config: LamaConfig, path: Path) -> bytes:
 
 
 @lru_cache(maxsize=1)
-def _load(configuration: str, batch: int) -> Lama:
-    """Load the program, and try it on two images with two masks."""
+def _load(configuration: str, batch: int) -> tuple[Any, Batches]:
+    """Load the program, and try it."""
     import torch
 
-    config, device = LamaConfig.model_validate_json(configuration), choose_device()
+    config = LamaConfig.model_validate_json(configuration)
     path = _find(config, download=False)
     data = _read_trusted(config, path)
-    batches = Batches(batch, most=MAX_CROPS, on_cpu=1)
     with loading(FIELD, path):
-        lama = Lama(
-            network=torch.jit.load(io.BytesIO(data), map_location=device).eval(), device=device, batches=batches
-        )
-        shapes = [made.shape for made in lama.run(list(np.ones((2, STEP, STEP, 4), dtype=np.uint8)))]
-    if shapes != [(STEP, STEP, 3)] * 2:
-        raise ModelError(
-            f"{FIELD}: {path} does not run as LaMa does, on images (n, 3, h, w) and masks (n, 1, h, w): it gives "
-            f"{shapes} for two images of {STEP} x {STEP} pixels"
-        )
-    return lama
+        network = torch.jit.load(io.BytesIO(data), map_location=choose_device()).eval()
+        run_lama(network, [np.ones((STEP, STEP, 4), dtype=np.uint8)])
+    return network, Batches(batch, most=MAX_CROPS, on_cpu=1)

@@ -18,6 +18,8 @@ from pairwright.tasks.models.weights import identify_files
 
 UNUSED = ("parser", "ner", "entity_linker", "entity_ruler", "senter", "sentencizer", "textcat", "textcat_multilabel")
 """Parts of a pipeline that give neither a part of speech nor a lemma; they take more time than all others."""
+MOST_WORDS = 1 << 20
+"""Pairs of words whose likeness is kept."""
 PROBE = "There are two dogs on the table."
 
 
@@ -27,7 +29,7 @@ def find_nouns_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[s
     Raises:
         ModelError: the pipeline is missing, is another one than the dataset's, or cannot tag.
     """
-    pipeline = _load(pin_model(config).model)
+    pipeline = load_pipeline(pin_model(config).model)
     wanted = {"NOUN", "PROPN"} if config.proper_nouns else {"NOUN"}
     with pipeline.memory_zone():  # else the vocabulary keeps every word that it has met
         for document in pipeline.pipe(texts, batch_size=1):
@@ -82,20 +84,56 @@ def name_model(config: NounsConfig) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
-def _load(model: str) -> Any:
+def load_pipeline(model: str, field: str = "nouns.model") -> Any:
+    """Return a spaCy pipeline, an installed package or a folder, that tags and lemmatises; ``field`` names it.
+
+    Raises:
+        ModelError: it cannot be loaded, or cannot tag.
+    """
     import spacy  # heavy: only workers load it
 
     try:
         pipeline = spacy.load(model, exclude=UNUSED)
         probe = pipeline(PROBE)
     except Exception as error:  # spaCy raises what its parts raise: of the system, of its configuration, of Thinc
-        raise ModelError(
-            f"nouns.model: {model} cannot be loaded: {type(error).__name__}: {error}\nFetch it again, or name "
-            "another: --set nouns.model=..."
-        ) from error
+        raise ModelError(f"{field}: {model} cannot be loaded: {type(error).__name__}: {error}") from error
     if lacking := [what for what in ("POS", "LEMMA") if not probe.has_annotation(what)]:
         raise ModelError(
-            f"nouns.model: {model} gives words no {' and no '.join(lacking)} (its parts: "
+            f"{field}: {model} gives words no {' and no '.join(lacking)} (its parts: "
             f"{', '.join(pipeline.pipe_names) or 'none'}): name a pipeline with a tagger and a lemmatizer"
         )
     return pipeline
+
+
+class WordPipeline:
+    """Pipeline that finds nouns, and says whether two words mean about the same by vectors of words."""
+
+    def __init__(self, pipeline: Any) -> None:
+        self._pipeline = pipeline
+        self.likeness = lru_cache(MOST_WORDS)(self._likeness)
+        """The cosine of two words' vectors; 0 where one is not known."""
+
+    def nouns(self, text: str) -> list[str]:
+        """Return the lemmas of a text's nouns in lower case, in their order."""
+        found = [token for token in self._pipeline(text) if token.pos_ in ("NOUN", "PROPN")]
+        return [(token.lemma_ or token.text).lower() for token in found]
+
+    def _likeness(self, one: str, other: str) -> float:
+        first, second = self._pipeline.make_doc(one), self._pipeline.make_doc(other)
+        # Two unknown words have no angle between them; spaCy would warn and say 0.
+        return float(first.similarity(second)) if first.has_vector and second.has_vector else 0.0
+
+
+def find_word_pipeline(model: str, folder: Path, field: str) -> WordPipeline | None:
+    """Return a pipeline by its package's name, or from a folder of that name in ``folder``; ``None``: it is not here.
+
+    Raises:
+        ModelError: it cannot be loaded, or gives no nouns or vectors; the message begins with ``field``.
+    """
+    local = folder / model
+    if importlib.util.find_spec("spacy") is None or not (local.is_dir() or importlib.util.find_spec(model)):
+        return None
+    pipeline = load_pipeline(str(local) if local.is_dir() else model, field)
+    if not pipeline.vocab.vectors_length:
+        raise ModelError(f"{field}: {model} has no vectors of words")
+    return WordPipeline(pipeline)

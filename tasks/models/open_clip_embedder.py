@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +31,11 @@ from pairwright.tasks.models.weights import (
     require_packages,
 )
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Clip = TypeVar("Clip", bound=ClipConfig)
 FIELD = "embedding.clip"
-FOLDER_CONFIG = "open_clip_config.json"
 SAFE, PICKLE = "open_clip_model.safetensors", "open_clip_pytorch_model.bin"
 KNOWN = {
     ("ViT-L-14-quickgelu", "openai"): (
@@ -80,11 +82,11 @@ class OpenClip:
     @property
     def prepare(self) -> Callable[[NDArray[np.uint8]], NDArray[Any]]:
         """Return the model's own transform."""
-        return _load(self.config.model_dump_json(), self.batch).preprocess
+        return _load(self.config.model_dump_json(), self.batch)[0]
 
     def encode(self, prepared: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
         """Return ``(n, dimension)`` projected image embeddings."""
-        return _load(self.config.model_dump_json(), self.batch).encode(prepared)
+        return _load(self.config.model_dump_json(), self.batch)[1].encode(prepared)
 
 
 def identify(config: ClipConfig) -> str:
@@ -111,8 +113,7 @@ def pin_clip(config: Clip, *, download: bool, field: str = FIELD) -> Clip:
 
 
 def _local_files(config: ClipConfig, field: str) -> list[Path]:
-    path = Path(config.checkpoint).expanduser()
-    files = find_local(f"{field}.checkpoint", path, beside=(FOLDER_CONFIG,) if path.is_dir() else ())
+    files = find_local(f"{field}.checkpoint", Path(config.checkpoint).expanduser())
     described = Path(config.model)
     return [*files, described] if described.suffix == ".json" and described.is_file() else files
 
@@ -125,13 +126,8 @@ def _hub_files(config: ClipConfig, field: str) -> HubFiles:
         repository, _, name = _tag(config, field)["hf_hub"].rpartition("/")
         if name:
             weights = (f"{Path(name).stem}.safetensors", name) if name.endswith((".bin", ".pth")) else (name,)
-    return HubFiles(
-        field=field,
-        repository=repository,
-        revision=config.revision or revision,
-        weights=weights,
-        of_build=field == FIELD,
-    )
+    revision = config.revision or revision
+    return HubFiles(field=field, repository=repository, revision=revision, weights=weights, of_build=field == FIELD)
 
 
 def _tag(config: ClipConfig, field: str) -> dict[str, Any]:
@@ -164,17 +160,18 @@ def _add_described(config: ClipConfig, field: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _load(configuration: str, batch: int) -> Encoder:
+def _load(configuration: str, batch: int) -> tuple[Preprocess, Encoder]:
     """Load the model and keep its image tower."""
     config = ClipConfig.model_validate_json(configuration)
     device = choose_device()
     tower = create_model(config).visual.eval().requires_grad_(requires_grad=False).to(device)
-    return Encoder(
-        network=lambda images: _first(tower(images)),
-        preprocess=transform_of(tower.preprocess_cfg),
-        device=device,
-        batches=Batches(batch),
-    )
+    preprocess = transform_of(tower.preprocess_cfg)
+
+    def embed(crops: "Tensor") -> "Tensor":
+        made = tower(preprocess.numbers(crops))
+        return made[0] if isinstance(made, tuple) else made  # some towers give their tokens, too
+
+    return preprocess, Encoder(network=embed, device=device, batches=Batches(batch))
 
 
 def create_model(config: ClipConfig, *, field: str = FIELD) -> Any:
@@ -211,11 +208,6 @@ def create_tokenizer(config: ClipConfig, *, field: str = FIELD) -> Any:
     is_folder = bool(config.checkpoint) and folder.is_dir()
     with loading(f"{field}, tokenizer", folder if is_folder else Path(config.model)):
         return open_clip.get_tokenizer(f"local-dir:{folder}" if is_folder else _add_described(config, field))
-
-
-def _first(result: Any) -> Any:
-    """Return the embedding where a tower gives its tokens too."""
-    return result[0] if isinstance(result, tuple) else result
 
 
 def transform_of(cfg: dict[str, Any]) -> Preprocess:

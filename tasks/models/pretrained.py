@@ -3,11 +3,11 @@
 Reads local folders and the Hub's local cache; loads nothing, and goes to the network only where it may download.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pairwright.tasks.models.weights import HubFiles, absolute, check_revision, find_on_hub, identify_files
+from pairwright.tasks.models.weights import HubFiles, absolute, check_revision, find_local, find_on_hub, identify_files
 
 
 def is_local(model: str) -> bool:
@@ -17,7 +17,7 @@ def is_local(model: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pretrained:
-    """Say where models of one kind are, and which of their files count."""
+    """Where models of one kind are, and which of their files are needed."""
 
     field: str
     """The section of the profile that names one, for messages."""
@@ -29,8 +29,6 @@ class Pretrained:
     """Alternatives on the Hub, the best first."""
     beside: tuple[str, ...]
     """Other files on the Hub, all of them needed."""
-    list_local: Callable[[Path], list[Path]]
-    """Returns the files of a local folder; ``ModelError`` where one is missing."""
 
     def identify(self, model: str, revision: str) -> str:
         """Return a model's name with its revision, without looking for it."""
@@ -46,7 +44,7 @@ class Pretrained:
         folder = self.checked_folder(model, revision, download=download)
         if not is_local(model):
             return {"revision": folder.name}
-        return {"revision": identify_files(self.list_local(folder)), "model": absolute(model)}
+        return {"revision": identify_files(find_local(f"{self.field}.model", folder)), "model": absolute(model)}
 
     def folder(self, model: str, revision: str, *, download: bool = False) -> Path:
         """Return where a model lies; local files are not looked at.
@@ -56,12 +54,9 @@ class Pretrained:
         """
         if is_local(model):
             return Path(model).expanduser()
+        revision = revision or self.known.get(model, "")
         files = HubFiles(
-            field=self.field,
-            repository=model,
-            revision=revision or self.known.get(model, ""),
-            weights=self.weights,
-            beside=self.beside,
+            field=self.field, repository=model, revision=revision, weights=self.weights, beside=self.beside
         )
         return find_on_hub(files, download=download).parent
 
@@ -73,5 +68,5 @@ class Pretrained:
         """
         folder = self.folder(model, revision, download=download)
         if is_local(model):
-            check_revision(self.field, revision, identify_files(self.list_local(folder)), folder)
+            check_revision(self.field, revision, identify_files(find_local(f"{self.field}.model", folder)), folder)
         return folder

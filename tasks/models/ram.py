@@ -5,16 +5,15 @@ ones. Needs PyTorch and timm; the models are written here (``ram_network``), sin
 image is squeezed to the model's square, as the authors' transform does, and has the tags whose probability is above a
 threshold of their own.
 
-On a GPU it computes in bfloat16 (autocast: normalisations, and RAM++'s weighing, stay float32). Memory at the published
-size: the weights (0.9 GB; RAM++ 1.3), and half a gigabyte per image at once on a CPU. There the weights are those of
-the file itself, mapped: whoever replaces it must not write into it.
+On a GPU it computes in bfloat16 (autocast: normalisations, and RAM++'s weighing, stay float32). On a CPU the weights
+are those of the file itself, mapped: whoever replaces it must not write into it.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from pairwright.schemas.removing import RamConfig
 from pairwright.schemas.rows import Tag
 from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.devices import choose_device
+from pairwright.tasks.models.encoder import Encoder
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.models.preprocess import Preprocess
 from pairwright.tasks.models.ram_network import RamWeights, load_ram, tag_logits
@@ -35,6 +35,9 @@ from pairwright.tasks.models.weights import (
     identify_files,
     require_packages,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FIELD = "tagging.ram"
 HUB = "https://huggingface.co/"
@@ -90,7 +93,15 @@ class RamTagger:
         Raises:
             ModelError: the weights are missing, or give numbers that are not finite.
         """
-        return self.model.tag(prepared, name="ram-plus" if self.plus else "ram")
+        model, name = self.model, "ram-plus" if self.plus else "ram"
+        found: list[tuple[Tag, ...]] = []
+        for row in model.encoder.encode(prepared) if prepared else ():
+            if not np.isfinite(row).all():
+                raise ModelError(f"{FIELD}: the model gave probabilities that are not finite: its weights are damaged")
+            above = sorted(np.flatnonzero(row > model.thresholds).tolist(), key=lambda place: (-row[place], place))
+            scores = [(model.names[place], round(float(row[place]), DIGITS)) for place in above]
+            found.append(tuple(Tag(name=tag, score=score, tagger=name) for tag, score in scores))
+        return found
 
     @property
     def model(self) -> "RamModel":
@@ -102,55 +113,34 @@ def _squeeze(preprocess: Preprocess, seen: Seen) -> NDArray[np.uint8]:
     return preprocess(seen.pixels)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RamModel:
+class RamModel(NamedTuple):
     """A model on its device."""
 
-    weights: RamWeights
+    encoder: Encoder
+    """From squares to ``(n, tags)`` probabilities."""
     names: tuple[str, ...]
     thresholds: NDArray[np.float32]
     preprocess: Preprocess
-    device: Any
-    batches: Batches
-
-    def tag(self, squares: Sequence[NDArray[np.uint8]], *, name: str) -> list[tuple[Tag, ...]]:
-        """Return the tags of each square."""
-        return [self._above(row, name) for row in self.batches.run(self.probabilities, squares)] if squares else []
-
-    def probabilities(self, squares: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
-        """Return ``(n, tags)`` probabilities."""
-        import torch
-
-        on_gpu = self.device.type == "cuda"
-        with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=on_gpu):
-            images = self.preprocess.numbers(torch.from_numpy(np.stack(squares)).to(self.device))
-            patches = self.weights.swin.forward_features(images).flatten(1, 2)
-            whole = torch.cat([patches.mean(dim=1, keepdim=True), patches], dim=1)
-            logits = tag_logits(self.weights.decoder, whole, len(self.names))
-            return logits.float().sigmoid().cpu().numpy()
-
-    def _above(self, row: NDArray[np.float32], name: str) -> tuple[Tag, ...]:
-        if not np.isfinite(row).all():
-            raise ModelError(f"{FIELD}: the model gave probabilities that are not finite: its weights are damaged")
-        found = np.flatnonzero(row > self.thresholds).tolist()
-        best = sorted(found, key=lambda place: (-row[place], place))
-        return tuple(Tag(name=self.names[place], score=round(float(row[place]), DIGITS), tagger=name) for place in best)
 
 
 @lru_cache(maxsize=1)
 def _load(configuration: str, plus: bool, batch: int) -> RamModel:  # noqa: FBT001 - lru_cache's keys
-    config, device = RamConfig.model_validate_json(configuration), choose_device()
-    weights, names, thresholds = _read(config, plus=plus)
-    on_device = {name: tensor.to(device) for name, tensor in weights.decoder.items()}
-    side = weights.side
-    return RamModel(
-        weights=RamWeights(swin=weights.swin.to(device), side=side, decoder=on_device),
-        names=names,
-        thresholds=np.array(thresholds, dtype=np.float32),
-        preprocess=transform_of(side),
-        device=device,
-        batches=Batches(batch, most=MAX_IMAGES, on_cpu=IMAGES_ON_CPU),
+    import torch
+
+    weights, names, thresholds = _read(RamConfig.model_validate_json(configuration), plus=plus)
+    device = choose_device()
+    swin, preprocess = weights.swin.to(device), transform_of(weights.side)
+    decoder = {name: tensor.to(device) for name, tensor in weights.decoder.items()}
+
+    def probabilities(squares: "Tensor") -> "Tensor":
+        patches = swin.forward_features(preprocess.numbers(squares)).flatten(1, 2)
+        whole = patches.mean(dim=1, keepdim=True)
+        return tag_logits(decoder, torch.cat([whole, patches], dim=1), len(names)).float().sigmoid()
+
+    encoder = Encoder(
+        network=probabilities, device=device, batches=Batches(batch, most=MAX_IMAGES, on_cpu=IMAGES_ON_CPU)
     )
+    return RamModel(encoder, names, np.array(thresholds, dtype=np.float32), preprocess)
 
 
 def transform_of(side: int) -> Preprocess:
@@ -199,15 +189,8 @@ def _read(config: RamConfig, *, plus: bool) -> tuple[RamWeights, tuple[str, ...]
     """Return the weights, which stay in the file, and the names of the tags with their thresholds."""
     files = find_ram(config, plus=plus, download=False)
     names, thresholds = read_tags(files["tags"], files.get("thresholds"))
-    path = files["checkpoint"]
-    weights = load_ram(path, field=f"{FIELD}.checkpoint" if config.checkpoint else FIELD, plus=plus)
-    rows = len(weights.decoder["label_embed"])
-    if (rows % len(names)) if plus else (rows != len(names)):
-        what = "descriptions, which is no multiple" if plus else "tags, which is not the number"
-        raise ModelError(
-            f"{FIELD}.tags: {path} and {files['tags']}: the checkpoint has {rows:,} {what} of the list's {len(names):,}"
-        )
-    return weights, names, thresholds
+    field = f"{FIELD}.checkpoint" if config.checkpoint else FIELD
+    return load_ram(files["checkpoint"], field=field, plus=plus, tags=len(names)), names, thresholds
 
 
 def read_tags(tags: Path, thresholds: Path | None) -> tuple[tuple[str, ...], tuple[float, ...]]:
@@ -217,33 +200,26 @@ def read_tags(tags: Path, thresholds: Path | None) -> tuple[tuple[str, ...], tup
         ModelError: a list is broken, or the two are of different lengths.
     """
     names = _lines(tags, "tags")
-    if not all(names):
-        raise ModelError(f"{FIELD}.tags: {tags}: line {names.index('') + 1} is empty")
+    if not names or not all(names):
+        raise ModelError(f"{FIELD}.tags: {tags}: line {[*names, ''].index('') + 1} is empty")
     if thresholds is None:
         return names, (THRESHOLD,) * len(names)
-    least = tuple(_share(line, number, thresholds) for number, line in enumerate(_lines(thresholds, "thresholds"), 1))
-    if len(least) != len(names):
+    lines = _lines(thresholds, "thresholds")
+    if len(lines) != len(names):
         raise ModelError(
-            f"{FIELD}.thresholds: {thresholds} has {len(least):,} lines, and {tags} names {len(names):,} tags"
+            f"{FIELD}.thresholds: {thresholds} has {len(lines):,} lines, and {tags} names {len(names):,} tags"
         )
-    return names, least
-
-
-def _share(line: str, number: int, path: Path) -> float:
     try:
-        value = float(line)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:  # NaN is neither
-        raise ModelError(f"{FIELD}.thresholds: {path}: line {number} is no number from 0 to 1: {line[:40]!r}")
-    return value
+        least = tuple(map(float, lines))
+    except ValueError as error:
+        raise ModelError(f"{FIELD}.thresholds: {thresholds}: {error}") from error
+    if not all(0 <= value <= 1 for value in least):  # NaN is neither
+        raise ModelError(f"{FIELD}.thresholds: {thresholds}: not all are numbers from 0 to 1")
+    return names, least
 
 
 def _lines(path: Path, name: str) -> tuple[str, ...]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        return tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines())
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(f"{FIELD}.{name}: {path} cannot be read: {error}") from error
-    if not lines:
-        raise ModelError(f"{FIELD}.{name}: {path} is empty")
-    return tuple(line.strip() for line in lines)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.checkpoints import read_checkpoint
-from pairwright.tasks.models.tensor_shapes import Shapes, compare_shapes, count_parts, name_some, shapes_of
+from pairwright.tasks.models.tensor_shapes import Shapes, count_parts, shapes_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,13 +50,14 @@ class RamWeights:
     """Everything else by its published key."""
 
 
-def load_ram(path: Path, *, field: str, plus: bool) -> RamWeights:
+def load_ram(path: Path, *, field: str, plus: bool, tags: int) -> RamWeights:
     """Return the weights of a checkpoint.
 
     Args:
         path: the checkpoint.
         field: the field of the profile that names it, for messages.
         plus: whether it is one of RAM++.
+        tags: how many it must know.
 
     Raises:
         ModelError: it cannot be read, or is no checkpoint of this model; the message says why.
@@ -66,26 +67,29 @@ def load_ram(path: Path, *, field: str, plus: bool) -> RamWeights:
     }
     tensors = {name: value for name, value in read.items() if not UNUSED.match(name) and not DELETED.match(name)}
     try:
-        return _fill(tensors, plus=plus)
+        return _fill(tensors, plus=plus, tags=tags)
     except ModelError as error:
         raise ModelError(f"{field}: {path}: {error}") from error
     except Exception as error:  # shapes that make no model: timm's and PyTorch's own errors
         raise ModelError(f"{field}: {path}: it is no checkpoint of RAM: {type(error).__name__}: {error}") from error
 
 
-def _fill(tensors: "Mapping[str, Tensor]", *, plus: bool) -> RamWeights:
+def _fill(tensors: "Mapping[str, Tensor]", *, plus: bool, tags: int) -> RamWeights:
+    import torch
+
     if "label_embed" in tensors and plus != ("reweight_scale" in tensors):  # their other keys are the same
         found, wanted = ("RAM", "ram") if plus else ("RAM++", "ram-plus")
         raise ModelError(f"it is a checkpoint of {found}: set tagging.taggers to {wanted}, or name another file")
-    weights = {name: tensor for name, tensor in tensors.items() if not COMPUTED.search(name)}
-    if strange := [name for name, tensor in weights.items() if not tensor.is_floating_point()]:
-        raise ModelError(f"{strange[0]} holds {weights[strange[0]].dtype}, not floating-point numbers")
+    weights = {name: tensor.float() for name, tensor in tensors.items() if not COMPUTED.search(name)}
     swin = build_swin(shapes_of(tensors))
-    parts = {_timm_name(name): tensor.float() for name, tensor in weights.items() if name.startswith(SWIN)}
-    compare_shapes(shapes_of(parts), shapes_of(swin.state_dict()))
+    parts = {_timm_name(name): tensor for name, tensor in weights.items() if name.startswith(SWIN)}
     swin.load_state_dict(parts, assign=True)
-    decoder = {name: tensor.float() for name, tensor in weights.items() if not name.startswith(SWIN)}
-    compare_shapes(shapes_of(decoder), _decoder_shapes(shapes_of(decoder), swin.num_features, plus=plus))
+    decoder = {name: tensor for name, tensor in weights.items() if not name.startswith(SWIN)}
+    rows, what = len(decoder["label_embed"]), "descriptions" if plus else "tags"
+    if rows % tags if plus else rows != tags:
+        raise ModelError(f"it has {rows:,} {what}, which does not fit the list of {tags:,} tags (tagging.ram.tags)")
+    with torch.inference_mode():
+        tag_logits(decoder, torch.zeros(1, 1, swin.num_features), tags)  # every tensor is there, and fits
     side = swin.patch_embed.img_size[0]
     return RamWeights(swin=swin.requires_grad_(requires_grad=False).eval(), side=side, decoder=decoder)
 
@@ -127,26 +131,6 @@ def _timm_name(name: str) -> str:
         lambda found: f"layers.{int(found[1]) + 1}.downsample.",
         name.removeprefix(SWIN),
     )
-
-
-def _decoder_shapes(found: Shapes, image_width: int, *, plus: bool) -> Shapes:
-    """Return the shapes that the decoder's tensors must have, given its widths and its depth."""
-    widths = ("label_embed", "wordvec_proj.weight", f"{LAYER}0.intermediate.dense.weight")
-    if missing := [name for name in widths if len(found.get(name, ())) != 2]:
-        raise ModelError(f"it has no {name_some(missing)}")
-    (rows, width), (hidden, _), (inner, _) = (found[name] for name in widths)
-    parts = {"image_proj": (width, image_width), "wordvec_proj": (hidden, width), "fc": (1, hidden)}
-    norms: list[str] = []
-    for layer in range(count_parts(found, LAYER)):
-        across, after = f"{LAYER}{layer}.crossattention", f"{LAYER}{layer}"
-        parts |= {f"{across}.self.query": (hidden, hidden), f"{across}.output.dense": (hidden, hidden)}
-        parts |= {f"{across}.self.key": (hidden, width), f"{across}.self.value": (hidden, width)}
-        parts |= {f"{after}.intermediate.dense": (inner, hidden), f"{after}.output.dense": (hidden, inner)}
-        norms += [f"{across}.output.LayerNorm", f"{after}.output.LayerNorm"]
-    shapes: dict[str, tuple[int, ...]] = {"label_embed": (rows, width)} | ({"reweight_scale": ()} if plus else {})
-    shapes |= {f"{name}.weight": size for name, size in parts.items()}
-    shapes |= {f"{name}.bias": size[:1] for name, size in parts.items()}
-    return shapes | {f"{norm}.{kind}": (hidden,) for norm in norms for kind in ("weight", "bias")}
 
 
 def tag_logits(weights: "Mapping[str, Tensor]", image: "Tensor", tags: int) -> "Tensor":

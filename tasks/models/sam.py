@@ -2,9 +2,9 @@
 
 Reads the published checkpoints (``sam_vit_b/l/h``, as ``pairwright fetch`` puts them), or any file with the same keys,
 safetensors too. Needs PyTorch and that package, whose own loader is not used: it runs pickles. Each image is encoded
-once for all its tags, and all its boxes are one prompt, without several masks to choose from
-(``multimask_output=False``). On a GPU the encoder computes in bfloat16 (autocast); boxes and masks are float32
-everywhere: in bfloat16 the corner of a box would move by up to four pixels.
+once for all its tags, one after the other: one alone fills a GPU. All its boxes are one prompt, without several masks
+to choose from (``multimask_output=False``). On a GPU the encoder computes in bfloat16 (autocast); boxes and masks are
+float32 everywhere: in bfloat16 the corner of a box would move by up to four pixels.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,12 +20,11 @@ from PIL import Image
 from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, Tag
-from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.checkpoints import read_checkpoint
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.models.segmentation import TagMask
-from pairwright.tasks.models.tensor_shapes import compare_shapes, count_parts, shapes_of
+from pairwright.tasks.models.tensor_shapes import count_parts, shapes_of
 from pairwright.tasks.models.weights import (
     PublishedFile,
     absolute,
@@ -37,7 +36,7 @@ from pairwright.tasks.models.weights import (
 )
 
 if TYPE_CHECKING:
-    from torch import Tensor, device
+    from torch import Tensor
 
 FIELD = "segmentation"
 ADDRESS = "https://dl.fbaipublicfiles.com/segment_anything/"
@@ -47,8 +46,6 @@ FILES = {
     "vit_h": ("sam_vit_h_4b8939.pth", "a7bf3b02f3ebf1267aba913ff637d9a2d5c33d3173bb679e46d9f338c26f262e"),
 }
 """The published files with their SHA-256."""
-MAX_IMAGES = 16
-"""Images that a GPU encodes at once: more makes it no faster."""
 MAX_MASK_PIXELS = 1 << 26
 """Pixels of an image's masks that are made at once, 4 bytes each."""
 DECODER_HEADS = 8
@@ -78,7 +75,7 @@ class Sam:
     @property
     def prepare(self) -> Callable[[Seen], Fitted]:
         """Return what brings an image into the model's square."""
-        return partial(fit, _load(self.config.model_dump_json()).predictor.transform.target_length)
+        return partial(fit, _load(self.config.model_dump_json()).transform.target_length)
 
     def segment(
         self, prepared: Sequence[Fitted], tags: Sequence[Sequence[Tag]], boxes: Sequence[Sequence[Box]]
@@ -88,7 +85,14 @@ class Sam:
         Raises:
             ModelError: the weights are missing, or give numbers that are not finite.
         """
-        yield from _load(self.config.model_dump_json()).segment(prepared, tags, boxes)
+        predictor = _load(self.config.model_dump_json())
+        for image, names, found in zip(prepared, tags, boxes, strict=True):
+            masks = np.zeros((len(names), *image.original), dtype=np.bool_)
+            scores: dict[int, float] = {}
+            for box, mask, score in _masks(predictor, image, found) if found else ():
+                masks[box.tag] |= mask
+                scores[box.tag] = min(score, scores.get(box.tag, score))
+            yield [TagMask(mask, scores.get(tag, 0.0)) for tag, mask in enumerate(masks)]
 
 
 def fit(side: int, seen: Seen) -> Fitted:
@@ -101,60 +105,23 @@ def fit(side: int, seen: Seen) -> Fitted:
     return Fitted(np.asarray(resized), (height, width))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompter:
-    """SAM's predictor on its device."""
+def _masks(predictor: Any, image: Fitted, boxes: Sequence[Box]) -> Iterator[tuple[Box, NDArray[np.bool_], float]]:
+    """Yield each box of an image with its ``(h, w)`` mask and its score."""
+    import torch
 
-    predictor: Any
-    device: "device"
-    batches: Batches
-
-    def segment(
-        self, prepared: Sequence[Fitted], tags: Sequence[Sequence[Tag]], boxes: Sequence[Sequence[Box]]
-    ) -> Iterator[list[TagMask]]:
-        """Yield for each image one mask per tag; an image without boxes is not encoded."""
-        encoded = self._encoded([image for image, found in zip(prepared, boxes, strict=True) if found])
-        for image, names, found in zip(prepared, tags, boxes, strict=True):
-            masks = np.zeros((len(names), *image.original), dtype=np.bool_)
-            scores: dict[int, float] = {}
-            for box, mask, score in self._masks(image, next(encoded), found) if found else ():
-                masks[box.tag] |= mask
-                scores[box.tag] = min(score, scores.get(box.tag, score))
-            yield [TagMask(mask, scores.get(tag, 0.0)) for tag, mask in enumerate(masks)]
-
-    def _encoded(self, images: Sequence[Fitted]) -> "Iterator[Tensor]":
-        for batch in self.batches.pieces(self._encode, images):
-            yield from batch.split(1)
-
-    def _encode(self, images: Sequence[Fitted]) -> "Tensor":
-        import torch
-
-        model = self.predictor.model
-        on_gpu = self.device.type == "cuda"
-        squares = [
-            model.preprocess(torch.tensor(image.pixels, device=self.device).permute(2, 0, 1)) for image in images
-        ]
-        with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=on_gpu):
-            return model.image_encoder(torch.stack(squares)).float()
-
-    def _masks(
-        self, image: Fitted, features: "Tensor", boxes: Sequence[Box]
-    ) -> Iterator[tuple[Box, NDArray[np.bool_], float]]:
-        """Yield each box of an image with its ``(h, w)`` mask and its score."""
-        import torch
-
-        predictor, (height, width) = self.predictor, image.original
-        predictor.features, predictor.is_image_set = features, True
-        predictor.original_size, predictor.input_size = image.original, image.pixels.shape[:2]
-        step = max(MAX_MASK_PIXELS // (height * width), 1)
-        for part in (boxes[start : start + step] for start in range(0, len(boxes), step)):
-            corners = torch.tensor([(box.x0, box.y0, box.x1, box.y1) for box in part], device=self.device)
-            shown = predictor.transform.apply_boxes_torch(corners, image.original)
-            with torch.inference_mode():
-                masks, scores, _ = predictor.predict_torch(None, None, boxes=shown, multimask_output=False)
-            if not bool(torch.isfinite(scores).all()):
-                raise ModelError(f"{FIELD}: SAM gave scores that are not finite: its weights are damaged")
-            yield from zip(part, masks[:, 0].cpu().numpy(), scores[:, 0].tolist(), strict=True)
+    device, (height, width) = predictor.device, image.original
+    pixels = torch.tensor(image.pixels, device=device).permute(2, 0, 1)[None]
+    with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        predictor.set_torch_image(pixels, image.original)
+    predictor.features = predictor.features.float()
+    step = max(MAX_MASK_PIXELS // (height * width), 1)
+    for part in (boxes[start : start + step] for start in range(0, len(boxes), step)):
+        corners = torch.tensor([(box.x0, box.y0, box.x1, box.y1) for box in part], device=device)
+        shown = predictor.transform.apply_boxes_torch(corners, image.original)
+        masks, scores, _ = predictor.predict_torch(None, None, boxes=shown, multimask_output=False)
+        if not bool(torch.isfinite(scores).all()):
+            raise ModelError(f"{FIELD}: SAM gave scores that are not finite: its weights are damaged")
+        yield from zip(part, masks[:, 0].cpu().numpy(), scores[:, 0].tolist(), strict=True)
 
 
 def pin_sam(config: SegmentationConfig) -> SegmentationConfig:
@@ -184,13 +151,13 @@ def _find(config: SegmentationConfig) -> Path:
 
 
 @lru_cache(maxsize=1)
-def _load(configuration: str) -> Prompter:
+def _load(configuration: str) -> Any:
+    """Return the package's predictor."""
     from segment_anything import SamPredictor
 
-    config, device = SegmentationConfig.model_validate_json(configuration), choose_device()
-    model = load_sam(_find(config.model_copy(update={"download": False})), field=FIELD).to(device)
-    batches = Batches(config.batch_size, most=MAX_IMAGES, on_cpu=1)
-    return Prompter(predictor=SamPredictor(model), device=device, batches=batches)
+    config = SegmentationConfig.model_validate_json(configuration)
+    model = load_sam(_find(config.model_copy(update={"download": False})), field=FIELD)
+    return SamPredictor(model.to(choose_device()))
 
 
 def load_sam(path: Path, *, field: str) -> Any:
@@ -202,10 +169,7 @@ def load_sam(path: Path, *, field: str) -> Any:
     weights = read_checkpoint(path, field=field)
     try:
         model = build_sam(weights)
-        compare_shapes(shapes_of(weights), shapes_of(model.state_dict()))
         model.load_state_dict({name: tensor.float() for name, tensor in weights.items()}, assign=True)
-    except ModelError as error:
-        raise ModelError(f"{field}: {path}: {error}") from error
     except Exception as error:  # shapes that make no model: the package's and PyTorch's own errors
         raise ModelError(f"{field}: {path}: it is no SAM checkpoint: {type(error).__name__}: {error}") from error
     return model.requires_grad_(requires_grad=False).eval()

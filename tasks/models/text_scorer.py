@@ -1,10 +1,8 @@
 """Say how well texts fit images: texts become vectors by the text tower of the CLIP model that embeds the images.
 
-Reads the weights that ``open_clip_embedder`` reads, by the same loader; needs PyTorch and open_clip. The cosine of a
-text's vector with an image's is the score. A text is cut where the tower ends (OpenAI's models: at 77 tokens, the marks
-of its start and its end counted), as CLIP's own tokenizer does; ``pieces`` says what it is cut into so that nothing is
-lost. Only the text tower is kept in memory; it computes in bfloat16 on a GPU, in float32 on a CPU, as the image tower
-does.
+Reads the weights that ``open_clip_embedder`` reads, by the same loader; needs PyTorch and open_clip. A text is cut
+where the tower ends (OpenAI's models: at 77 tokens, the marks of its start and its end counted), as CLIP's own
+tokenizer does; ``pieces`` says what it is cut into so that nothing is lost. Only the text tower is kept in memory.
 """
 
 import re
@@ -12,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +19,8 @@ from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.devices import choose_device
+from pairwright.tasks.models.encoder import Encoder
 from pairwright.tasks.models.open_clip_embedder import FIELD, create_model, create_tokenizer, identify
-
-if TYPE_CHECKING:
-    from torch import Tensor, device
 
 CLIP_LENGTH = 77
 BATCH = 64
@@ -42,26 +38,9 @@ BYTES_PER_CHARACTER = 4
 """A tokenizer of bytes makes no more tokens of a character."""
 
 
-class TextScorer(Protocol):
-    """Turn texts into vectors of a space in which images have theirs."""
-
-    @property
-    def version(self) -> str:
-        """What changes when the same text would get another vector."""
-        ...
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return ``(n, dimension)`` unit vectors; their cosines with images' vectors say how well they fit."""
-        ...
-
-    def pieces(self, text: str) -> tuple[str, ...]:
-        """Return the text in pieces of which ``embed`` reads all, cut at the ends of clauses; itself where it does."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenClipTexts:
-    """Embed texts with a CLIP model; its weights are loaded once per process, when they are first needed."""
+    """Turn texts into vectors of CLIP's images; its weights are loaded once per process, when they are first needed."""
 
     config: ClipConfig
 
@@ -71,50 +50,20 @@ class OpenClipTexts:
         return identify(self.config)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return ``(n, dimension)`` unit vectors, in the space of ``OpenClip``'s image vectors."""
-        return _load(self.config.model_dump_json()).embed(texts)
-
-    def pieces(self, text: str) -> tuple[str, ...]:
-        """Return the text in pieces that the tower takes whole; itself where it does."""
-        tower = _load(self.config.model_dump_json())
-        return cut_text(text, tower.count, tower.length)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextTower:
-    """Be a text tower on its device, with the tokenizer of its texts."""
-
-    network: "Callable[[Tensor], Tensor]"
-    """From ``(n, length)`` tokens to ``(n, dimension)``."""
-    tokenize: "Callable[[list[str]], Tensor]"
-    count: Callable[[str], int]
-    """How many tokens a text has, uncut."""
-    length: int
-    """How many it takes."""
-    words: int
-    """How many different tokens it knows; 0: it does not say."""
-    device: "device"
-    batches: Batches
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return unit vectors."""
+        """Return ``(n, dimension)`` unit vectors; their cosines with images' vectors say how well they fit."""
         if not texts:
             return np.empty((0, 0), dtype=np.float32)
-        filled = [*texts, *[texts[-1]] * (-len(texts) % BATCH)]
-        tokens = self.tokenize(filled).numpy()
-        if 0 < self.words <= tokens.max():
-            raise ModelError(f"{FIELD}: its tokenizer knows more words ({tokens.max() + 1}) than its text tower")
-        vectors = self.batches.run(self._encode, list(tokens))[: len(texts)]
+        encoder, tokenize = _load(self.config.model_dump_json())
+        tokens = tokenize([*texts, *[texts[-1]] * (-len(texts) % BATCH)]).numpy()
+        vectors = encoder.encode(list(tokens))[: len(texts)]
         if not np.isfinite(vectors).all():
             raise ModelError(f"{FIELD}: its text tower gave a vector that is not finite")
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
-    def _encode(self, tokens: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
-        import torch
-
-        on_gpu = self.device.type == "cuda"
-        with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=on_gpu):
-            return self.network(torch.from_numpy(np.stack(tokens)).to(self.device)).float().cpu().numpy()
+    def pieces(self, text: str) -> tuple[str, ...]:
+        """Return the text in pieces of which ``embed`` reads all, cut at the ends of clauses; itself where it does."""
+        _, tokenize = _load(self.config.model_dump_json())
+        return cut_text(text, partial(count_tokens, tokenize), int(tokenize.context_length or CLIP_LENGTH))
 
 
 def count_tokens(tokenizer: Any, text: str) -> int:
@@ -126,24 +75,16 @@ def count_tokens(tokenizer: Any, text: str) -> int:
 
 
 @lru_cache(maxsize=1)
-def _load(configuration: str) -> TextTower:
-    """Load the model and keep its text tower."""
+def _load(configuration: str) -> tuple[Encoder, Any]:
+    """Load the model, keep its text tower, and return it with open_clip's tokenizer."""
     import torch
 
     config = ClipConfig.model_validate_json(configuration)
     device = choose_device()
     model = create_model(config).eval().requires_grad_(requires_grad=False)
     model.visual = torch.nn.Identity()
-    tokenize = create_tokenizer(config)
-    return TextTower(
-        network=model.to(device).encode_text,
-        tokenize=tokenize,
-        count=partial(count_tokens, tokenize),
-        length=int(tokenize.context_length or CLIP_LENGTH),
-        words=int(getattr(model, "vocab_size", 0) or getattr(model.text, "vocab_size", 0)),
-        device=device,
-        batches=Batches(BATCH),
-    )
+    encoder = Encoder(network=model.to(device).encode_text, device=device, batches=Batches(BATCH))
+    return encoder, create_tokenizer(config)
 
 
 def cut_text(text: str, count: Callable[[str], int], most: int) -> tuple[str, ...]:
@@ -182,9 +123,8 @@ def _fitting(words: Sequence[str], count: Callable[[str], int], most: int) -> in
 
 
 def _clause_end(words: Sequence[str], fitting: int) -> int:
-    ends = (end for end in range(fitting, fitting // 2, -1) if _ends(words[end - 1], words[end]))
-    return next(ends, fitting)
-
-
-def _ends(word: str, following: str) -> bool:
-    return bool(CLAUSE_END.search(word)) or following.lower() in OPENERS
+    """Return the last end of a clause in the second half of the words that fit; without one, how many fit."""
+    for end in range(fitting, fitting // 2, -1):
+        if CLAUSE_END.search(words[end - 1]) or words[end].lower() in OPENERS:
+            return end
+    return fitting

@@ -21,7 +21,6 @@ from pairwright.tasks.models.weights import (
     HubFiles,
     PublishedFile,
     Wanted,
-    digest,
     fetch_from_hub,
     fetch_published,
     find_cached,
@@ -107,7 +106,7 @@ def verify(wanted: Wanted, *, fetch: bool) -> list[Verified]:
 
 def _verify_published(file: PublishedFile, *, fetch: bool) -> Verified:
     path = weights_folder() / file.name
-    fault = find_fault(file, afresh=True)
+    fault = find_fault(file)
     if fault and fetch:
         path.unlink(missing_ok=True)
         fetch_published(file)
@@ -170,7 +169,8 @@ def verify_blob(path: Path) -> tuple[str, str]:
     if not kind:
         return "", ""
     made = hashlib.sha256() if kind == SHA256 else hashlib.sha1(b"blob %d\0" % blob.stat().st_size)  # noqa: S324
-    (found,) = digest(blob, made)
+    with blob.open("rb") as stream:
+        found = hashlib.file_digest(stream, lambda: made).hexdigest()
     return kind, "" if found == blob.name else f"its {kind} is {found}, not {blob.name}"
 
 

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import xxhash
-from pydantic import BaseModel
 
 from pairwright.schemas.errors import ModelError
 
@@ -62,7 +61,7 @@ class HubFiles:
 
     @property
     def command(self) -> str:
-        """Return what a user types to have them."""
+        """Return the command that fetches them."""
         revision = f" --revision {self.revision}" if self.revision else ""
         return f"hf download {self.repository} {' '.join(self.names)}{revision}"
 
@@ -115,8 +114,7 @@ def find_on_hub(files: HubFiles, *, download: bool) -> Path:
     """
     if find := finder.get():
         return find(files)
-    found = find_cached(files)
-    if found:
+    if found := find_cached(files):
         return found
     if download:
         return fetch_from_hub(files)
@@ -204,8 +202,8 @@ def find_published(file: PublishedFile, *, download: bool) -> Path:
     return fetch_published(file) if fault else weights_folder() / file.name
 
 
-def find_fault(file: PublishedFile, *, afresh: bool = False) -> str:
-    """Return why a file may not be taken, empty where it may; ``afresh``: hash it whatever is recorded.
+def find_fault(file: PublishedFile) -> str:
+    """Return why a file may not be taken, empty where it may.
 
     Raises:
         ModelError: it cannot be read.
@@ -214,11 +212,11 @@ def find_fault(file: PublishedFile, *, afresh: bool = False) -> str:
     if not path.is_file():
         return f"{file.name} is not on this machine: looked for {path}"
     try:
-        found = _measured(path, afresh=afresh)
+        found = digest(path, hashlib.sha256) if file.sha256 else ""
     except OSError as error:
         raise ModelError(f"{file.field}: {path} cannot be read: {error.strerror or error}") from error
-    if file.sha256 and found.sha256 != file.sha256:
-        return f"{path} is another file: its SHA-256 is {found.sha256}, the published one: {file.sha256}"
+    if found != file.sha256:
+        return f"{path} is another file: its SHA-256 is {found}, the published one: {file.sha256}"
     return ""
 
 
@@ -243,93 +241,47 @@ def fetch_published(file: PublishedFile) -> Path:
         raise ModelError(f"{file.field}: {file.name} could not be fetched from {file.url}: {error}") from error
 
 
-class _Record(BaseModel, frozen=True):
-    """Hashes of a large file, true as long as its size and time are these."""
-
-    sha256: str
-    xxh3: str
-    size: int
-    mtime_ns: int
-
-
-def _recorded(path: Path) -> _Record | None:
-    """Return what ``NAME.verified.json`` says of a file, so that gigabytes are not hashed before each build."""
-    try:
-        record = _Record.model_validate_json(_record_path(path).read_bytes())
-    except (OSError, ValueError):
-        return None
-    now = path.stat()
-    return record if (record.size, record.mtime_ns) == (now.st_size, now.st_mtime_ns) else None
-
-
-def _record_path(path: Path) -> Path:
-    return path.with_name(f"{path.name}.verified.json")
-
-
-def _measured(path: Path, *, afresh: bool) -> _Record:
-    """Return a file's hashes, recorded beside it; where that is not allowed, the file is hashed each time."""
-    known = None if afresh else _recorded(path)
-    if known:
-        return known
-    state = path.stat()
-    sha256, xxh3 = digest(path, hashlib.sha256(), xxhash.xxh3_128())
-    found = _Record(sha256=sha256, xxh3=xxh3, size=state.st_size, mtime_ns=state.st_mtime_ns)
-    with contextlib.suppress(OSError):
-        _record_path(path).write_text(found.model_dump_json(), encoding="utf-8")
-    return found
-
-
 def absolute(path: str) -> str:
     """Return a local path that means the same from anywhere, so that a build can be resumed from anywhere."""
     return str(Path(path).expanduser().absolute())
 
 
-def find_local(field: str, path: Path, *, beside: Sequence[str] = ()) -> list[Path]:
-    """Return the files of a local model: the file itself, or a folder's weights and the files that must lie beside.
+def find_local(field: str, path: Path) -> list[Path]:
+    """Return the files of a local model: the file itself, or all in a folder that has weights.
 
     Raises:
-        ModelError: something is missing.
+        ModelError: there are none.
     """
-    if path.is_file() and not beside:
+    if path.is_file():
         return [path]
     if not path.is_dir():
-        raise ModelError(f"{field}: {path}: no such {'folder' if beside else 'file or folder'}")
-    if missing := [name for name in beside if not (path / name).is_file()]:
-        raise ModelError(f"{field}: {path} holds no {' and no '.join(missing)}")
-    weights = sorted(file for file in path.iterdir() if file.suffix in WEIGHTS)
-    if not weights:
+        raise ModelError(f"{field}: {path}: no such file or folder")
+    files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
+    if not any(file.suffix in WEIGHTS for file in files):
         raise ModelError(f"{field}: {path} holds no weights (a file ending in {', '.join(WEIGHTS)})")
-    return [*(path / name for name in beside), *weights]
+    return files
 
 
 def identify_files(files: Sequence[Path]) -> str:
     """Return what tells these files from all others: a hash of their names and bytes."""
-    hashes = [f"{file.name} {_hash_of(file)}" for file in files]
+    hashes = [f"{file.name} {digest(file, xxhash.xxh3_128)}" for file in files]
     return LOCAL + xxhash.xxh3_128_hexdigest("\n".join(hashes).encode())
 
 
-def _hash_of(file: Path) -> str:
-    known = _recorded(file)
-    return known.xxh3 if known else _hash(file, file.stat().st_size, file.stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=64)
-def _hash(file: Path, size: int, changed: int) -> str:  # noqa: ARG001 - size and time are the cache's key
-    (found,) = digest(file, xxhash.xxh3_128())
-    return found
-
-
-def digest(path: Path, *hashes: Any) -> list[str]:
-    """Return hashes of a file, read once.
+def digest(path: Path, algorithm: Callable[[], Any]) -> str:
+    """Return the hash of a file, which is read once in a process as long as its size and time stay.
 
     Raises:
         OSError: it cannot be read.
     """
+    state = path.stat()
+    return _digest(path, algorithm, state.st_size, state.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _digest(path: Path, algorithm: Callable[[], Any], size: int, changed: int) -> str:  # noqa: ARG001 - the cache's key
     with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK_BYTES):
-            for one in hashes:
-                one.update(chunk)
-    return [one.hexdigest() for one in hashes]
+        return hashlib.file_digest(stream, algorithm).hexdigest()
 
 
 def check_revision(field: str, wanted: str, found: str, path: Path) -> None:
@@ -349,7 +301,8 @@ def check_revision(field: str, wanted: str, found: str, path: Path) -> None:
 def loading(field: str, path: Path) -> Generator[None]:
     """Turn whatever a loader raises about a file into ``ModelError``; nothing is fetched or told meanwhile."""
     try:
-        with _offline(), _quiet():
+        with _quietly_offline(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             yield
     except ModelError:
         raise
@@ -358,29 +311,17 @@ def loading(field: str, path: Path) -> Generator[None]:
 
 
 @contextlib.contextmanager
-def _offline() -> Generator[None]:
-    """Keep Hugging Face's libraries off the network while a local model is loaded."""
+def _quietly_offline() -> Generator[None]:
+    """Keep Hugging Face's libraries off the network, without progress bars and notes on the root logger."""
     from huggingface_hub import constants
 
-    before = constants.HF_HUB_OFFLINE
+    if transformers := sys.modules.get("transformers"):
+        transformers.logging.disable_progress_bar()
+    was_offline, was_disabled = constants.HF_HUB_OFFLINE, logging.root.manager.disable
     constants.HF_HUB_OFFLINE = True
+    logging.disable(logging.INFO)
     try:
         yield
     finally:
-        constants.HF_HUB_OFFLINE = before
-
-
-@contextlib.contextmanager
-def _quiet() -> Generator[None]:
-    """Silence what libraries say while they load: progress bars, notes on the root logger, deprecations."""
-    transformers = sys.modules.get("transformers")
-    if transformers:
-        transformers.logging.disable_progress_bar()
-    before = logging.root.manager.disable
-    logging.disable(logging.INFO)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
+        constants.HF_HUB_OFFLINE = was_offline
+        logging.disable(was_disabled)

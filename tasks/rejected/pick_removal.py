@@ -33,7 +33,7 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.schemas.scene import SceneChange
-from pairwright.tasks.models.text_scorer import TextScorer
+from pairwright.tasks.models.text_scorer import OpenClipTexts
 from pairwright.tasks.store.vectors import Vectors
 from pairwright.tasks.texts.words import split_by_rules
 
@@ -130,7 +130,7 @@ class ClipScores:
 
 
 def read_texts(
-    texts: Iterable[str], scorer: TextScorer, *, images: Mapping[str, Vectors], removals: Mapping[str, Vectors]
+    texts: Iterable[str], scorer: OpenClipTexts, *, images: Mapping[str, Vectors], removals: Mapping[str, Vectors]
 ) -> ClipScores:
     """Embed the sentences of the texts, each once, in an order that is always the same."""
     pieces = {text: sentences_of(text, scorer) for text in texts}
@@ -140,7 +140,7 @@ def read_texts(
     return ClipScores(own, scorer.embed(known), images.get(SPACE), removals.get(SPACE))
 
 
-def sentences_of(text: str, scorer: TextScorer) -> tuple[str, ...]:
+def sentences_of(text: str, scorer: OpenClipTexts) -> tuple[str, ...]:
     """Return the sentences that are scored, none longer than the tower takes."""
     sentences = split_by_rules(text[:MAX_CHARACTERS])
     return tuple(islice(chain.from_iterable(map(scorer.pieces, sentences)), MAX_PIECES))

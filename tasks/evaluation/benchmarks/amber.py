@@ -26,7 +26,7 @@ from pairwright.tasks.evaluation.benchmark import (
 from pairwright.tasks.evaluation.benchmarks.known_words import singular_in, words_in
 from pairwright.tasks.evaluation.measured import Floats, Measured, measure_mean, measure_ratios
 from pairwright.tasks.evaluation.read_json import Given, parse_json, read_records, read_text
-from pairwright.tasks.models.word_likeness import WordPipeline, find_word_pipeline
+from pairwright.tasks.models.nouns import WordPipeline, find_word_pipeline
 
 VECTORS = "en_core_web_lg"
 GENERATIVE = "generative"
@@ -138,7 +138,7 @@ def read_lists(folder: Path) -> Lists:
         raise ConfigError(f"{path}: must be an object of lists of words") from error
     safe = read_text(find_file(folder, "safe_words.txt")).split("\n")
     associated = {thing: [word.lower() for word in words] for thing, words in held.items()}
-    return Lists(associated, frozenset(map(str.strip, safe)), find_word_pipeline(VECTORS, folder))
+    return Lists(associated, frozenset(map(str.strip, safe)), find_word_pipeline(VECTORS, folder, "AMBER"))
 
 
 def open_exam(data: Data) -> Exam:

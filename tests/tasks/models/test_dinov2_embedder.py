@@ -103,7 +103,7 @@ def test_a_local_model_is_known_by_its_bytes_wherever_it_lies(folder, tmp_path):
             "--revision 47b73eefe95e8d44ec3623f8890bd894b6ea2d6c$",
         ),
         ("someone/dinov2", "hf download someone/dinov2 config.json preprocessor_config.json model.safetensors$"),
-        ("./nowhere", "embedding.dinov2.model: nowhere: no such folder"),
+        ("./nowhere", "embedding.dinov2.model: nowhere: no such file or folder"),
     ],
 )
 def test_what_is_missing_is_named(tmp_path, monkeypatch, model, words):

@@ -336,7 +336,7 @@ def test_a_local_model_is_known_by_its_bytes_wherever_it_lies(folder, tmp_path):
             "hf download IDEA-Research/grounding-dino-base config.json preprocessor_config.json tokenizer.json "
             "tokenizer_config.json model.safetensors --revision 12bdfa3120f3e7ec7b434d90674b3396eccf88eb$",
         ),
-        ("./nowhere", "detection.model: nowhere: no such folder"),
+        ("./nowhere", "detection.model: nowhere: no such file or folder"),
     ],
 )
 def test_what_is_missing_is_named(tmp_path, monkeypatch, model, words):
@@ -350,7 +350,7 @@ def test_pickles_are_not_read(folder, tmp_path):
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
     with pytest.raises(ModelError, match="safetensors"):
-        pin_grounding_dino(DetectionConfig(model=str(tmp_path)), download=False)
+        detect(detector(tmp_path), [PHOTOGRAPHS["china"]], [["cat"]])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from PIL import Image
 
 from pairwright.schemas.config import ClipConfig
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.open_clip_embedder import FOLDER_CONFIG, KNOWN, PICKLE, SAFE, OpenClip, identify, pin_clip
+from pairwright.tasks.models.open_clip_embedder import KNOWN, PICKLE, SAFE, OpenClip, identify, pin_clip
 from tests.fixtures.checkpoints import CLIP_ARCHITECTURE, write_clip_file, write_clip_folder, write_hub_cache
 from tests.tasks.models.samples import photographs
 
@@ -115,7 +115,7 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch, config, words):
 
 
 def test_a_folder_without_weights_never_becomes_a_random_model(tmp_path, folder):
-    (tmp_path / FOLDER_CONFIG).write_bytes((folder / FOLDER_CONFIG).read_bytes())
+    (tmp_path / "open_clip_config.json").write_bytes((folder / "open_clip_config.json").read_bytes())
     config = ClipConfig(checkpoint=str(tmp_path))
     with pytest.raises(ModelError, match=str(tmp_path)):
         pin_clip(config, download=False)

@@ -15,6 +15,7 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import RamConfig
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.models.ram import FIELD, RAM, RAM_PLUS, RamTagger, find_ram, pin_ram, read_tags, transform_of
+from pairwright.tasks.models.ram_network import load_ram
 from tests.fixtures.ram_checkpoints import SIDE, TAGS, Checkpoint, decode, write_ram
 
 SIZES = [(60, 90), (90, 60), (1, 1), (20, 8000), (SIDE, SIDE), (37, 41)]
@@ -29,7 +30,8 @@ def images(sizes: list[tuple[int, int]] = SIZES) -> list[NDArray[np.uint8]]:
 
 def wanted_of(made: Checkpoint, tagger: RamTagger, squares: list[NDArray[np.uint8]]) -> NDArray[np.float64]:
     """Return the probabilities by the reference decoder, from what the image encoder gives."""
-    swin, numbers = tagger.model.weights.swin, transform_of(SIDE).numbers
+    swin = load_ram(Path(tagger.config.checkpoint), field="x", plus=tagger.plus, tags=len(TAGS)).swin
+    numbers = transform_of(SIDE).numbers
     with torch.inference_mode():
         patches = swin.forward_features(numbers(torch.from_numpy(np.stack(squares)))).flatten(1, 2).double().numpy()
     return np.array([decode(made.weights, image) for image in patches])
@@ -54,7 +56,7 @@ def test_a_probability_at_its_threshold_is_not_above_it(tmp_path: Path) -> None:
     made = write_ram(tmp_path / "a")
     tagger = RamTagger(config=made.config)
     square = tagger.prepare(Seen(images()[0]))
-    (row,) = tagger.model.probabilities([square])
+    (row,) = tagger.model.encoder.encode([square])
     same = write_ram(tmp_path / "b", thresholds=tuple(float(value) for value in row))
     assert RamTagger(config=same.config).tag([square]) == [()]
     below = write_ram(tmp_path / "c", thresholds=tuple(float(value) - 1e-4 for value in row))
@@ -72,8 +74,8 @@ def test_batches_give_what_single_images_give(tmp_path: Path, plus: bool) -> Non
     made = write_ram(tmp_path, plus=plus)
     many, one = (RamTagger(config=made.config, plus=plus, batch=batch) for batch in (5, 1))
     squares = [many.prepare(Seen(pixels)) for pixels in images()]
-    together = many.model.batches.run(many.model.probabilities, squares)
-    alone = np.concatenate([one.model.probabilities([square]) for square in squares])
+    together = many.model.encoder.encode(squares)
+    alone = np.concatenate([one.model.encoder.encode([square]) for square in squares])
     assert together.std(axis=0).max() > 0.01  # images differ
     np.testing.assert_allclose(together, alone, rtol=0, atol=2e-6)
 
@@ -111,7 +113,7 @@ def test_a_list_of_another_length_is_refused(tmp_path: Path, plus: bool) -> None
     Path(config.tags).write_text("\n".join(TAGS[:-1]))
     Path(config.thresholds).write_text("\n".join(["0.5"] * (len(TAGS) - 1)))
     rows = "561 descriptions" if plus else "11 tags"
-    with pytest.raises(ModelError, match=rf"tagging\.ram\.tags: .*{rows}, .* 10"):
+    with pytest.raises(ModelError, match=rf"tagging\.ram\.checkpoint: .*{rows}, .* 10"):
         RamTagger(config=config, plus=plus).tag([np.zeros((SIDE, SIDE, 3), dtype=np.uint8)])
 
 
@@ -145,9 +147,9 @@ def test_without_thresholds_all_have_the_public_code_s(tmp_path: Path) -> None:
         ("", "0.5", f"{FIELD}.tags: .*tags.txt"),
         ("dog\n\ncat", "0.5\n0.5\n0.5", "line 2"),
         ("dog\ncat", "0.5\n0.5\n0.5", "thresholds.txt has 3 .*tags.txt .* 2 tags"),
-        ("dog", "high", "line 1 .*'high'"),
-        ("dog\ncat", "0.5\n1.5", "line 2 .*'1.5'"),
-        ("dog", "nan", "line 1 .*'nan'"),
+        ("dog", "high", "thresholds.txt: .*'high'"),
+        ("dog\ncat", "0.5\n1.5", "thresholds.txt: .*0 to 1"),
+        ("dog", "nan", "thresholds.txt: .*0 to 1"),
     ],
 )
 def test_broken_lists_are_refused(tmp_path: Path, tags: str, thresholds: str, message: str) -> None:

@@ -75,7 +75,7 @@ def overlap(first, second):
 def test_masks_are_those_of_the_package(path):
     images = [PHOTOGRAPHS[name] for name in NAMES]
     boxes = [random_boxes(image, 5, tags=5, seed=n) for n, image in enumerate(images)]
-    found = segmented(sam(path, batch_size=3), images, boxes, tags=5)
+    found = segmented(sam(path), images, boxes, tags=5)
     between = []
     for image, asked, masks in zip(images, boxes, found, strict=True):
         for got, (mask, score) in zip(masks, package(image, asked), strict=True):
@@ -98,14 +98,6 @@ def test_a_tags_mask_is_the_union_and_its_score_the_least(path):
         assert masks[tag].score == pytest.approx(min(score for _, score in single[tag::2]), abs=1e-3)
     assert not masks[2].mask.any()
     assert masks[2].score == 0
-
-
-def test_batches_change_roundings_only(path):
-    images = [PHOTOGRAPHS[name] for name in NAMES]
-    boxes = [random_boxes(image, 4, tags=4) for image in images]
-    one, many = (segmented(sam(path, batch_size=batch), images, boxes, tags=4) for batch in (1, 8))
-    for first, second in zip(one, many, strict=True):
-        assert min(overlap(a.mask, b.mask) for a, b in zip(first, second, strict=True)) > 0.999
 
 
 def test_images_without_boxes_are_not_encoded_and_keep_their_places(path):
@@ -204,14 +196,14 @@ def test_weights_are_those_of_the_file(tmp_path, ending):
     ("name", "tensor", "words"),
     [
         ("image_encoder.pos_embed", None, "no SAM checkpoint: .*pos_embed"),
-        ("mask_decoder.output_upscaling.0.bias", None, "it has no mask_decoder.output_upscaling.0.bias"),
-        ("image_encoder.neck.0.weight", torch.zeros(3, 3), r"neck.0.weight is \(3, 3\)"),
-        ("adapter.lora_A", torch.zeros(1), "no place for adapter.lora_A"),
+        ("mask_decoder.output_upscaling.0.bias", None, "mask_decoder.output_upscaling.0.bias"),
+        ("image_encoder.neck.0.weight", torch.zeros(3, 3), r"neck.0.weight: .*\[3, 3\]"),
+        ("adapter.lora_A", torch.zeros(1), "adapter.lora_A"),
         ("mask_decoder.transformer.layers.7.norm1.bias", torch.zeros(1), "not numbered"),
     ],
 )
 def test_what_does_not_fit_is_named(tmp_path, path, name, tensor, words):
     weights = {key: value for key, value in torch.load(path, weights_only=True).items() if key != name}
     torch.save(weights if tensor is None else {**weights, name: tensor}, tmp_path / "other.pth")
-    with pytest.raises(ModelError, match=f"here: .*{words}"):
+    with pytest.raises(ModelError, match=f"(?s)here: .*{words}"):
         load_sam(tmp_path / "other.pth", field="here")
