@@ -74,10 +74,10 @@ class DetectionConfig(ModelSection):
     """Of two boxes of one tag with a larger intersection over union, the one with the lower score is left out."""
 
 
-class SegmentationConfig(ModelSection):
+class SegmentationConfig(Section):
     """Say who makes masks of boxes."""
 
-    uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"checkpoint", "model", "revision"}
+    uncounted: ClassVar[frozenset[str]] = frozenset({"checkpoint", "model", "revision", "download"})
     segmenter: Literal["scene-graph", "sam"] = "scene-graph"
     """The renderer's masks, or SAM (segment-anything)."""
     model: Literal["vit_b", "vit_l", "vit_h"] = "vit_h"
@@ -88,6 +88,8 @@ class SegmentationConfig(ModelSection):
     """Boxes that cover at least this share of the image are left out (ours)."""
     revision: str = ""
     """The hash of the file; empty: what is on this machine."""
+    download: bool = False
+    """Whether weights that are not on this machine may be fetched when a build starts."""
 
 
 class ElementsConfig(Section):

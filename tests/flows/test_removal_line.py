@@ -60,7 +60,6 @@ SETTINGS = [
         "embedding.batch_size=1",
         "tagging.batch_size=1",
         "detection.batch_size=1",
-        "segmentation.batch_size=1",
         "removals.batch_size=1",
     ),
     "inspection.batch_size=1",
