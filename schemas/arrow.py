@@ -38,11 +38,7 @@ OK = {"status": "ok", "reason": "", "detail": ""}
 
 @cache
 def schema_of(row_type: type[Row]) -> pa.Schema:
-    """Return the schema of the tables that hold rows of this type.
-
-    Raises:
-        ConfigError: a plugin's row has a field of a type that no column holds.
-    """
+    """Return the schema of the tables that hold rows of this type."""
     return pa.schema([*_fields_of(row_type), *STATUS])
 
 
@@ -121,13 +117,6 @@ def no_rows(schema: pa.Schema) -> pa.Table:
 def integers(values: NDArray[np.int32]) -> pa.Array:
     """Return a column of integers, without pandas."""
     return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(values)])
-
-
-def strings(values: Sequence[str]) -> pa.Array:
-    """Return a column of texts, without pandas."""
-    data = [value.encode() for value in values]
-    ends = np.cumsum([0, *map(len, data)], dtype=np.int32)
-    return pa.Array.from_buffers(pa.string(), len(data), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(data))])
 
 
 def from_table(table: pa.Table, row_type: type[R]) -> Iterator[R]:

@@ -48,11 +48,7 @@ class Plugin:
         return f"plugin {self.origin}, pairwright.{self.group} {self.name!r}"
 
     def load(self) -> Any:
-        """Return the thing itself.
-
-        Raises:
-            ConfigError: it cannot be loaded.
-        """
+        """Return the thing itself."""
         try:
             return self.get()
         except Exception as error:
@@ -140,9 +136,6 @@ def load_plugin(file: str | Path) -> None:
     """Load a Python file: it adds what is in its ``SOURCES``, ``STAGES``, ``VALIDATORS``, ``EMBEDDERS``, ``FORMATS``.
 
     It is imported as a script's neighbour would be: its folder is put last on ``sys.path``.
-
-    Raises:
-        ConfigError: there is no such file, or it cannot be imported.
     """
     path = Path(file).resolve()
     if str(path) in _FILES:
@@ -176,9 +169,6 @@ def require_plugins(origins: Mapping[str, str]) -> Mapping[str, str]:
     """Check that each plugin is there that a dataset was built with, by group and name.
 
     A file is not loaded because a dataset names it: who gives us a dataset must not run code here.
-
-    Raises:
-        ConfigError: one is missing; the message says which, and what to do.
     """
     for place, origin in origins.items():
         group, _, name = place.partition(".")
@@ -192,11 +182,7 @@ def require_plugins(origins: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def check_name(group: Group, name: str, own: Collection[str] = ()) -> str:
-    """Return the name of one of our own or of a plugin.
-
-    Raises:
-        ValueError: there is none of that name.
-    """
+    """Return the name of one of our own or of a plugin."""
     if name not in own and name not in (plugins := find_plugins(group, own)):
         there = ", ".join((*own, *plugins)) or "none: no plugin adds any"
         raise ValueError(f"no such {group[:-1]} {name!r}; choose from {there}")

@@ -44,20 +44,12 @@ class Answers:
         self._end = 0
 
     def get(self, key: str) -> bytes | None:
-        """Return what was put under the key, by this process or a killed one.
-
-        Raises:
-            StoreError: the file cannot be read, or is closed.
-        """
+        """Return what was put under the key, by this process or a killed one."""
         place = self._places.get(bytes.fromhex(key))
         return None if place is None else self._read(*place)
 
     def put(self, key: str, value: bytes) -> None:
-        """Keep a value; it survives a kill of this process (a loss of power may lose the newest).
-
-        Raises:
-            StoreError: the file cannot be written, or is closed.
-        """
+        """Keep a value; it survives a kill of this process (a loss of power may lose the newest)."""
         name = bytes.fromhex(key)
         record = memoryview(HEADER.pack(len(value), zlib.crc32(value, zlib.crc32(name)), name) + value)
         done = 0

@@ -87,11 +87,7 @@ class Budget:
 
 
 def count_asked(folder: Folder) -> Counter[str]:
-    """Return what the parts of a dataset say was asked for them, over all of its builds: calls, and tokens by kind.
-
-    Raises:
-        StoreError: a part is damaged.
-    """
+    """Return what the parts of a dataset say was asked for them, over all of its builds: calls, and tokens by kind."""
     total = Counter[str]()
     for table in table_folders(folder):
         for name in folder.names(table, ".parquet"):

@@ -24,11 +24,7 @@ UNUSED_S = 24 * 3600.0
 
 
 def copy_of(folder: Folder, name: str) -> Path:
-    """Return where this machine has a file of the dataset, copied now if it had none.
-
-    Raises:
-        StoreError: it cannot be read, or this machine's disk is full.
-    """
+    """Return where this machine has a file of the dataset, copied now if it had none."""
     if folder.is_local:
         return Path(folder.path(name))
     return made(folder, name, Path(name).name, lambda new: folder.fetch(name, new))

@@ -131,9 +131,6 @@ def alone(folder: Folder) -> Generator[None]:
     """Hold a whole dataset: whoever has begun to read rows or to build is waited for, and who comes meanwhile waits.
 
     On an object store there is no lock.
-
-    Raises:
-        StoreError: somebody is at work there.
     """
     if not folder.is_local:
         yield
@@ -162,7 +159,7 @@ def alone(folder: Folder) -> Generator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned:
-    """Name the parts that the tables of a published version consist of."""
+    """Parts that the tables of a published version consist of."""
 
     number: int
     live: Mapping[str, Mapping[str, int]]

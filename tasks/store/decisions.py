@@ -48,20 +48,12 @@ def decision_files(folder: Folder) -> list[str]:
 
 
 def read_decisions(folder: Folder) -> Decisions:
-    """Return the decisions that count.
-
-    Raises:
-        StoreError: a file cannot be read, or is damaged.
-    """
+    """Return the decisions that count."""
     return latest(read_history(folder))
 
 
 def read_history(folder: Folder) -> list[Decision]:
-    """Return all that was ever decided and not removed, each once.
-
-    Raises:
-        StoreError: a file cannot be read, or is damaged.
-    """
+    """Return all that was ever decided and not removed, each once."""
     for _ in range(TRIES):
         names = decision_files(folder)
         try:

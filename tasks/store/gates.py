@@ -237,11 +237,7 @@ def write_verdict(folder: Folder, verdict: Verdict) -> None:
 
 
 def read_verdict(folder: Folder) -> Verdict | None:
-    """Return how the last build was judged; ``None`` where none has ended yet.
-
-    Raises:
-        StoreError: the file is damaged.
-    """
+    """Return how the last build was judged; ``None`` where none has ended yet."""
     if not folder.exists(FILE):
         return None
     try:

@@ -132,11 +132,7 @@ def put_patch(pixels: RGB, patch: bytes, window: tuple[int, int, int, int]) -> R
 
 
 def show_window(pixels: RGB, window: tuple[int, int, int, int]) -> RGB:
-    """Return what of an ``(h, w, 3)`` image is in the window x0, y0, x1, y1, at the size of the whole image.
-
-    Raises:
-        ValueError: the window is not in the image.
-    """
+    """Return what of an ``(h, w, 3)`` image is in the window x0, y0, x1, y1, at the size of the whole image."""
     x0, y0, x1, y1 = window
     if not (0 <= x0 < x1 <= pixels.shape[1] and 0 <= y0 < y1 <= pixels.shape[0]):
         raise ValueError(f"the window {window} is not in an image of {pixels.shape[1]} x {pixels.shape[0]} pixels")

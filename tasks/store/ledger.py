@@ -1,11 +1,9 @@
 """Decide what is owed: the input's live keys minus the source keys that the output has finished.
 
 The ledger reads the key columns of every part into DuckDB, which joins within a memory limit and spills to disk. For
-each stage, in order, it makes two tables: ``input_S`` (the rows that the stage is to be given now, under the names by
-which their results are recognised) and ``live_S`` (the ok rows that count: made from a present input, one per key).
-
-Every stage's input is partitioned into ok, dropped, failed and pending. Rows whose source is no longer in the input
-are stale: they stay in their parts but are in no live table.
+each stage, in order, it makes ``input_S`` (the rows that the stage is to be given now, under the names by which their
+results are recognised) and ``live_S`` (the ok rows that count: made from a present input, one per key). Every input is
+ok, dropped, failed or pending; rows whose source is no longer in the input are stale, and in no live table.
 """
 
 from collections import Counter
@@ -20,7 +18,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from pairwright.schemas.arrow import integers, strings
+from pairwright.schemas.arrow import integers
 from pairwright.schemas.errors import StoreError, ValidationError
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, describe_part, read_columns
@@ -31,7 +29,6 @@ MEMORY_LIMIT = "1GB"
 COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor", "image_key", "element")
 PLACED = ", ".join(["part INTEGER", "row INTEGER", *(f'"{column}" VARCHAR' for column in COLUMNS)])
 INPUT = "seq BIGINT, source_key VARCHAR, key VARCHAR, part INTEGER, row INTEGER"
-PARTS_SCHEMA = pa.schema([("part", pa.int32()), ("name", pa.string())])
 BATCH_ROWS = 20_000
 READERS = 32
 """Parts of an object store that are read at once."""
@@ -157,8 +154,8 @@ class Ledger:
         names = sorted({*self.folder.names(table, ".parquet"), *written}) if only is None else only
         new = {n: number for number, n in enumerate((n for n in names if n not in known), start=len(known))}
         known.update(new)
-        numbers = np.fromiter(new.values(), np.int32, len(new))
-        self._insert(f"parts_{name}", pa.table([integers(numbers), strings(list(new))], PARTS_SCHEMA))
+        if new:
+            self.run(f"INSERT INTO parts_{name} SELECT unnest(?), unnest(?)", list(new.values()), list(new))
         batch: list[pa.Table] = []
         for keys in self._read_keys(table, {n: known[n] for n in names if n in again or n in new}):
             batch.append(keys)

@@ -28,11 +28,7 @@ def encode_mask(array: NDArray[np.bool_]) -> Mask:
 
 
 def run_lengths(mask: Mask) -> NDArray[np.int64]:
-    """Return the run lengths of a mask, the first of background.
-
-    Raises:
-        ValidationError: they do not fill it.
-    """
+    """Return the run lengths of a mask, the first of background."""
     counts = np.asarray(mask.counts, dtype=np.int64)
     if (counts < 0).any() or counts.sum() != mask.height * mask.width:
         raise ValidationError(f"runs of {counts.sum()} pixels do not fill a mask of {mask.height} x {mask.width}")
@@ -88,11 +84,7 @@ class Runs:
 
 
 def read_runs(mask: Mask) -> Runs:
-    """Return the runs of an encoded mask.
-
-    Raises:
-        ValidationError: its run lengths do not fill it.
-    """
+    """Return the runs of an encoded mask."""
     counts = run_lengths(mask)
     ends = np.cumsum(counts)[1::2]
     starts = ends - counts[1::2]

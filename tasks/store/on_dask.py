@@ -1,13 +1,9 @@
 """Run shards in the workers of a Dask cluster: one that is there, or a small one on this machine for the build's time.
 
-A worker that dies is Dask's to replace, and the shard that ran in it is run again elsewhere; one that no worker
-survives fails. Workers run one shard at a time and keep what they have loaded. Nothing but references travels.
-
-Workers that say what they have ("--resources GPU=1,MEMORY=64e9", one process per GPU) get the stages that need it. When
-the build ends, what waits is cancelled; when it is killed, Dask does so, and a shard under way is finished, at most.
-
-A worker may be on another machine: one with other code, or that does not see a folder of this one's disk, fails its
-shards and says what is wrong, instead of giving other rows.
+Workers run one shard at a time and keep what they have loaded; nothing but references travels. Those that say what they
+have ("--resources GPU=1,MEMORY=64e9", one process per GPU) get the stages that need it. One on another machine that has
+other code, or does not see a folder of this one's disk, fails its shards and says what is wrong. A shard whose worker
+dies is run again elsewhere; one that no worker survives fails.
 """
 
 import gc
@@ -101,11 +97,7 @@ class DaskWorkers:
     """Workers of a cluster; use as a context manager."""
 
     def __init__(self, place: Place, paths: Iterable[str] = (), run: Run = run_shard) -> None:
-        """Connect, and start a cluster first where none is named; its workers have to see these paths.
-
-        Raises:
-            ConfigError: Dask is not installed, nobody answers at the address, or there are no workers.
-        """
+        """Connect, and start a cluster first where none is named; its workers have to see these paths."""
         try:
             import distributed
         except ImportError as error:

@@ -1,13 +1,10 @@
 """One part of a table: a Parquet file that describes and checks itself.
 
-Layout: image columns uncompressed and without dictionary, text columns zstd, row groups of 100 rows. The footer's
-metadata names the stage, its fingerprint and the counts, and holds a hash (XXH3, 64 bits) of each column chunk and a
-digest of the footer itself (blanked there). The chunks fill the file up to the footer, and the footer's digest covers
-their hashes, so a whole read finds any flipped byte; a read of few rows or columns checks the footer and exactly the
-chunks that it decodes. Parquet's own page checksums would not do, and are not written: they leave out the headers of
-the pages, where one flipped bit was seen to give wrong values, and cost more time than all else in an image part.
-
-The bytes depend only on the rows, never on time, host or process.
+Image columns are uncompressed, text columns zstd, row groups of 100 rows. The footer's metadata names the stage, its
+fingerprint and the counts, and holds a hash (XXH3, 64 bits) of each column chunk and a digest of the footer itself
+(blanked there). The chunks fill the file up to the footer, so a whole read finds any flipped byte; a read of a few rows
+or columns checks the footer and the chunks that it decodes. Parquet's own page checksums would not do: they leave
+out the headers of the pages, where one flipped bit was seen to give wrong values. The bytes depend only on the rows.
 """
 
 import hashlib
@@ -265,11 +262,7 @@ def read_about(part: Part) -> dict[str, str]:
 
 @contextmanager
 def open_part(part: Part) -> Generator[OpenPart]:
-    """Open a part for reading some of it.
-
-    Raises:
-        StoreError: what is read cannot be, or has changed since it was written.
-    """
+    """Open a part for reading some of it."""
     try:
         with part.folder.open(part.name) as file:
             yield OpenPart(file)

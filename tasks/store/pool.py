@@ -1,10 +1,8 @@
-"""Run shards in worker processes of this machine.
+"""Run shards in worker processes of this machine, which end with the build, also when it is killed.
 
-A worker that dies (out of memory, say) breaks the pool: a new one is made, and each shard that was running is done
-again in a process of its own, so that the one at fault is known. Workers end with the build, also when it is killed.
-
-A stage that loads models gets processes of its own, as many as its devices allow, which end when another stage begins.
-The workers that it leaves idle help these processes (``helpers``): they decode while the device computes.
+A worker that dies breaks the pool: a new one is made, and each shard that was running is done again in a process of its
+own, so that the one at fault is known. A stage that loads models gets as many processes of its own as its devices
+allow; the workers that it leaves idle help these (``helpers``): they decode while the device computes.
 """
 
 import logging

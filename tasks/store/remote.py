@@ -38,11 +38,7 @@ T = TypeVar("T")
 
 
 def open_store(url: str) -> tuple[Any, str]:
-    """Return the file system of an address, and the path in it; nothing is asked yet.
-
-    Raises:
-        ImportError, ValueError: there is no such file system here.
-    """
+    """Return the file system of an address, and the path in it; nothing is asked yet."""
     protocol = url.partition("://")[0]
     options: dict[str, Any] = {"use_listings_cache": False}  # other workers write, too
     if protocol in ("s3", "s3a"):
@@ -95,12 +91,7 @@ def may_pass(error: Exception) -> bool:
 
 
 def open_file(system: Any, path: str, place: str) -> BinaryIO:
-    """Open a file for reading at any place in it.
-
-    Raises:
-        FileNotFoundError: there is none.
-        StoreError: the store fails.
-    """
+    """Open a file for reading at any place in it."""
     file = ask(lambda: system.open(path, "rb", block_size=AHEAD_BYTES), place=place, what="opened")
     return cast("BinaryIO", _RemoteFile(file, place))
 

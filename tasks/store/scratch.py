@@ -62,11 +62,7 @@ def own_temporary_folder() -> Path:
 
 @contextlib.contextmanager
 def replacing(target: Path) -> Generator[Path]:
-    """Yield an empty folder that takes the target's place when the block ends well, and is deleted when it does not.
-
-    Raises:
-        StoreError: another process replaces the same folder now, or the disk refuses.
-    """
+    """Yield an empty folder that takes the target's place when the block ends well, and is deleted when it does not."""
     new, old = (target.with_name(f".{target.name}.{kind}") for kind in ("new", "old"))
     with _alone(target), naming(str(target), "replaced"):
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -78,13 +78,7 @@ class ShardDone:
 
 
 def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
-    """Do a shard's work and write its part; all its rows or none are in the table afterwards.
-
-    Raises:
-        StoreError: a file could not be read or written.
-        ValidationError: the stage's function gave a result for an input that it was not given.
-        PairwrightError: a boundary of the stage (a model, a server) is down.
-    """
+    """Do a shard's work and write its part; all its rows or none are in the table afterwards."""
     plan = read_plan(shard)
     sources: dict[str, str] = dict(
         zip(plan.column("key").to_pylist(), plan.column("source_key").to_pylist(), strict=True)

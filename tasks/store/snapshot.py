@@ -33,11 +33,7 @@ class Snapshot:
 
 
 def latest_snapshot(folder: Folder) -> Snapshot | None:
-    """Return the newest version, or ``None`` before the first.
-
-    Raises:
-        StoreError: the file is damaged.
-    """
+    """Return the newest version, or ``None`` before the first."""
     numbers = snapshot_numbers(folder)
     return read_snapshot(folder, numbers[-1]) if numbers else None
 
@@ -53,11 +49,7 @@ def snapshot_file(number: int) -> str:
 
 
 def read_snapshot(folder: Folder, number: int) -> Snapshot:
-    """Return one version.
-
-    Raises:
-        StoreError: the file is damaged, or there is none.
-    """
+    """Return one version."""
     name = snapshot_file(number)
     try:
         return Snapshot(number, json.loads(folder.read(name)))
@@ -95,11 +87,7 @@ def missing_files(folder: Folder, snapshot: Snapshot) -> list[str]:
 
 
 def check_parts(folder: Folder, snapshot: Snapshot) -> None:
-    """Look whether all files of a version are there.
-
-    Raises:
-        StoreError: names the first that is not.
-    """
+    """Raise a ``StoreError`` that names the first file of a version that is gone."""
     if gone := missing_files(folder, snapshot):
         more = f" (and {len(gone) - 1:,} others)" if gone[1:] else ""
         raise StoreError(

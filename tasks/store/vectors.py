@@ -36,11 +36,7 @@ class Vectors:
     """Where an index of the matrix is, or may be made for all workers; it goes when the matrix goes."""
 
     def rows_of(self, keys: Iterable[str]) -> NDArray[np.int64]:
-        """Return the row of each image, in the order asked for.
-
-        Raises:
-            KeyError: an image has no vector.
-        """
+        """Return the row of each image, in the order asked for; ``KeyError`` where one has no vector."""
         wanted = np.array([key.encode() for key in keys], dtype=KEY_TYPE)
         rows = np.searchsorted(self.keys, wanted)
         inside = np.minimum(rows, max(len(self.keys) - 1, 0))
@@ -50,11 +46,7 @@ class Vectors:
 
 
 def write_vectors(folder: Path, index: Index) -> None:
-    """Write one matrix per embedder from the live rows of an embeddings table, part by part.
-
-    Raises:
-        StoreError: an image lacks the vector of an embedder that others have.
-    """
+    """Write one matrix per embedder from the live rows of an embeddings table, part by part."""
     folder.mkdir(parents=True)
     keys = index.images
     filled: dict[str, int] = {}
@@ -93,11 +85,7 @@ def place_vectors(folder: Folder, name: str, *, table: str, place: str) -> Path:
 
 
 def map_new(path: Path, kind: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
-    """Map a new array's file; its room on the disk is taken now, for a full disk kills whoever writes to a map.
-
-    Raises:
-        OSError: there is no room.
-    """
+    """Map a new array's file; its room on the disk is taken now, for a full disk kills whoever writes to a map."""
     array = np.lib.format.open_memmap(path, "w+", dtype=kind, shape=shape)
     if hasattr(os, "posix_fallocate"):
         with path.open("r+b") as file:
