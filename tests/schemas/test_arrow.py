@@ -2,7 +2,7 @@
 
 import types
 import typing
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -15,13 +15,11 @@ from pairwright.schemas import rows
 from pairwright.schemas.arrow import from_table, schema_of, to_table
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import (
-    CaptionRow,
     Dropped,
     EmbeddingRow,
     Failed,
     ImageRow,
     NeighbourRow,
-    PairRow,
     PreferenceRow,
     RemovalRow,
     Row,
@@ -72,25 +70,16 @@ def _rows(kind: type[Row]) -> st.SearchStrategy[Row]:
     return st.builds(kind, **{n: _values(k, bits=16 if n == "vector" else 32) for n, k in hints.items()})
 
 
-@pytest.mark.parametrize("kind", ROW_TYPES, **ids)
-def test_columns_are_the_fields_and_the_status(kind: type[Row]) -> None:
-    assert schema_of(kind).names == [*(field.name for field in fields(kind)), "status", "reason", "detail"]
-
-
 @pytest.mark.parametrize(
     ("kind", "column", "expected"),
     [
         (ImageRow, "name", TEXT),
         (ImageRow, "image", pa.large_binary()),
-        (ImageRow, "width", pa.int32()),
         (ImageRow, "captions", pa.list_(TEXT)),
         (ImageRow, "graph", TEXT),
         (EmbeddingRow, "vector", pa.list_(pa.float16())),
-        (EmbeddingRow, "norm", NUMBER),
         (NeighbourRow, "similarities", pa.list_(pa.list_(NUMBER))),
-        (NeighbourRow, "cut_off", pa.bool_()),
         (RemovalRow, "box", pa.list_(pa.int32(), 4)),
-        (PreferenceRow, "images", pa.list_(pa.large_binary())),
         (PreferenceRow, "prompt", pa.list_(pa.struct([("role", TEXT), ("text", TEXT)]))),
         (
             TagsRow,
@@ -163,22 +152,3 @@ def test_columns_that_were_not_read_are_empty() -> None:
 def test_no_rows_are_a_table_too() -> None:
     for kind in ROW_TYPES:
         assert to_table([], kind).equals(schema_of(kind).empty_table())
-
-
-def test_a_box_has_four_numbers() -> None:
-    good = {f.name: (1, 2, 3, 4) if f.name in ("box", "window") else _some(f.name) for f in fields(RemovalRow)}
-    with pytest.raises(pa.ArrowInvalid):
-        to_table([RemovalRow(**{**good, "box": (1, 2, 3)})], RemovalRow)
-    assert len(to_table([RemovalRow(**good)], RemovalRow)) == 1
-
-
-def _some(name: str) -> Any:
-    numbers = {"area_share": 0.5, "changed_outside": 0, "dilate": 5, "feather": 3, "patch": b"", "object_ids": ()}
-    return numbers.get(name, "x")
-
-
-def test_defaults_are_the_empty_values_of_their_columns() -> None:
-    for kind in (ImageRow, PairRow, CaptionRow):
-        for field in fields(kind):
-            if field.default is not MISSING:
-                assert not field.default

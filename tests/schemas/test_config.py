@@ -1,10 +1,9 @@
 """What a profile may say: wrong values are refused by name, and only what changes rows changes fingerprints."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from pairwright.flows.pipeline import Pipeline
 from pairwright.schemas.config import Profile, ResolvedProfile, resolve
@@ -25,43 +24,22 @@ def _change(values: dict[str, Any]) -> Profile:
     return Profile.model_validate(dump)
 
 
-def _sections(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    yield model
-    for field in model.model_fields.values():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _sections(field.annotation)
-
-
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("images.max_pixels", 0),
         ("images.min_side", "wide"),
-        ("scenes.worlds", 0),
-        ("scenes.photographs", 1),
         ("scenes.photographs", 9),
-        ("scenes.width", 63),
-        ("scenes.samples_per_pixel", 4097),
         ("scenes.no_change_share", 1.5),
         ("seed", -1),
         ("embedding.embedders", ()),
         ("embedding.embedders", ("sift",)),
-        ("embedding.batch_size", -1),
         ("embedding.dinov2.model", ""),
-        ("search.k", 0),
-        ("mining.min_best_similarity", 1.01),
         ("mining.check_worst", "sometimes"),
-        ("mining.clusters", 17),
         ("mining.gamma", 0),
-        ("mining.gamma", float("inf")),
         ("mining.gamma", float("nan")),
         ("mining.weights", (0.5, 0)),
         ("mining.nonsense", 1),
-        ("differences.max_attempts", 11),
-        ("removals.dilate_pixels", -1),
         ("removals.method", "lama"),
-        ("preferences.validation_share", -0.1),
-        ("run.workers", -1),
         ("run.rows_per_shard", 0),
         ("run.rows_per_shard_of", {"images": 0}),
         ("nonsense", 1),
@@ -108,13 +86,6 @@ def test_one_seed_is_that_of_every_section_and_moves_what_is_drawn() -> None:
     assert {"pairs", "captions", "differences", "splits", "preferences"} <= changed
 
 
-def test_a_profile_is_frozen() -> None:
-    with pytest.raises(ValidationError, match="frozen"):
-        START.run.workers = 3  # type: ignore[misc]
-    with pytest.raises(ValidationError, match="frozen"):
-        START.source = "x"  # type: ignore[misc]
-
-
 def test_a_profile_survives_json() -> None:
     changed = _change({"mining.gamma": 0.2, "embedding.embedders": ("gradients",), "mining.weights": (1.0,)})
     assert Profile.model_validate(changed.model_dump(mode="json")) == changed != START
@@ -136,10 +107,8 @@ NAMES = [stage.name for stage in STAGES]
 @pytest.mark.parametrize(
     "values",
     [
-        {"run.workers": 7},
         {"run.rows_per_shard": 7},
         {"run.rows_per_shard_of": {"images": 3}},
-        {"name": "mine"},
         {"source": "scenes:elsewhere"},
         {"scenes.worlds": 3},
     ],
@@ -151,12 +120,9 @@ def test_what_changes_no_row_of_an_item_changes_no_fingerprint(values: dict[str,
 @pytest.mark.parametrize(
     ("values", "first"),
     [
-        ({"images.min_side": 17}, "images"),
         ({"source": "folder:x"}, "images"),
         ({"search.k": 7}, "neighbours"),
-        ({"mining.gamma": 0.2}, "similar_pairs"),
         ({"captions.max_tokens": 100}, "captions"),
-        ({"differences.max_words": 50}, "described"),
         ({"comparisons.max_tokens": 100}, "comparisons"),
         ({"removals.feather_pixels": 4}, "removals"),
         ({"preferences.test_share": 0.2}, "splits"),

@@ -1,13 +1,12 @@
 """Rows are frozen, and keys hash everything without two lists of parts colliding."""
 
 import hashlib
-from dataclasses import FrozenInstanceError
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairwright.schemas.rows import CaptionRow, Dropped, Failed, Row, SplitRow, make_key
+from pairwright.schemas.rows import make_key
 
 PARTS = st.lists(
     st.one_of(st.text(max_size=6), st.binary(max_size=6), st.integers(), st.floats(allow_nan=False)), max_size=4
@@ -32,21 +31,3 @@ def test_other_parts_give_another_key(first: list, second: list) -> None:
 )
 def test_where_one_part_ends_and_of_which_type_it_is_counts(first: tuple, second: tuple) -> None:
     assert make_key(*first) != make_key(*second)
-
-
-def test_rows_are_frozen_named_and_complete() -> None:
-    row = SplitRow(key="k", source_key="s", subject="j", component="c", split="train")
-    with pytest.raises(FrozenInstanceError):
-        row.split = "test"  # type: ignore[misc]
-    with pytest.raises(TypeError, match="positional"):
-        SplitRow("k", "s", "j", "c", "train")  # type: ignore[misc]
-    with pytest.raises(TypeError, match="split"):
-        SplitRow(key="k", source_key="s", subject="j", component="c")  # type: ignore[call-arg]
-    assert not hasattr(row, "__dict__")
-    assert row == SplitRow(key="k", source_key="s", subject="j", component="c", split="train")
-
-
-def test_dropped_and_failed_are_told_apart() -> None:
-    assert Dropped(source_key="s", reason="r") != Failed(source_key="s", reason="r")
-    assert not isinstance(Failed(source_key="s", reason="r"), Row | Dropped)
-    assert CaptionRow.__name__.endswith("Row")

@@ -61,16 +61,6 @@ def test_whoever_comes_second_says_that_it_waits(
     assert known(tmp_path / "x.answers") == first(5)
 
 
-def test_what_was_put_is_there_at_once_and_later(tmp_path: Path) -> None:
-    path = tmp_path / "x.answers"
-    with Answers(path) as answers:
-        for key, value in zip(KEYS, VALUES, strict=True):
-            assert answers.get(key) is None
-            answers.put(key, value)
-            assert answers.get(key) == value
-    assert known(path) == first(5)
-
-
 def test_a_file_torn_at_any_byte_gives_the_whole_records_before(tmp_path: Path) -> None:
     path = tmp_path / "x.answers"
     data = write(path)

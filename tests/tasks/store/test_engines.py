@@ -65,14 +65,6 @@ def test_a_worker_killed_in_mid_shard_costs_no_row_and_none_is_done_twice(engine
     assert {name: set(rows) for name, rows in say(read_toy(tmp_path / "out", WORDS)).items()} == expect(WORDS)
 
 
-def test_a_worker_that_is_not_fit_does_nothing(engine: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_needs", Needs("of another release", ()))
-    counts, outcomes = build_toy(tmp_path / "out", WORDS, workers=engine, stages=STAGES[:1])
-    assert counts[0].pending == len(WORDS)
-    errors = {outcome.result.error for outcome in outcomes if isinstance(outcome.result, ShardFailed)}
-    assert [": it has other code" in error for error in errors] == [True]
-
-
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ConfigError, match=r"run\.runner dask: .*pip install -c constraints\.txt -e '\.\[dask\]'"):

@@ -52,9 +52,6 @@ def one(image, kind="PNG", **options):
 
 def test_grey_becomes_three_equal_channels():
     assert one(Image.new("L", (1, 1), 77)) == [77, 77, 77]
-
-
-def test_bilevel_is_black_and_white():
     assert one(Image.new("1", (1, 1), 1)) == [255, 255, 255]
 
 
@@ -78,16 +75,11 @@ def test_thirty_two_bit_values_are_stretched_over_their_own_range():
     assert not decode_rgb(encode(flat, "TIFF")).any()
 
 
-def test_palette_is_looked_up():
+def test_palette_is_looked_up_and_its_transparent_entry_shows_white():
     image = Image.new("P", (1, 1), 1)
     image.putpalette([9, 9, 9, 10, 20, 30])
     assert one(image) == [10, 20, 30]
     assert one(image, "GIF") == [10, 20, 30]
-
-
-def test_transparent_palette_entry_shows_white():
-    image = Image.new("P", (1, 1), 1)
-    image.putpalette([9, 9, 9, 10, 20, 30])
     assert one(image, transparency=1) == [255, 255, 255]
     assert one(image, transparency=bytes([255, 0])) == [255, 255, 255]
 
@@ -98,9 +90,6 @@ def test_alpha_is_composited_on_white():
     # 255 - (255 - v) * 51/255 = 206, 208, 210.
     assert one(Image.new("RGBA", (1, 1), (10, 20, 30, 51))) == [206, 208, 210]
     assert one(Image.new("LA", (1, 1), (100, 51))) == [224, 224, 224]
-
-
-def test_transparent_colour_of_an_rgb_png():
     assert one(Image.new("RGB", (1, 1), (1, 2, 3)), transparency=(1, 2, 3)) == [255, 255, 255]
 
 
@@ -177,9 +166,6 @@ def test_limits_are_inclusive():
 @pytest.mark.parametrize("data", [b"hello, I am text", b"%PDF-1.4", b"P6 1 1 255 abc", b"%!PS-Adobe-3.0 EPSF-3.0\n"])
 def test_other_bytes_are_no_image(data):
     assert refusal(data) == "not an image"
-
-
-def test_empty():
     assert refusal(b"") == "empty file"
 
 

@@ -76,15 +76,6 @@ def test_what_a_worker_logs_is_logged_here_once(tmp_path: Path, count: int, capl
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_one_worker_is_this_process_and_more_are_others(tmp_path: Path) -> None:
-    parts = {}
-    for count in (1, 2):
-        with Workers(count, act) as workers:
-            parts[count] = {o.result.part for o in workers.run(PLANNED, _shards(tmp_path, *["ok"] * 4))}
-    assert parts[1] == {str(os.getpid())}
-    assert str(os.getpid()) not in parts[2]
-
-
 def test_a_worker_that_dies_takes_no_other_shard_with_it(tmp_path: Path) -> None:
     names = ["ok", "die", "ok", "die_once", "ok", "ok"]
     with Workers(2, act) as workers:

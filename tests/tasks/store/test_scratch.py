@@ -23,16 +23,6 @@ with scratch_folder(Path(sys.argv[1])) as path:
 """
 
 
-def test_a_folder_ends_with_its_block(tmp_path: Path) -> None:
-    with scratch_folder(tmp_path / "work") as one, scratch_folder(tmp_path / "work") as other:
-        assert one != other
-        (one / "inner").mkdir()
-        (one / "inner" / "file").write_bytes(b"x")
-        assert one.is_dir()
-        assert other.is_dir()
-    assert list((tmp_path / "work").iterdir()) == []
-
-
 def test_that_of_a_killed_process_goes_and_that_of_a_living_one_stays(tmp_path: Path) -> None:
     processes = [
         subprocess.Popen([sys.executable, "-c", WAITING, str(tmp_path)], stdout=subprocess.PIPE, text=True)

@@ -8,7 +8,7 @@ import pytest
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.snapshot import find_live, latest_snapshot, read_live, stream_live, write_snapshot
+from pairwright.tasks.store.snapshot import latest_snapshot, read_live, write_snapshot
 from tests.tasks.store.toy import build_toy, open_toy, record_of
 
 WORDS = [f"w{number:03}" for number in range(300)] + ["w001/again"]
@@ -75,9 +75,3 @@ def test_live_rows_are_read_in_the_order_of_their_subjects(tmp_path: Path) -> No
         assert [row.subject for row in rows] == sorted(row.subject for row in rows)
         assert len(rows) == len({row.key for row in rows}) == 300
         assert {row.image for row in rows} == {b""}
-        wanted = [rows[5].subject, rows[200].subject, rows[5].subject]
-        found = find_live(build, images, ImageRow, subjects=wanted)
-        assert [row.key for row in found] == [rows[5].key, rows[200].key]
-        assert found[0].image
-        names = [name for table in stream_live(build, images, ["name"]) for name in table.column("name").to_pylist()]
-        assert sorted(names) == sorted(row.name for row in rows)

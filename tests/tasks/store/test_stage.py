@@ -38,17 +38,13 @@ START = fingerprint(STAGE, Config(), prompts=PROMPTS, tables=TABLES)
     ("stage", "config", "prompts", "tables"),
     [
         ({"version": 2}, {}, {}, {}),
-        ({"name": "other"}, {}, {}, {}),
         ({"models": lambda config: ("model x@2",)}, {}, {}, {}),
-        ({"models": None}, {}, {}, {}),
         ({"prompts": ("another",)}, {}, {}, {}),
         ({"uses": ()}, {}, {}, {}),
         ({}, {"threshold": 0.6}, {}, {}),
-        ({}, {"name": "y"}, {}, {}),
         ({}, {"inner": Inner(size=2)}, {}, {}),
         ({}, {}, {"describe": "c" * 64}, {}),
         ({}, {}, {}, {"images": "5" * 16}),
-        ({}, {}, {}, {"pairs": "5" * 16}),
         ({}, {}, {}, {"chosen": "5" * 16}),
     ],
 )

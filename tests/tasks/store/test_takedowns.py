@@ -4,14 +4,12 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from pairwright.schemas.arrow import to_table
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import CaptionRow, ItemRow, PairRow, make_key
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.part import Part, read_part
 from pairwright.tasks.store.snapshot import latest_snapshot
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.store.takedowns import (
@@ -137,15 +135,6 @@ def test_a_tombstone_names_nothing() -> None:
     }
     texts = to_table([_text(pair, pair.source_key) for pair in pairs], CaptionRow)
     assert bury(texts, {stone["key"]})["status"].to_pylist() == ["dropped", "ok"]
-
-
-def test_tombstones_stand_in_parts_like_other_rows(tmp_path: Path) -> None:
-    write_takedown(Folder(str(tmp_path)), [key_of("b1")], reason="")
-    build_toy(tmp_path, WORDS)
-    (path,) = tmp_path.glob("tables/images/*/part-*")
-    table = read_part(Part(Folder(str(tmp_path)), str(path.relative_to(tmp_path))))
-    assert isinstance(table, pa.Table)
-    assert table["reason"].to_pylist() == ["", "", REMOVED, REMOVED, "", "bad word"]
 
 
 def read_given(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[PairRow]:
