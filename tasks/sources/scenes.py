@@ -1,10 +1,10 @@
 """Render photographs of made-up worlds, whose every object and change is known.
 
-Lists one ``ItemRow`` per world and reads one into an ``ImageRow`` per photograph, with its scene graph. Needs Mitsuba,
-which is loaded only when a world is read; no network and no file.
+Lists one ``ItemRow`` per world and reads one into an ``ImageRow`` per photograph, with its scene graph. Needs Mitsuba
+and Open Image Denoise, which are loaded only when a world is read; no network and no file.
 
-An item's key hashes all that decides its pixels: the settings, the world's number, the renderer's release, and
-``SCENES_VERSION``, which is raised whenever this code would draw or render anything differently.
+An item's key hashes all that decides its pixels: the settings, the world's number, the releases of renderer and
+denoiser, and ``SCENES_VERSION``, which is raised whenever this code would draw or render otherwise.
 """
 
 import json
@@ -16,7 +16,7 @@ from pairwright.schemas.rows import Dropped, ImageRow, ItemRow, make_key
 from pairwright.tasks.sources.reader import Reader
 from pairwright.tasks.store.images import encode_png
 
-SCENES_VERSION = 1
+SCENES_VERSION = 2
 LICENCE = "CC0-1.0"
 
 
@@ -28,7 +28,7 @@ def list_items(config: ScenesConfig, *, limit: int | None) -> Iterator[ItemRow]:
         photographs = min(config.photographs, left)
         if photographs <= 0:
             return
-        key = make_key("scene", SCENES_VERSION, version("mitsuba"), *settings, index, photographs)
+        key = make_key("scene", SCENES_VERSION, version("mitsuba"), version("pyoidn"), *settings, index, photographs)
         locator = json.dumps({"world": index, "photographs": photographs}, sort_keys=True)
         yield ItemRow(key=key, source_key=key, subject=key, name=f"world-{index:05d}", locator=locator)
         left -= photographs

@@ -153,7 +153,7 @@ def stain(colour: tuple[int, int, int]) -> Picture:
     rng = np.random.default_rng(7)
     grain = _noise(rng, 128, 128, cells=(26, 2)) * 0.13 + _noise(rng, 128, 128, cells=(10, 2)) * 0.13
     rings = 0.12 * np.sin(np.linspace(0, 10 * np.pi, 128)[:, None] + _noise(rng, 128, 128, cells=(4, 2)) * 2.5)
-    shade = 1 + np.clip(grain + rings, -0.42, 0.3)
+    shade = 1 + np.clip(1.5 * (grain + rings), -0.6, 0.3)
     return np.clip(linear(colour) * shade[..., None] + 0.012, 0, 1).astype(np.float32)
 
 

@@ -1,7 +1,7 @@
 """Render scenes: meshes, materials, lights and the camera of a photograph, its light, and what is where in it.
 
 Reads and writes nothing. Needs Mitsuba, whose variant is set here, with one thread, since the worker processes share
-the cores: import this module only to render.
+the cores, and Open Image Denoise: import this module only to render.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 import drjit
 import mitsuba as mi
 import numpy as np
+import pyoidn
 from numpy.typing import NDArray
 
-from pairwright.tasks.sources.scene.develop import Guide, denoise, tone_map
 from pairwright.tasks.sources.scene.places import Picture, hide, linear, sign_board, stain, surfaces_of
 from pairwright.tasks.sources.scene.shapes import Part, Soup, corner_normals, planar_uv
 from pairwright.tasks.sources.scene.state import TARGET, Camera, Mask, Scene, Thing
@@ -27,6 +27,7 @@ mi.set_log_level(mi.LogLevel.Error)
 drjit.set_thread_count(1)
 
 Plugin = dict[str, Any]
+Plane = NDArray[np.float32]
 FIXED = {
     "dark": (0.02, 0.02, 0.024),
     "pale": (0.82, 0.8, 0.74),
@@ -44,24 +45,36 @@ def _bitmap(picture: Picture) -> Plugin:
     return {"type": "bitmap", "bitmap": bitmap, "raw": True, "filter_type": "bilinear", "wrap_mode": "repeat"}
 
 
-def _plastic(colour: Plugin, roughness: float) -> Plugin:
-    """Return a coated paint; ``roughplastic`` looks the same but takes 25 ms to set up each time."""
-    return {"type": "principled", "base_color": colour, "roughness": roughness, "specular": 0.5}
+def _glossy(colour: Plugin, roughness: float, *, metallic: float = 0.0) -> Plugin:
+    """Return a surface under a coat; ``roughplastic`` looks the same but takes 25 ms to set up each time."""
+    return {
+        "type": "principled",
+        "base_color": colour,
+        "roughness": roughness,
+        "specular": 0.5,
+        "metallic": metallic,
+    }
 
 
 def _body(thing: Thing) -> Plugin:
     """Return what a thing is made of; every material answers the light in a way of its own."""
     srgb = COLOURS[thing.colour]
-    plain = _rgb(linear(srgb))
     if thing.material == "metal":
         # Anodised: lighter than paint, because half of what it reflects is dark room.
-        colour = _rgb(np.clip(linear(srgb) * 1.25 + 0.03, 0, 0.95))
-        return {"type": "principled", "base_color": colour, "metallic": 0.66, "roughness": 0.34, "specular": 0.5}
+        return _glossy(_rgb(np.clip(linear(srgb) * 1.25 + 0.03, 0, 0.95)), 0.2, metallic=0.95)
     if thing.material == "ceramic":
-        return _plastic(plain, 0.18)
+        return _glossy(_rgb(linear(srgb)), 0.14)
     if thing.material == "wooden":
-        return {"type": "diffuse", "reflectance": _bitmap(stain(srgb))}
-    return _plastic(_bitmap(hide(srgb)) if thing.material == "leather" else plain, 0.58)
+        return _glossy(_bitmap(stain(srgb)), 0.6)
+    if thing.material == "leather":
+        grain = hide(srgb)
+        return {
+            "type": "bumpmap",
+            "bsdf": _glossy(_bitmap(grain), 0.45),
+            "arbitrary": _bitmap(grain / grain.mean(axis=(0, 1))),
+            "scale": 0.08,
+        }
+    return _glossy(_rgb(linear(srgb)), 0.75)
 
 
 def _part_material(thing: Thing, part: Part) -> Plugin:
@@ -73,7 +86,7 @@ def _part_material(thing: Thing, part: Part) -> Plugin:
     if part.role == "steel":
         steel = _rgb(FIXED["steel"])
         return {"type": "roughconductor", "alpha": 0.2, "specular_reflectance": steel, "material": "none"}
-    return _plastic(_rgb(FIXED[part.role]), 0.4)
+    return _glossy(_rgb(FIXED[part.role]), 0.4)
 
 
 def _mesh(name: str, part: Part, *, uv: Soup, bsdf: Plugin) -> mi.Mesh:
@@ -119,21 +132,33 @@ def _place_meshes(place: str, style: int) -> dict[str, mi.Mesh]:
     return meshes
 
 
-KEYS = {"left": (-4.8, -1.2, 5.8), "right": (4.8, -1.2, 5.8), "above": (0.5, -0.8, 7.4)}
+Triple = tuple[float, float, float]
+KEYS: dict[str, Triple] = {"left": (-4.8, -1.2, 5.8), "right": (4.8, -1.2, 5.8), "above": (0.5, -0.8, 7.4)}
 
 
 def _lights(light: Light) -> dict[str, Plugin]:
-    """Return a large soft key light and an even sky (a gradient costs a fifth more time)."""
+    """Return a large soft key light, a tall window across from it and an even sky (a gradient costs a fifth more time).
+
+    The window is weak: it is there to be seen in what is glossy, by which metal and glaze are told from paint.
+    """
     tint = np.array(TINTS[light.tint])
     power = 0.42 if light.dim else 1.0
-    lens = mi.ScalarTransform4f().look_at(origin=KEYS[light.direction], target=[0, 0.2, 0], up=[0, 1, 0.1])
-    key = {
-        "type": "rectangle",
-        "to_world": lens @ mi.ScalarTransform4f().scale(1.0),  # it rounds, and the pixels depend on it
-        "emitter": {"type": "area", "radiance": _rgb(68.0 * power * tint)},
+    side = -5.5 if light.direction == "right" else 5.5
+    return {
+        "key": _panel(KEYS[light.direction], (0, 0.2, 0), size=(1.0, 1.0), radiance=68.0 * power * tint),
+        "window": _panel((side, -2.5, 3.2), (0, 0.2, 0.2), size=(0.7, 1.6), radiance=7.0 * power * tint),
+        "sky": {"type": "constant", "radiance": _rgb(0.42 * power * (0.5 + 0.5 * tint))},
     }
-    sky = {"type": "constant", "radiance": _rgb(0.42 * power * (0.5 + 0.5 * tint))}
-    return {"key": key, "sky": sky}
+
+
+def _panel(origin: Triple, target: Triple, *, size: tuple[float, float], radiance: NDArray[np.float64]) -> Plugin:
+    """Return a rectangle that shines; its second side stands upright."""
+    pose = mi.ScalarTransform4f().look_at(origin=list(origin), target=list(target), up=[0, 0.01, 1])
+    return {
+        "type": "rectangle",
+        "to_world": pose @ mi.ScalarTransform4f().scale([*size, 1]),
+        "emitter": {"type": "area", "radiance": _rgb(radiance)},
+    }
 
 
 def build_scene(scene: Scene) -> mi.Scene:
@@ -161,30 +186,32 @@ BOUNCES = 3
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Look at a scene without light: the guide, and which pixels show which thing."""
+    """What each pixel of a photograph shows, without light and noise."""
 
-    guide: Guide
     names: tuple[str, ...]
-    """Ids of the meshes: ``names[k]`` has number k + 1 in the guide."""
+    """Ids of the meshes."""
+    shape: NDArray[np.int32]
+    """Number of the mesh: ``names[k]`` has number k + 1; 0: none."""
+    albedo: Plane
+    normal: Plane
 
     def mask(self, thing: str) -> Mask:
         """Return the pixels that show a thing."""
         numbers = [k + 1 for k, name in enumerate(self.names) if name.split("_")[0] == thing]
-        return np.isin(self.guide.shape, numbers)
+        return np.isin(self.shape, numbers)
 
     def changed(self, after: Survey, things: set[str]) -> int:
         """Return how many pixels of these things, before or after, now show something else."""
-        region = np.zeros(self.guide.shape.shape, bool)
+        region = np.zeros(self.shape.shape, bool)
         for thing in things:
             region |= self.mask(thing) | after.mask(thing)
-        old, new = self.guide, after.guide
-        other = np.array(["", *self.names])[old.shape] != np.array(["", *after.names])[new.shape]
-        other |= np.abs(old.albedo - new.albedo).sum(axis=-1) > 0.2
-        other |= np.abs(old.normal - new.normal).sum(axis=-1) > 0.5
+        other = np.array(["", *self.names])[self.shape] != np.array(["", *after.names])[after.shape]
+        other |= np.abs(self.albedo - after.albedo).sum(axis=-1) > 0.2
+        other |= np.abs(self.normal - after.normal).sum(axis=-1) > 0.5
         return int((other & region).sum())
 
 
-def _render(built: mi.Scene, camera: Camera, integrator: Plugin, *, seed: int, samples: int) -> NDArray[np.float32]:
+def _render(built: mi.Scene, camera: Camera, integrator: Plugin, *, seed: int, samples: int) -> Plane:
     light = mi.render(
         built,
         sensor=build_sensor(camera, samples),
@@ -200,16 +227,24 @@ def survey(built: mi.Scene, camera: Camera, *, seed: int = 0) -> Survey:
     channels = {"type": "aov", "aovs": "a:albedo,n:sh_normal,i:shape_index"}
     seen = _render(built, camera, channels, seed=seed, samples=1)
     names = tuple(shape.id() for shape in built.shapes())
-    shape = np.round(seen[..., 6]).astype(np.int32)
-    place = [k + 1 for k, name in enumerate(names) if name.startswith("place_")]
-    return Survey(Guide(shape, seen[..., :3], seen[..., 3:6], np.isin(shape, place)), names)
+    albedo, normal = (np.ascontiguousarray(seen[..., first : first + 3]) for first in (0, 3))
+    return Survey(names, np.round(seen[..., 6]).astype(np.int32), albedo, normal)
 
 
-def expose(built: mi.Scene, camera: Camera, *, samples: int, seed: int) -> NDArray[np.float32]:
+def expose(built: mi.Scene, camera: Camera, *, samples: int, seed: int) -> Plane:
     """Gather the light of every pixel."""
     return _render(built, camera, {"type": "path", "max_depth": BOUNCES, "rr_depth": 8}, seed=seed, samples=samples)
 
 
-def develop(light: NDArray[np.float32], guide: Guide, *, samples: int) -> NDArray[np.uint8]:
-    """Return the picture."""
-    return tone_map(denoise(light, guide, strength=0.9 / samples**0.5))
+def develop(light: Plane, seen: Survey) -> NDArray[np.uint8]:
+    """Return the picture: without the noise of few samples (Open Image Denoise), its tones those of sRGB."""
+    return tone_map(np.maximum(pyoidn.denoise(light, seen.albedo, seen.normal, hdr=True), 0))
+
+
+def tone_map(light: Plane) -> NDArray[np.uint8]:
+    """Return sRGB: linear up to 0.6, then a soft shoulder, which keeps hues and saves highlights."""
+    knee = np.float32(0.6)
+    soft = knee + (1 - knee) * (1 - np.exp(-(light - knee) / (1 - knee)))
+    value = np.clip(np.where(light > knee, soft, light), 0, 1)
+    srgb = np.where(value <= 0.0031308, 12.92 * value, 1.055 * np.power(value, 1 / 2.4) - 0.055)
+    return np.round(srgb * 255).astype(np.uint8)

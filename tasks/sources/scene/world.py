@@ -159,6 +159,6 @@ def _all_seen(scene: Scene, camera: Camera, seen: Survey) -> bool:
 def _take(config: ScenesConfig, setup: Setup, number: int) -> Photograph:
     seed = int(np.random.default_rng((*setup.seeds, number)).integers(2**31))
     light = expose(setup.built, setup.camera, samples=config.samples_per_pixel, seed=seed)
-    picture = develop(light, setup.seen.guide, samples=config.samples_per_pixel)
+    picture = develop(light, setup.seen)
     name = world_name(setup.seeds[1])
     return Photograph(picture, describe(setup.draft, setup.camera, setup.seen, world=name, number=number))
