@@ -1,0 +1,20 @@
+import numpy as np
+
+from pairwright.tasks.sources.scene.render import Survey, develop, tone_map
+
+
+def test_tones_by_hand():
+    # Below the knee sRGB itself: 0.216 is half of the scale. At infinity white.
+    light = np.array([[[0.0, 0.21586, 1e6], [0.6, -0.5, 0.0]]], np.float32)
+    assert tone_map(light).tolist() == [[[0, 128, 255], [203, 0, 0]]]
+
+
+def test_noise_falls_and_printed_patterns_stay():
+    flat = np.full((40, 48, 3), 0.5, np.float32)
+    albedo, normal = flat.copy(), np.zeros_like(flat)
+    albedo[:, ::2], normal[..., 2] = 0.25, 1
+    seen = Survey((), np.zeros(flat.shape[:2], np.int32), albedo, normal)
+    noise = np.random.default_rng(0).normal(1, 0.1, flat.shape[:2]).astype(np.float32)
+    picture = develop(albedo * noise[..., None], seen).astype(float)
+    clean = tone_map(albedo).astype(float)
+    assert np.abs(picture - clean).mean() < 0.5 * np.abs(tone_map(albedo * noise[..., None]) - clean).mean()
