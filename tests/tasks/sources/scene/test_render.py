@@ -10,9 +10,9 @@ def test_tones_by_hand():
 
 
 def test_noise_falls_and_printed_patterns_stay():
-    flat = np.full((40, 48, 3), 0.5, np.float32)
+    flat = np.full((96, 128, 3), 0.5, np.float32)
     albedo, normal = flat.copy(), np.zeros_like(flat)
-    albedo[:, ::2], normal[..., 2] = 0.25, 1
+    albedo[:, np.arange(128) % 16 < 8], normal[..., 2] = 0.25, 1
     seen = Survey((), np.zeros(flat.shape[:2], np.int32), albedo, normal)
     noise = np.random.default_rng(0).normal(1, 0.1, flat.shape[:2]).astype(np.float32)
     picture = develop(albedo * noise[..., None], seen).astype(float)
