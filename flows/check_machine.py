@@ -4,14 +4,13 @@ import os
 import shutil
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 from pairwright.flows.find_models import served_models
-from pairwright.flows.load_profile import load_profile
 from pairwright.flows.pipeline import Pipeline
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ModelError, PairwrightError
@@ -33,16 +32,6 @@ SERVER_SECONDS = 3.0
 NOUNS = {find_nouns.STAGE.name, find_mentions.STAGE.name}
 FETCH = ". Fetch it with: "
 """After this the message of a missing model says how each of its files is fetched by itself."""
-
-
-def profile_to_check(name: str, settings: Sequence[str]) -> Profile:
-    """Return the profile; where it names no source, a folder of images stands for it.
-
-    Raises:
-        ConfigError: the profile or a setting is wrong.
-    """
-    profile = load_profile(name, settings)
-    return profile if profile.source else profile.model_copy(update={"source": "folder:"})
 
 
 def check_machine(out: str, *, needs_gpu: bool) -> Iterator[Check]:

@@ -3,13 +3,12 @@
 import logging
 import os
 import sys
-from collections.abc import Iterable
 from importlib import import_module
 from itertools import groupby
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup
 
 from pairwright.flows.verbs import VERBS
 from pairwright.flows.verbs.options import OWED, STOPPED, WRONG, load_plugins
@@ -19,19 +18,6 @@ from pairwright.schemas.errors import ConfigError, ModelError, PairwrightError, 
 WORDS = {int: "NUMBER", float: "NUMBER"}
 SHARED = ("quiet", "verbose", "plugin")
 """Options that stand before or after a verb."""
-
-
-class PlainCommand(TyperCommand):
-    """Verb whose help names values in words: ``--limit NUMBER``, ``--out FOLDER``."""
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return what follows the verb in its first line of help: ``[OPTIONS] DATASET [FILE]``."""
-        taken = [param for param in self.get_params(ctx) if isinstance(param, TyperArgument)]
-        return ["[OPTIONS]", *(label_of(one) if one.required else f"[{label_of(one)}]" for one in taken)]
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments and the options."""
-        write_parameters(self.get_params(ctx), formatter)
 
 
 class LazyGroup(TyperGroup):
@@ -46,65 +32,25 @@ class LazyGroup(TyperGroup):
         """Load the module of a verb, and return the verb."""
         if module := self._modules.pop(cmd_name, ""):
             import_module(f"pairwright.flows.verbs.{module}")
-            self.commands[cmd_name] = self._finish(load_verb(cmd_name))
+            verb = typer.main.get_group(registered).commands[cmd_name]
+            for command in verb.commands.values() if isinstance(verb, TyperGroup) else (verb,):
+                self._finish(command)
+            self.commands[cmd_name] = verb
         return super().get_command(ctx, cmd_name)
 
-    def _finish(self, command: Any) -> Any:
-        """Give a verb the options that all have."""
-        if isinstance(command, TyperGroup):
-            command.commands = {name: self._finish(one) for name, one in command.commands.items()}
-        else:
-            command.params += [param for param in self.params if param.name in SHARED]
-        return command
+    def _finish(self, command: Any) -> None:
+        """Give a verb the options that all have, and name the values in words: ``--limit NUMBER``, not INTEGER."""
+        command.params += [param for param in self.params if param.name in SHARED]
+        for param in command.params:
+            if param.metavar is None:
+                param.metavar = WORDS.get(param.type_descriptor.annotation, param.name.upper())
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the options, and a panel of each kind of verbs."""
-        write_parameters(self.get_params(ctx), formatter)
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a panel of each kind of verbs, without loading any."""
+        del ctx
         for panel, verbs in groupby(VERBS, key=lambda verb: verb.panel):
             with formatter.section(panel):
                 formatter.write_dl([(verb.name, verb.help) for verb in verbs])
-
-
-def load_verb(name: str) -> Any:
-    """Return a verb whose module has registered it."""
-    for info in registered.registered_commands:
-        info.cls = PlainCommand
-    for group in registered.registered_groups:
-        for info in group.typer_instance.registered_commands if group.typer_instance else ():
-            info.cls = PlainCommand
-    return typer.main.get_group(registered).commands[name]
-
-
-def write_parameters(params: Iterable[Any], formatter: Any) -> None:
-    """Write what a verb takes: arguments first, then options."""
-    params = [param for param in params if not param.hidden]
-    for title, kind in (("Arguments", TyperArgument), ("Options", TyperOption)):
-        lines = [(label_of(param), explain(param)) for param in params if isinstance(param, kind)]
-        if lines:
-            with formatter.section(title):
-                formatter.write_dl(lines)
-
-
-def label_of(param: Any) -> str:
-    """Return how a parameter is given: ``-o, --out FOLDER``."""
-    name = param.metavar or param.name.upper()
-    if isinstance(param, TyperArgument):
-        return f"{name}..." if param.nargs == -1 else name
-    spelled = ", ".join(sorted(param.opts, key=len))
-    word = param.metavar or WORDS.get(param.type_descriptor.annotation, name)
-    return spelled if param.is_flag else f"{spelled} {word}"
-
-
-def explain(param: Any) -> str:
-    """Return a parameter's help with its default and its bounds."""
-    is_flag = isinstance(param, TyperOption) and param.is_flag
-    notes = [f"default: {param.default}"] if param.show_default and param.default and not is_flag else []
-    if param.min is not None or param.max is not None:
-        low, high = ("" if bound is None else f"{bound:,}" for bound in (param.min, param.max))
-        notes.append(f"{low} to {high}" if low and high else f"from {low}" if low else f"up to {high}")
-    notes += ["required"] if param.required else []
-    said = [param.help or "", f"[{', '.join(notes)}]" if notes else ""]
-    return " ".join(filter(None, said))
 
 
 app = typer.Typer(

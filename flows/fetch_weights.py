@@ -5,10 +5,9 @@ starts, and does so here while an inventory is taken. Models that vLLM serves ar
 and another program loads them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-
-from rich.table import Table
 
 from pairwright.flows.find_models import served_models
 from pairwright.flows.load_profile import load_profile
@@ -35,12 +34,14 @@ class Fetched:
         """Return everything that is wrong, each once."""
         return list(dict.fromkeys([*(file.fault for file in self.files if file.fault), *self.problems]))
 
-    def joined(self, other: "Fetched") -> "Fetched":
-        """Return both together."""
-        return Fetched(files=[*self.files, *other.files], problems=[*self.problems, *other.problems])
+    @property
+    def places(self) -> dict[str, list[int]]:
+        """Return the sizes of the files that are in each folder."""
+        folders = dict.fromkeys(file.folder for file in self.files if file.folder)
+        return {folder: [file.size for file in self.files if file.folder == folder] for folder in folders}
 
 
-def profile_to_fetch(name: str, settings: Sequence[str], source: str | None) -> Profile:
+def profile_to_fetch(name: str, settings: Sequence[str], source: str | None = None) -> Profile:
     """Return the profile whose weights are meant; where it names no source, a folder of images stands for it.
 
     Raises:
@@ -74,10 +75,9 @@ def fetch_weights(profile: Profile, until: str, *, fetch: bool, say: Say) -> Fet
     return Fetched(files=[file for files in inventory.found.values() for file in files], problems=problems)
 
 
-def fetch_served(profile: Profile, until: str, *, fetch: bool, say: Say) -> Fetched:
-    """Have the files of the models that the build starts vLLM for, and verify each."""
-    done = Fetched()
-    for name, chat in _hub_models(profile, until).items():
+def fetch_served(profile: Profile, until: str, done: Fetched, *, fetch: bool, say: Say) -> None:
+    """Have the files of the models that the build starts vLLM for, too, and verify each."""
+    for name, chat in _hub_models(profile, until):
         try:
             wanted = list_on_hub(chat, name)[0] if fetch else list_here(chat, name)
         except ModelError as error:
@@ -85,50 +85,17 @@ def fetch_served(profile: Profile, until: str, *, fetch: bool, say: Say) -> Fetc
         else:
             say(f"{wanted.field}: {wanted.origin} {', '.join(wanted.names)}")
             done.files.extend(verify(wanted, fetch=fetch))
-    return done
 
 
-def tell_served(profile: Profile, until: str, *, ask: bool, say: Say) -> None:
-    """Say which models vLLM loads that nothing was done about, and how large they are where the Hub may be asked."""
-    for name, chat in _hub_models(profile, until).items():
-        try:
-            size = f" ({shown_size(list_on_hub(chat, name)[1])})" if ask else ""
-        except ModelError:
-            size = ""
-        say(
-            f"Left out: {chat.model}{size}, which vLLM loads ({name}). Add --served, or let vLLM fetch it: "
-            f"--set {name}.launch.download=true"
-        )
+def left_out(profile: Profile, until: str, *, ask: bool) -> Iterator[tuple[str, str, int]]:
+    """Yield the models that vLLM loads: field, name, size; 0 where the Hub may not be asked, or does not answer."""
+    for name, chat in _hub_models(profile, until):
+        size = 0
+        if ask:
+            with suppress(ModelError):
+                size = list_on_hub(chat, name)[1]
+        yield name, chat.model, size
 
 
-def files_table(files: Sequence[Verified]) -> Table:
-    """Return the table of what is here: file by file, how large, and by what verified."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name, wraps in {"section": False, "model": True, "file": True, "size": False, "verified by": False}.items():
-        table.add_column(name, justify="right" if name == "size" else "left", no_wrap=not wraps, overflow="fold")
-    for file in files:
-        size = shown_size(file.size) if file.folder else ""
-        how = file.how if not file.fault else "DAMAGED" if file.folder else "NOT HERE"
-        table.add_row(file.field, file.model, file.file, size, how)
-    return table
-
-
-def places_of(files: Sequence[Verified]) -> list[str]:
-    """Return where files are, in words: how many, and how large, in each folder."""
-    folders = dict.fromkeys(file.folder for file in files if file.folder)
-    inside = {folder: [file.size for file in files if file.folder == folder] for folder in folders}
-    return [f"{folder}: {_files(len(sizes))}, {shown_size(sum(sizes))}" for folder, sizes in inside.items()]
-
-
-def shown_size(size: int) -> str:
-    """Return a number of bytes for people."""
-    unit, name = next(((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB")) if size >= unit), (1e3, "kB"))
-    return f"{size / unit:.1f} {name}"
-
-
-def _files(count: int) -> str:
-    return f"{count} file" if count == 1 else f"{count} files"
-
-
-def _hub_models(profile: Profile, until: str) -> dict[str, ChatConfig]:
-    return {name: chat for name, chat in served_models(profile, until).items() if is_on_hub(chat)}
+def _hub_models(profile: Profile, until: str) -> list[tuple[str, ChatConfig]]:
+    return [(name, chat) for name, chat in served_models(profile, until).items() if is_on_hub(chat)]

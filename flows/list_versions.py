@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.table import Table
-
 from pairwright.flows.run_build import OWN_NOTES
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
@@ -36,6 +34,14 @@ class Listed:
     """The last removal on request that counts in it; 0: none."""
     missing: int
     """Files of it that are gone."""
+
+    def cells(self) -> list[object]:
+        """Return it for people: of its rows the first and the last table's."""
+        last = list(self.rows.items())
+        rows = ", ".join(f"{name} {count:,}" for name, count in dict([*last[:1], *last[-1:]]).items())
+        state = f"{self.missing:,} of its files are gone" if self.missing else "newest" if self.newest else ""
+        published = self.created.replace("T", " ").removesuffix("+00:00")
+        return [self.version, published, self.parent or "-", rows, "; ".join(self.changed) or "-", state]
 
 
 def list_versions(folder: Folder) -> list[Listed]:
@@ -77,29 +83,6 @@ def changes_between(before: Snapshot, after: Snapshot) -> Iterator[str]:
 def _asked(snapshot: Snapshot) -> dict[str, Any]:
     lineage = snapshot.content["lineage"]
     return {**lineage["profile"], "limit": lineage["limit"], "until": lineage["until"]}
-
-
-def versions_json(found: list[Listed]) -> list[dict[str, Any]]:
-    """Return the list for scripts."""
-    return [asdict(one) for one in found]
-
-
-def versions_table(found: list[Listed]) -> Table:
-    """Return the list as a table."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("version", "published", "from"):
-        table.add_column(name)
-    table.add_column("rows", overflow="fold")
-    table.add_column("asked for otherwise than before", overflow="fold")
-    table.add_column("")
-    for one in found:
-        last = list(one.rows.items())
-        ends = dict([last[0], last[-1]]) if last else {}
-        rows = ", ".join(f"{name} {count:,}" for name, count in ends.items())
-        state = f"{one.missing:,} of its files are gone" if one.missing else "newest" if one.newest else ""
-        published = one.created.replace("T", " ").removesuffix("+00:00")
-        table.add_row(str(one.version), published, str(one.parent or "-"), rows, "; ".join(one.changed) or "-", state)
-    return table
 
 
 @dataclass(frozen=True, kw_only=True)

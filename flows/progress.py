@@ -14,7 +14,6 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import Outcome, ShardFailed
@@ -157,20 +156,3 @@ def log_outcome(planned: Planned, outcome: Outcome) -> None:
         outcome.seconds,
         rate,
     )
-
-
-def stage_table(counts: Sequence[Counts], seconds: Sequence[float] = ()) -> Table:
-    """Return the table that ends a build: per stage with input in, ok, dropped, failed, pending, rows, seconds."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("stage")
-    for name in ("in", "ok", "dropped", "failed", "pending", "rows", *(["seconds"] if seconds else [])):
-        table.add_column(name, justify="right")
-    table.add_column("most frequent reason", overflow="fold")
-    for number, count in enumerate(counts):
-        if not count.of:
-            continue
-        reason = next((f"{text} ({n})" for text, n in count.reasons.items()), "")
-        numbers = [count.of, count.ok, count.dropped, count.failed, count.pending, count.rows]
-        spent = [f"{seconds[number]:.1f}"] if seconds else []
-        table.add_row(count.stage, *(f"{n:,}" for n in numbers), *spent, reason)
-    return table

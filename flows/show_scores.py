@@ -1,28 +1,21 @@
 """Show scores on a terminal: of captions, and of a benchmark."""
 
-from collections.abc import Iterable, Iterator
-
-from rich.table import Table
+from collections.abc import Iterator
 
 from pairwright.flows.evaluate_captions import Evaluation
 from pairwright.flows.evaluate_model import Evaluated
-from pairwright.tasks.evaluation.benchmark import Benchmark
 from pairwright.tasks.evaluation.measured import CONFIDENCE, Score
 from pairwright.tasks.evaluation.results import ROWS
 
 
-def score_table(evaluation: Evaluation) -> Table:
-    """Return the scores, times 100 as papers print them, with their intervals."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("metric")
-    table.add_column("x 100", justify="right")
-    table.add_column(f"{CONFIDENCE:.0%} interval", justify="right")
+def score_rows(evaluation: Evaluation) -> Iterator[tuple[object, ...]]:
+    """Yield heads and scores, times 100 as papers print them, with their intervals."""
+    yield "metric", ">x 100", f">{CONFIDENCE:.0%} interval"
     for one in evaluation.found.scores:
         interval = "" if one.low is None or one.high is None else f"{100 * one.low:.2f} to {100 * one.high:.2f}"
-        table.add_row(one.name, "-" if one.value is None else f"{100 * one.value:.2f}", interval)
+        yield one.name, "-" if one.value is None else f"{100 * one.value:.2f}", interval
     for name in evaluation.found.skipped:
-        table.add_row(name.upper(), "-", "skipped")
-    return table
+        yield name.upper(), "-", "skipped"
 
 
 def score_notes(evaluation: Evaluation) -> Iterator[str]:
@@ -57,19 +50,13 @@ SAID = {
 }
 
 
-def mark_table(found: Evaluated) -> Table:
-    """Return the scores with their intervals; shares are times 100."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("score")
-    table.add_column("of")
-    table.add_column("value", justify="right")
-    table.add_column(f"{CONFIDENCE:.0%} interval", justify="right")
-    table.add_column("items", justify="right")
+def mark_rows(found: Evaluated) -> Iterator[tuple[object, ...]]:
+    """Yield heads and scores with their intervals; shares are times 100."""
+    yield "score", "of", ">value", f">{CONFIDENCE:.0%} interval", ">items"
     for score in found.results.scores:
         low, high = _shown(score, score.low), _shown(score, score.high)
         interval = f"{low} to {high}" if score.low is not None and score.high is not None else ""
-        table.add_row(score.name, score.category or "all", _shown(score, score.value), interval, f"{score.items:,}")
-    return table
+        yield score.name, score.category or "all", _shown(score, score.value), interval, score.items
 
 
 def _shown(score: Score, value: float | None) -> str:
@@ -87,13 +74,3 @@ def mark_notes(found: Evaluated) -> Iterator[str]:
             yield f"{counts[name]:,} {text}"
     yield from found.results.exam.notes
     yield f"scores: {found.to}; answers: {found.to.with_suffix(ROWS)}"
-
-
-def benchmark_table(benchmarks: Iterable[Benchmark]) -> Table:
-    """Return what each benchmark measures and needs."""
-    table = Table(box=None, header_style="bold", padding=(0, 2, 1, 0))
-    for name in ("name", "measures", "--data holds", "needs"):
-        table.add_column(name, overflow="fold")
-    for one in benchmarks:
-        table.add_row(one.name, one.measures, one.layout, "a judge (--judge)" if one.rubric else "")
-    return table

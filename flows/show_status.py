@@ -4,6 +4,7 @@ import html
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from pairwright.flows.version import open_present
@@ -70,9 +71,6 @@ def say_held(verdict: Verdict | None, current: int, dataset: str) -> Iterator[st
     )
 
 
-NUMBERS = {"in": "of", "ok": "ok", "dropped": "dropped", "failed": "failed", "pending": "pending", "rows": "rows"}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Status:
     """Status of a dataset: per stage what is done, dropped, failed and owed, and why."""
@@ -102,14 +100,9 @@ class Status:
         return {"dataset": self.dataset, "snapshot": self.version, "stages": stages, "held": list(self.held)}
 
     def __repr__(self) -> str:
-        return "\n".join(
-            [
-                _title(self.dataset, self.version),
-                *(_line(count) for count in self.counts if count.of),
-                *self.owing,
-                *self.held,
-            ]
-        )
+        heads, *rows = stage_table(self.counts)
+        lines = [", ".join(f"{head} {cell}" for head, cell in zip(heads, row, strict=True) if cell) for row in rows]
+        return "\n".join([_title(self.dataset, self.version), *lines, *self.owing, *self.held])
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{html.escape(line)}</p>" for line in (*self.owing, *self.held))
@@ -134,27 +127,26 @@ def look_at_status(folder: Folder, *, verify: bool = False) -> Status:
     return Status(dataset=folder.url, version=number, counts=counts, held=held, damaged=damaged)
 
 
+def stage_table(counts: Sequence[Counts], seconds: Sequence[float] = ()) -> list[list[str]]:
+    """Return what became of the rows of each stage that had input: the heads, then a line per stage."""
+    table = [["stage", "in", "ok", "dropped", "failed", "pending", "rows", *(["seconds"] if seconds else [])]]
+    table[0].append("most frequent reason")
+    for count, spent in zip_longest(counts, seconds):
+        if count.of:
+            numbers = (count.of, count.ok, count.dropped, count.failed, count.pending, count.rows)
+            reason = next((f"{text} ({number:,})" for text, number in count.reasons.items()), "")
+            own = [] if spent is None else [f"{spent:.1f}"]
+            table.append([count.stage, *(f"{number:,}" for number in numbers), *own, reason])
+    return table
+
+
 def show_stages(dataset: str, version: int, counts: Sequence[Counts]) -> str:
-    """Return the table of the stages with input as HTML."""
-    head = "".join(f"<th>{name}</th>" for name in ("stage", *NUMBERS, "most frequent reason"))
-    rows = "".join(_row(count) for count in counts if count.of)
+    """Return the table of the stages as HTML."""
+    heads, *rows = ([html.escape(cell) for cell in line] for line in stage_table(counts))
+    lines = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    head = "".join(f"<th>{cell}</th>" for cell in heads)
     title = html.escape(_title(dataset, version))
-    return f"<p>{title}</p><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-
-
-def _row(count: Counts) -> str:
-    numbers = "".join(f'<td style="text-align:right">{getattr(count, name):,}</td>' for name in NUMBERS.values())
-    reason = f'<td style="text-align:left;padding-left:12px">{html.escape(_reason(count))}</td>'
-    return f"<tr><td>{html.escape(count.stage)}</td>{numbers}{reason}</tr>"
-
-
-def _line(count: Counts) -> str:
-    numbers = " ".join(f"{word}={getattr(count, name):,}" for word, name in NUMBERS.items())
-    return f"  {count.stage}: {numbers} {_reason(count)}".rstrip()
-
-
-def _reason(count: Counts) -> str:
-    return next((f"{reason} ({number:,})" for reason, number in count.reasons.items()), "")
+    return f"<p>{title}</p><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
 
 
 def _title(dataset: str, version: int) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Column, Table
+from rich.table import Column
 
 from pairwright.flows.progress import draws_bars
 from pairwright.schemas.errors import ConfigError
@@ -43,6 +43,14 @@ class Listed:
     def as_json(self) -> dict[str, Any]:
         """Return it for scripts."""
         return asdict(self)
+
+    def cells(self) -> list[object]:
+        """Return it for people, who do not look for a problem in a table."""
+        losses = (self.loss, self.held_out_loss, self.held_out_margin)
+        numbers = ("-" if value is None else f"{value:.4g}" for value in losses)
+        version = "-" if self.version is None else self.version
+        done = "yes" if self.finished else "no"
+        return [self.name, self.objective, self.model, self.start or "-", version, self.step, *numbers, done]
 
 
 def list_runs(dataset: str) -> list[Listed]:
@@ -86,26 +94,6 @@ def _model_of(config: TrainConfig) -> str:
     if config.objective == NAMC:
         return f"namc {config.namc.size}"
     return f"{config.model.name}{' differential' if config.model.differential.enabled else ''}"
-
-
-def runs_table(found: list[Listed]) -> Table:
-    """Return the list as a table."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("run", "objective", "model", "from"):
-        table.add_column(name, overflow="fold")
-    for name in ("version", "step", "loss", "held-out loss", "margin"):
-        table.add_column(name, justify="right")
-    table.add_column("finished")
-    for one in found:
-        numbers = [_shown(value) for value in (one.loss, one.held_out_loss, one.held_out_margin)]
-        done = "yes" if one.finished else "no"
-        version = "-" if one.version is None else str(one.version)
-        table.add_row(one.name, one.objective, one.model, one.start or "-", version, f"{one.step:,}", *numbers, done)
-    return table
-
-
-def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
 
 
 log = logging.getLogger("pairwright")

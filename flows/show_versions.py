@@ -5,26 +5,18 @@ from typing import Any
 
 from rich.console import Group
 from rich.markup import escape
-from rich.table import Table
 from rich.tree import Tree
 
 from pairwright.flows.list_versions import Difference
 from pairwright.flows.trace_lineage import Lineage, Traced
 
 
-def diff_table(found: Difference) -> Table:
-    """Return rows and what came and went, per table."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("table")
-    for name in (f"rows of {found.before}", f"rows of {found.after}", "in", "out", "ended otherwise"):
-        table.add_column(name, justify="right")
-    table.add_column("fingerprint")
+def diff_rows(found: Difference) -> Iterator[list[object]]:
+    """Yield rows and what came and went, per table."""
     for one in found.stages:
         old, new = one.fingerprints
-        turned = sum(turn.count for turn in one.turned)
-        numbers = [*one.rows, one.came, one.went, turned]
-        table.add_row(one.stage, *(f"{n:,}" for n in numbers), new if old == new else f"{old or '-'} -> {new or '-'}")
-    return table
+        fingerprint = new if old == new else f"{old or '-'} -> {new or '-'}"
+        yield [one.stage, *one.rows, one.came, one.went, sum(turn.count for turn in one.turned), fingerprint]
 
 
 def diff_lines(found: Difference) -> Iterator[str]:

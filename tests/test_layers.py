@@ -38,8 +38,8 @@ SHOWING = ("say_", "show_", "progress", "list_")
 OTHER_WORK = {
     "build": {"load_profile", "build_dataset", "fetch_weights"},  # a wrong setting first; as a flow run; no dataset yet
     "evaluate": {"evaluate_captions", "evaluate_model"},  # of any files, of any model
-    "export": {"export_dataset", "fetch_weights"},  # what an export is configured with; how a size is said
-    "operate": {"check_machine", "load_profile", "schedule_dataset"},
+    "export": {"export_dataset"},  # what an export is configured with
+    "operate": {"check_machine", "fetch_weights", "load_profile", "schedule_dataset"},
     "look": {"view_dataset"},  # opens a browser
     "train": {"run_in_prefect"},
     "versions": {"remove_images"},  # reads a file of keys

@@ -27,8 +27,10 @@ from pairwright.flows.verbs.options import (
     open_dataset,
     print_failures,
     print_reasons,
+    print_stages,
     print_table,
     refuse_empty,
+    shown_size,
     stopping,
 )
 from pairwright.schemas.errors import PairwrightError, ServerError
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from pairwright.flows.dataset import Dataset
 
 SAY_SECONDS = 5.0
-UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"))
 
 
 @app.command(epilog="Example: `pairwright build PHOTOS --out dataset --until mining`")
@@ -152,42 +153,29 @@ def plan(
 
 
 def _print_plan(plan: Any) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     new = "" if plan.is_new else f", {plan.new_items:,} of them new to {plan.request.folder.url}"
     print(f"{plan.request.profile.source} lists {plan.items:,} items{new}.")
     columns: dict[str, tuple[str, Callable[[float], str]]] = {
         "inputs": ("in", _number), "rows": ("rows", _number), "calls": ("calls", _number),
-        "prompt_tokens": ("tokens in", _number), "completion_tokens": ("tokens out", _number), "bytes": ("disk", _size),
-        "seconds": ("time", _time),
+        "prompt_tokens": ("tokens in", _number), "completion_tokens": ("tokens out", _number),
+        "bytes": ("disk", shown_size), "seconds": ("time", _time),
     }  # fmt: skip
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("stage")
-    for title, _ in columns.values():
-        table.add_column(title, justify="right")
 
-    def add_row(name: str, amounts: Mapping[str, float | None]) -> None:
-        cells = {field: "?" if amount is None else columns[field][1](amount) for field, amount in amounts.items()}
-        table.add_row(name, *(cells.get(field, "") for field in columns))
+    def cells(name: str, amounts: Mapping[str, float | None]) -> list[str]:
+        shown = {field: "?" if amount is None else columns[field][1](amount) for field, amount in amounts.items()}
+        return [name, *(shown.get(field, "") for field in columns)]
 
     on = {stage.name for stage in plan.request.pipeline.running}
-    for one in plan.stages:
-        if one.stage in on:
-            add_row(one.stage, {field: getattr(one, field) for field in columns})
-    add_row("total", plan.totals)
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    rows = [
+        cells(one.stage, {field: getattr(one, field) for field in columns}) for one in plan.stages if one.stage in on
+    ]
+    print_table(["stage", *(f">{head}" for head, _ in columns.values())], *rows, cells("total", plan.totals))
     for note in plan.notes:
         print(f"Note: {note}")
 
 
 def _number(amount: float) -> str:
     return f"{amount:,.0f}"
-
-
-def _size(amount: float) -> str:
-    unit, name = next(((unit, name) for unit, name in UNITS if amount >= unit), (1e3, "kB"))
-    return f"{amount / unit:,.1f} {name}"
 
 
 def _time(seconds: float) -> str:
@@ -208,7 +196,7 @@ def refilter(
     print_failures(found.failures)
     for title, counts in (("Before", found.before), ("After", found.after)):
         print(f"\n{title}")
-        print_table(counts)
+        print_stages(counts)
         print_reasons(counts)
     print(f"\nPairs: {found.kept:,} stay, {found.gained:,} come, {found.lost:,} go.")
     if found.failures:
@@ -238,9 +226,13 @@ def fetch(
     try:
         done = flow.fetch_weights(chosen, until, fetch=not check, say=print)
         if served:
-            done = done.joined(flow.fetch_served(chosen, until, fetch=not check, say=print))
+            flow.fetch_served(chosen, until, done, fetch=not check, say=print)
         else:
-            flow.tell_served(chosen, until, ask=not check, say=print)
+            for name, model, size in flow.left_out(chosen, until, ask=not check):
+                print(
+                    f"Left out: {model}{f' ({shown_size(size)})' if size else ''}, which vLLM loads ({name}). "
+                    f"Add --served, or let vLLM fetch it: --set {name}.launch.download=true"
+                )
     except KeyboardInterrupt:
         print("Stopped. Files that came whole are kept; the same command fetches the others.", file=sys.stderr)
         raise typer.Exit(STOPPED) from None
@@ -248,16 +240,18 @@ def fetch(
 
 
 def _conclude_fetch(done: Any, profile: str, *, check: bool) -> None:
-    from rich.console import Console
-
-    from pairwright.flows.fetch_weights import files_table, places_of
-
     for fault in done.faults:
         print(f"error: {fault}", file=sys.stderr)
     if done.files:
-        Console(width=None if sys.stdout.isatty() else 160).print(files_table(done.files))
-        for place in places_of(done.files):
-            print(place)
+        rows = [
+            (one.field, one.model, one.file, *((shown_size(one.size), how) if one.folder else ("", how)))
+            for one in done.files
+            for how in [one.how if not one.fault else "DAMAGED" if one.folder else "NOT HERE"]
+        ]
+        print_table(["section", "model", "file", ">size", "verified by"], *rows)
+        for folder, sizes in done.places.items():
+            count = "1 file" if len(sizes) == 1 else f"{len(sizes)} files"
+            print(f"{folder}: {count}, {shown_size(sum(sizes))}")
     if done.faults:
         if check:
             print("Fetch what is missing with the same command without --check.", file=sys.stderr)

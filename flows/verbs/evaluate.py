@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pairwright.flows.verbs.options import OWED, AsJson, Version, app
+from pairwright.flows.verbs.options import OWED, AsJson, Version, app, print_table
 from pairwright.schemas.errors import ConfigError
 
 evaluate = typer.Typer(
@@ -64,14 +64,11 @@ def captions(
 
 
 def _print_scores(found: Any) -> None:
-    from rich.console import Console
+    from pairwright.flows.show_scores import score_notes, score_rows
 
-    from pairwright.flows.show_scores import score_notes, score_table
-
-    console = Console()
-    console.print(score_table(found), soft_wrap=False)
+    print_table(*score_rows(found))
     for line in score_notes(found):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        print(line)
 
 
 @evaluate.command(
@@ -142,20 +139,16 @@ def model(
 
 
 def _list_benchmarks() -> None:
-    from rich.console import Console
-
-    from pairwright.flows.show_scores import benchmark_table
     from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
 
-    Console().print(benchmark_table(BENCHMARKS.values()))
+    for one in BENCHMARKS.values():
+        judge = " It needs a judge (--judge)." if one.rubric else ""
+        print(f"{one.name}\n    {one.measures}.{judge}\n    --data holds {one.layout}")
 
 
 def _print_marks(found: Any) -> None:
-    from rich.console import Console
+    from pairwright.flows.show_scores import mark_notes, mark_rows
 
-    from pairwright.flows.show_scores import mark_notes, mark_table
-
-    console = Console()
-    console.print(mark_table(found), soft_wrap=False)
+    print_table(*mark_rows(found))
     for line in mark_notes(found):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        print(line)

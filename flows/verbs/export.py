@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pairwright.flows.verbs.options import STOPPED, DatasetUrl, Version, app, open_dataset, refuse_empty
+from pairwright.flows.verbs.options import STOPPED, DatasetUrl, Version, app, open_dataset, refuse_empty, shown_size
 
 if TYPE_CHECKING:
     from pairwright.tasks.export.push_to_hub import Destination
@@ -154,7 +154,6 @@ def _find_destination(repository: str, *, private: bool, revision: str) -> "Dest
 
 
 def _push(folder: str, destination: "Destination") -> None:
-    from pairwright.flows.fetch_weights import shown_size
     from pairwright.tasks.export.push_to_hub import push_folder
 
     try:

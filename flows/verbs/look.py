@@ -20,7 +20,7 @@ from pairwright.flows.verbs.options import (
     app,
     open_dataset,
     print_reasons,
-    print_table,
+    print_stages,
 )
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def status(
 
 
 def _print_status(found: "Status") -> None:
-    print_table(found.counts)
+    print_stages(found.counts)
     print_reasons(found.counts)
     for line in (*found.owing, *found.held):
         print(line)

@@ -14,6 +14,7 @@ from pairwright.flows.verbs.options import (
     Until,
     app,
     open_dataset,
+    print_table,
     refuse_empty,
 )
 
@@ -37,16 +38,15 @@ def doctor(
 
     Ends with 1 where the profile cannot build here.
     """
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    from pairwright.flows.check_machine import check_machine, check_profile, profile_to_check
+    from pairwright.flows.check_machine import check_machine, check_profile
+    from pairwright.flows.fetch_weights import profile_to_fetch
     from pairwright.flows.load_profile import profile_names
 
     names = [profile] if profile else profile_names()
     of_each = {
-        name: list(check_profile(profile_to_check(name, (settings or []) if profile else []), until)) for name in names
+        name: list(check_profile(profile_to_fetch(name, (settings or []) if profile else []), until)) for name in names
     }
     checks = list(check_machine(out, needs_gpu=profile == "gpu"))
     lacks = {name: [one for one in (*checks, *own) if one.state == "missing"] for name, own in of_each.items()}
@@ -57,11 +57,12 @@ def doctor(
         }
         print(json.dumps({"checks": [check.as_json() for check in checks], "profiles": profiles}, indent=1))
     else:
-        table = Table(box=None, show_header=False, pad_edge=False)
-        for check in [*checks, *(of_each[profile] if profile else [])]:
-            found = f"{check.found}\n-> {check.mend}" if check.mend else check.found
-            table.add_row(f"[{COLOURS[check.state]}]{check.state}", check.area, check.name, Text(found))
-        Console(width=None if sys.stdout.isatty() else 160).print(table)
+        shown = [*checks, *(of_each[profile] if profile else [])]
+        rows = [
+            (Text(one.state, COLOURS[one.state]), one.area, one.name, "\n-> ".join(filter(None, (one.found, one.mend))))
+            for one in shown
+        ]
+        print_table([""] * 4, *rows)
         for name, some in lacks.items():
             what = ", ".join(dict.fromkeys(f"{check.area} ({check.name})" for check in some))
             hint = "" if profile else f" See: pairwright doctor --profile {name}"

@@ -21,6 +21,7 @@ app = typer.Typer(rich_markup_mode=None)
 """Where the modules of this folder register their verbs."""
 
 OWED, WRONG, STOPPED = 1, 2, 130
+UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"))
 
 
 def refuse_empty(context: typer.Context, param: typer.CallbackParam, value: str | None) -> str | None:
@@ -117,12 +118,10 @@ def conclude(dataset: "Dataset") -> None:
     Raises:
         SourceError: no image came of its source.
     """
-    if report := dataset.outcome:
-        print_failures(report.failures)
-        print_table(report.counts, report.seconds)
+    report = dataset.outcome
     status = report.status(dataset.url) if report else dataset.status()  # where Prefect ran it, it is looked up
-    if not report:
-        print_table(status.counts)
+    print_failures(report.failures if report else ())
+    print_stages(status.counts, report.seconds if report else ())
     _refuse_nothing(status.counts, dataset)
     if report and report.stopped:
         print(report.stopped, file=sys.stderr)
@@ -166,14 +165,34 @@ def print_failures(failures: "Iterable[ShardFailed]") -> None:
         print(f"shard {failure.name} failed: {failure.error}", file=sys.stderr)
 
 
-def print_table(counts: "Sequence[Counts]", seconds: Sequence[float] = ()) -> None:
-    """Print what each stage has done, as a table."""
+def print_table(heads: Sequence[object], *rows: Sequence[object]) -> None:
+    """Print a table; a column whose head begins with ``>`` is flush right."""
     from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
-    from pairwright.flows.progress import stage_table
+    table = Table(box=None, header_style="bold", pad_edge=False, show_header=any(heads))
+    for head in map(str, heads):
+        table.add_column(head.removeprefix(">"), justify="right" if head.startswith(">") else "left", overflow="fold")
+    for row in rows:
+        table.add_row(
+            *(cell if isinstance(cell, Text) else f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row)
+        )
+    Console(width=None if sys.stdout.isatty() else 160, markup=False, highlight=False).print(table)
 
-    wide = None if sys.stdout.isatty() else 160
-    Console(width=wide).print(stage_table(counts, seconds))
+
+def print_stages(counts: "Sequence[Counts]", seconds: Sequence[float] = ()) -> None:
+    """Print what each stage that had input has done."""
+    from pairwright.flows.show_status import stage_table
+
+    heads, *rows = stage_table(counts, seconds)
+    print_table([heads[0], *(f">{head}" for head in heads[1:-1]), heads[-1]], *rows)
+
+
+def shown_size(size: float) -> str:
+    """Return a number of bytes for people."""
+    unit, name = next(((unit, name) for unit, name in UNITS if size >= unit), (1e3, "kB"))
+    return f"{size / unit:,.1f} {name}"
 
 
 def print_reasons(counts: "Sequence[Counts]") -> None:

@@ -4,12 +4,21 @@ import json
 import logging
 import os
 import signal
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pairwright.flows.verbs.options import STOPPED, AsJson, DatasetUrl, Version, app, is_first, open_dataset, say
+from pairwright.flows.verbs.options import (
+    STOPPED,
+    AsJson,
+    DatasetUrl,
+    Version,
+    app,
+    is_first,
+    open_dataset,
+    print_table,
+    say,
+)
 from pairwright.schemas.errors import ServerError
 
 if TYPE_CHECKING:
@@ -113,14 +122,22 @@ def _conclude_training(trained: Any, dataset: str, name: str) -> None:
 @app.command(epilog="Example: `pairwright runs demo`")
 def runs(dataset: DatasetUrl, as_json: AsJson = False) -> None:
     """List the training runs of a dataset: what they trained, how far they are, what was measured last."""
-    from rich.console import Console
-
-    from pairwright.flows.show_training import runs_table
-
     found = open_dataset(dataset).runs()
     if as_json:
         print(json.dumps([one.as_json() for one in found], indent=1))
     elif found:
-        Console(width=None if sys.stdout.isatty() else 160).print(runs_table(found))
+        heads = [
+            "run",
+            "objective",
+            "model",
+            "from",
+            ">version",
+            ">step",
+            ">loss",
+            ">held-out loss",
+            ">margin",
+            "finished",
+        ]
+        print_table(heads, *(one.cells() for one in found))
     else:
         print(f"No runs yet. Begin one with: pairwright train {dataset} --objective sft")

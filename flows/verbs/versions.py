@@ -3,26 +3,24 @@
 import json
 import shlex
 import sys
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
-from pairwright.flows.verbs.options import OWED, AsJson, DatasetUrl, Version, app, open_dataset
+from pairwright.flows.verbs.options import OWED, AsJson, DatasetUrl, Version, app, open_dataset, print_table
 from pairwright.schemas.errors import ConfigError
 
 
 @app.command(epilog="Example: `pairwright versions dataset`")
 def versions(dataset: DatasetUrl, as_json: AsJson = False) -> None:
     """List the versions of a dataset: when each was published, its rows, what was asked for otherwise than before."""
-    from rich.console import Console
-
-    from pairwright.flows.list_versions import versions_json, versions_table
-
     found = open_dataset(dataset).versions()
     if as_json:
-        print(json.dumps(versions_json(found), indent=1))
+        print(json.dumps([asdict(one) for one in found], indent=1))
     elif found:
-        Console(width=None if sys.stdout.isatty() else 160).print(versions_table(found))
+        heads = ["version", "published", "from", "rows", "asked for otherwise than before", ""]
+        print_table(heads, *(one.cells() for one in found))
     else:
         print(f"No version of {dataset} is published yet. Look with: pairwright status {shlex.quote(dataset)}")
 
@@ -37,15 +35,14 @@ def diff(
     listed: Annotated[bool, typer.Option("--list", help="List the keys of the rows, and the names of images.")] = False,
 ) -> None:
     """Compare two versions: rows in and out by key, inputs that ended otherwise and why, settings that differ."""
-    from rich.console import Console
-
-    from pairwright.flows.show_versions import diff_lines, diff_table
+    from pairwright.flows.show_versions import diff_lines, diff_rows
 
     found = open_dataset(dataset).diff(before, after, stage=stage, listed=listed)
     if as_json:
         print(json.dumps(found.as_json(), indent=1))
         return
-    Console(width=None if sys.stdout.isatty() else 160).print(diff_table(found))
+    heads = ["table", f">rows of {before}", f">rows of {after}", ">in", ">out", ">ended otherwise", "fingerprint"]
+    print_table(heads, *diff_rows(found))
     for line in diff_lines(found):
         print(line)
 

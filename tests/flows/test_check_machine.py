@@ -9,7 +9,8 @@ import pytest
 from httpx import Request, Response
 
 from pairwright.flows import check_machine
-from pairwright.flows.check_machine import check_profile, memory_bytes, profile_to_check
+from pairwright.flows.check_machine import check_profile, memory_bytes
+from pairwright.flows.fetch_weights import profile_to_fetch
 from pairwright.schemas.health import Check, ok
 from tests.flows.test_cli import run
 
@@ -52,7 +53,7 @@ def test_without_a_profile_each_is_told_in_short(capsys: pytest.CaptureFixture[s
 
 
 def test_only_what_comes_until_a_stage_counts() -> None:
-    profile = profile_to_check("laptop", [])
+    profile = profile_to_fetch("laptop", [])
     assert {check.area for check in check_profile(profile, "mining")} == {"packages", "weights"}
     assert {check.name for check in check_profile(profile, "sources")} == set()
 
