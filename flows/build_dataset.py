@@ -13,26 +13,15 @@ import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
 from queue import Queue
 from threading import Event
-from typing import Annotated, Any, cast
-from uuid import UUID
+from typing import Annotated, Any
 
-import httpx
 from prefect import Task, flow, task
 from prefect.cache_policies import NO_CACHE
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import (
-    FlowRunFilter,
-    FlowRunFilterDeploymentId,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-)
-from prefect.client.schemas.objects import State, StateType
-from prefect.runtime import deployment, flow_run
+from prefect.client.schemas.objects import State
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
-from prefect.states import Completed, Crashed, Failed
+from prefect.states import Completed, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
@@ -55,7 +44,6 @@ from pairwright.flows.stages import BY_NAME, GROUPS
 from pairwright.schemas.errors import PairwrightError
 from pairwright.tasks.store.dataset import hold
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.gates import read_verdict
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import Outcome, Runner
 from pairwright.tasks.store.shard import ShardRef
@@ -65,7 +53,6 @@ RUNNER: Any = ThreadPoolTaskRunner(max_workers=512)  # threads that wait; the wo
 AHEAD = 2
 """Task runs that are submitted per worker process: so that none waits, and few are lost with a server."""
 LOCK = "schedule"
-SKIPPED = "Skipped"
 log = logging.getLogger(__name__)
 StageName = Annotated[str, Field(json_schema_extra={"enum": ["", *GROUPS, *BY_NAME]})]
 ProfileName = Annotated[str, Field(json_schema_extra={"examples": [*profile_names()]})]
@@ -125,15 +112,10 @@ def update_dataset(dataset: str) -> State[None]:
         opened = Dataset.open(dataset)
         try:
             with hold(folder, LOCK, _refuse if folder.is_local else None):
-                if folder.is_local:
-                    _bury_dead_runs()
-                if made_up := _made_up(folder):
-                    return Completed(name=SKIPPED, message=made_up)
                 return resume(opened)
         except _Busy:
-            return Completed(
-                name=SKIPPED, message=f"another update of {dataset} is running; the next one sees the same"
-            )
+            said = f"another update of {dataset} is running; the next one sees the same"
+            return Completed(name="Skipped", message=said)
 
 
 class _Busy(Exception):  # noqa: N818  (no fault: another update is at work)
@@ -142,36 +124,6 @@ class _Busy(Exception):  # noqa: N818  (no fault: another update is at work)
 
 def _refuse() -> None:
     raise _Busy
-
-
-def _made_up(folder: Folder) -> str:
-    """Say that a whole build has looked at the source after this run was due: a run that was missed comes late."""
-    verdict, due = read_verdict(folder), cast("datetime", flow_run.get_scheduled_start_time())
-    if verdict is None or verdict.held or not verdict.complete or flow_run.get_run_count() > 1:
-        return ""
-    if datetime.fromisoformat(verdict.began) < due:
-        return ""
-    return f"was due at {due:%Y-%m-%d %H:%M}; the build that began at {verdict.began[:16]} has made up for it"
-
-
-def _bury_dead_runs() -> None:
-    """Mark earlier runs of this deployment that Prefect takes for running: their processes do not hold the lock."""
-    own, deployed = flow_run.get_id(), deployment.get_id()
-    if not own or not deployed:
-        return
-    running = FlowRunFilter(
-        deployment_id=FlowRunFilterDeploymentId(any_=[UUID(deployed)]),
-        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.RUNNING])),
-    )
-    dead = Crashed(message="its process is gone; the run after it goes on with its work")
-    try:
-        with get_client(sync_client=True) as client:
-            began = client.read_flow_run(UUID(own)).start_time
-            for run in client.read_flow_runs(flow_run_filter=running):
-                if run.start_time and began and run.start_time < began:
-                    client.set_flow_run_state(run.id, dead, force=True)
-    except httpx.HTTPError as error:
-        log.warning("runs that ended without a word are not marked in Prefect: %s", error)
 
 
 class StageLines(LineWatcher):

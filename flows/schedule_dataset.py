@@ -1,27 +1,16 @@
-"""Schedule the updates of a dataset: a Prefect deployment of ``update-dataset``, written beside it and applied.
-
-Reads the dataset's record (what it was built from), writes ``prefect.yaml`` into its folder; needs a Prefect server.
-"""
+"""Schedule the updates of a dataset: a deployment of ``update-dataset`` on a Prefect server, or served from here."""
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.dataset import read_record
 from pairwright.tasks.store.files import Folder
-
-FILE = "prefect.yaml"
-ENTRYPOINT = "pairwright.flows.build_dataset.update_dataset"
-HEAD = """# Written by `pairwright schedule`, which has applied it. To apply it to another server:
-#   prefect --no-prompt deploy --all --prefect-file {place}
-# Runs are done by: prefect worker start --pool {pool} --type process
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +21,7 @@ class Timetable:
     timezone: str = "UTC"
     paused: bool = False
     pool: str = "pairwright"
-    """The work pool whose workers run it; empty: no pool, this process does."""
+    """The work pool whose workers run it."""
 
 
 def check_schedule(dataset: str, timetable: Timetable) -> str:
@@ -63,30 +52,6 @@ def check_schedule(dataset: str, timetable: Timetable) -> str:
     return place
 
 
-def deployment_name(place: str) -> str:
-    """Return the name of a dataset's deployment: two datasets of one name, in two places, have two."""
-    name = "".join(c if c.isalnum() else "-" for c in place.rstrip("/").rpartition("/")[2].lower())
-    return f"{name}-{make_key(place)[:8]}"
-
-
-def write_schedule(place: str, timetable: Timetable) -> None:
-    """Write the deployment into the dataset's folder, in the form that `prefect deploy` reads."""
-    schedule: dict[str, Any] = {"cron": timetable.cron, "timezone": timetable.timezone, "active": not timetable.paused}
-    deployment: dict[str, Any] = {
-        "name": deployment_name(place),
-        "description": f"Look at the source of {place} anew, do what is owed, publish a version where its gates hold.",
-        "entrypoint": ENTRYPOINT,
-        "pull": [],
-        "parameters": {"dataset": place},
-        "tags": _tags(place),
-        "schedules": [schedule],
-        "work_pool": {"name": timetable.pool or Timetable.pool},
-    }
-    folder = Folder(place)
-    head = HEAD.format(place=folder.path(FILE), pool=timetable.pool or Timetable.pool)
-    folder.write(FILE, f"{head}{yaml.safe_dump({'deployments': [deployment]}, sort_keys=False)}".encode())
-
-
 def apply_schedule(place: str, timetable: Timetable) -> str:
     """Make or change the deployment on the server, and its work pool where there is none; return its full name.
 
@@ -112,17 +77,19 @@ def apply_schedule(place: str, timetable: Timetable) -> str:
 
 
 def make_deployment(place: str, timetable: Timetable) -> Any:
-    """Return the deployment of a dataset's updates."""
+    """Return the deployment of a dataset's updates; two datasets of one name, in two places, have two."""
     from prefect.schedules import Cron
     from prefect.types.entrypoint import EntrypointType
 
     from pairwright.flows.build_dataset import update_dataset
 
+    name = place.rstrip("/").rpartition("/")[2]
+    slug = "".join(c if c.isalnum() else "-" for c in name.lower())
     return update_dataset.to_deployment(
-        name=deployment_name(place),
+        name=f"{slug}-{make_key(place)[:8]}",
         schedule=Cron(timetable.cron, timezone=timetable.timezone, active=not timetable.paused),
         parameters={"dataset": place},
-        tags=_tags(place),
+        tags=[name],
         description=f"Look at the source of {place} anew, do what is owed, publish a version where its gates hold.",
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
@@ -140,7 +107,3 @@ def serve_schedule(place: str, timetable: Timetable) -> None:
         serve(make_deployment(place, timetable), limit=1, print_starting_message=False)
     except RuntimeError as error:
         raise ServerError(f"{os.environ['PREFECT_API_URL']}: no Prefect server answers: {error}") from error
-
-
-def _tags(place: str) -> list[str]:
-    return [place.rstrip("/").rpartition("/")[2]]

@@ -1,7 +1,4 @@
-"""Show runs in Prefect: log lines, tags, final states whose messages say what to do, and tables of numbers.
-
-What cannot be shown because the server is gone is logged: the rows are on disk all the same.
-"""
+"""Show runs in Prefect: log lines, tags, final states whose messages say what to do, and tables of numbers."""
 
 import logging
 from collections.abc import Generator, Sequence
@@ -12,7 +9,7 @@ from uuid import UUID
 
 import httpx
 from prefect import tags
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.artifacts import create_table_artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext, TaskRunContext
@@ -22,7 +19,7 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from pairwright.flows.run_build import Report
-from pairwright.flows.show_status import say_held, say_owed
+from pairwright.flows.show_status import say_owed
 from pairwright.schemas.errors import PairwrightError
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.training.runs import HELD_OUT, TRAIN, MetricsFile, Run, read_metrics
@@ -101,7 +98,8 @@ def end_state(report: Report, dataset: str) -> State[None]:
     """Return the final state of a build's flow run: its message is what the command line says at the end."""
     if report.is_complete:
         return Completed(message=f"all done, version {report.verdict.version}")
-    return Failed(message="\n".join(_lines(report, dataset)))
+    status = report.status(dataset)
+    return Failed(message="\n".join(filter(None, (report.stopped, *status.owing, *status.held))))
 
 
 def step_state(counts: Sequence[Counts], dataset: str) -> State[None]:
@@ -111,25 +109,14 @@ def step_state(counts: Sequence[Counts], dataset: str) -> State[None]:
     return Completed(message=", ".join(f"{count.stage} {count.rows:,}" for count in counts))
 
 
-def _lines(report: Report, dataset: str) -> list[str]:
-    current = report.snapshot.number if report.snapshot else 0
-    stopped = [report.stopped] if report.stopped else []
-    return [*stopped, *say_owed(report.counts, dataset), *say_held(report.verdict, current, dataset)]
-
-
 def publish_report(dataset: str, report: Report) -> None:
-    """Show the stage table, with the numbers of `status --json`, and what is owed or held back, under the name."""
+    """Show the stage table, with the numbers of `status --json`, under the dataset's name."""
     name = dataset_name(dataset)
     rows: list[dict[str, Any]] = []
     for count, spent in zip(report.counts, report.seconds, strict=True):
         reasons = "; ".join(f"{text} ({n})" for text, n in count.reasons.items())
         rows.append({**count.as_json(), "seconds": round(spent, 1), "reasons": reasons})
-    gates = [f"| {gate.gate} | {gate.say()} | {'yes' if gate.holds else '**no**'} |" for gate in report.verdict.gates]
-    owed = [f"* {one}" for one in _lines(report, dataset)]
-    text = "\n".join(["| gate | measured | holds |", "|---|---|---|", *gates, "", *owed])
     publish_table(f"build-{name}", rows, f"What became of the rows of {name}.")
-    with _reported(name):
-        create_markdown_artifact(key=_key(f"gates-{name}"), markdown=text, description=f"What {name} was judged by.")
 
 
 def publish_metrics(folder: Path, dataset: str) -> None:
@@ -140,16 +127,9 @@ def publish_metrics(folder: Path, dataset: str) -> None:
 
 
 def publish_table(name: str, rows: list[dict[str, Any]], description: str) -> None:
-    """Show a table under a name."""
-    with _reported(name):
-        create_table_artifact(key=_key(name), table=rows, description=description)
-
-
-@contextmanager
-def _reported(name: str) -> Generator[None]:
-    """Log where the server is not there to be shown something."""
+    """Show a table under a name; where the server is gone, log that, for the rows are on disk all the same."""
     try:
-        yield
+        create_table_artifact(key=_key(name), table=rows, description=description)
     except UNREACHED as error:  # after a minute, in which a server may have come back
         log.warning("%s: not shown in Prefect: %s", name, error)
 

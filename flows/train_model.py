@@ -7,7 +7,7 @@ process prepares, the others wait for it. A run that was stopped goes on with th
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,6 @@ from pairwright.tasks.training.runs import HELD_OUT, Run, check_name, difference
 
 if TYPE_CHECKING:
     from pairwright.tasks.training.find_model import Found
-    from pairwright.tasks.training.train_model import Ended, Job
     from pairwright.tasks.training.watch_training import Watcher
 
 log = logging.getLogger(__name__)
@@ -86,29 +85,22 @@ def train(
     if not folder.is_local:
         raise ConfigError(f"{folder.url}: a run is written to a local disk; copy the dataset, or mount it")
     run = Run(Path(folder.path(f"runs/{check_name(name)}")))
-    from pairwright.tasks.training.ranks import join_ranks, leave_ranks, own_rank
+    from pairwright.tasks.training.ranks import join_ranks, leave_ranks, own_rank, spread
 
     join_ranks()
     try:
         if own_rank():
             return _train(run, folder, _wait(), watcher=None)
         with run.locked():
-            return _train(run, folder, _tell(folder, config, run, version), watcher=watcher)
+            try:
+                prepared = prepare(folder, config, run, version=version)
+            except PairwrightError as error:
+                spread(error)
+                raise
+            spread(prepared)
+            return _train(run, folder, prepared, watcher=watcher)
     finally:
         leave_ranks()
-
-
-def _tell(folder: Folder, config: TrainConfig, run: "Run", version: int | None) -> Prepared:
-    """Prepare the run, and tell the processes that wait what came of it."""
-    from pairwright.tasks.training.ranks import spread
-
-    try:
-        prepared = prepare(folder, config, run, version=version)
-    except PairwrightError as error:
-        spread(error)
-        raise
-    spread(prepared)
-    return prepared
 
 
 def _wait() -> Prepared:
@@ -122,18 +114,24 @@ def _wait() -> Prepared:
     raise SystemExit(1)
 
 
-def _train(run: "Run", folder: Folder, prepared: Prepared, *, watcher: "Watcher | None") -> Trained:
+def _train(run: Run, folder: Folder, prepared: Prepared, *, watcher: "Watcher | None") -> Trained:
     from pairwright.tasks.training.ranks import own_rank
 
     if prepared.was_finished:
-        measured = read_metrics(run.metrics).last(HELD_OUT)
-        return Trained(folder=str(run.folder), finished=True, was_finished=True, measured=measured, page=_page_of(run))
+        page, measured = run.folder / "report" / "index.html", read_metrics(run.metrics).last(HELD_OUT)
+        shown = str(page) if page.exists() else ""
+        return Trained(folder=str(run.folder), finished=True, was_finished=True, measured=measured, page=shown)
     from pairwright.tasks.training.train_model import Job, fitting
+
+    if prepared.config.objective == NAMC:
+        from pairwright.tasks.training.namc.train_namc import train_namc as fit
+    else:
+        from pairwright.tasks.training.train_model import train_model as fit
 
     job = Job(run=run, config=prepared.config, dataset=folder, start=prepared.start, watcher=watcher)
     try:
         with fitting(prepared.config, run):
-            ended = _trainer(prepared.config)(job)
+            ended = fit(job)
     finally:  # also of a run that fails: it shows why
         page = _write_page(run) if not own_rank() else ""
     return Trained(
@@ -147,18 +145,7 @@ def _train(run: "Run", folder: Folder, prepared: Prepared, *, watcher: "Watcher 
     )
 
 
-def _trainer(config: TrainConfig) -> "Callable[[Job], Ended]":
-    """Return what trains for an objective."""
-    if config.objective == NAMC:
-        from pairwright.tasks.training.namc.train_namc import train_namc
-
-        return train_namc
-    from pairwright.tasks.training.train_model import train_model
-
-    return train_model
-
-
-def _write_page(run: "Run") -> str:
+def _write_page(run: Run) -> str:
     try:
         return str(write_run_page(run.folder))
     except (ConfigError, StoreError) as error:
@@ -166,78 +153,74 @@ def _write_page(run: "Run") -> str:
         return ""
 
 
-def _answers_of(run: "Run") -> str:
+def _answers_of(run: Run) -> str:
     files = [run.answers / f"{name}.jsonl" for name in ("predictions", "references")]
     return " ".join(map(str, files)) if all(file.exists() and file.stat().st_size for file in files) else ""
 
 
-def _page_of(run: "Run") -> str:
-    page = run.folder / "report" / "index.html"
-    return str(page) if page.exists() else ""
-
-
-def prepare(folder: Folder, config: TrainConfig, run: "Run", *, version: int | None = None) -> Prepared:
+def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | None = None) -> Prepared:
     """Have everything that a run needs, and begin it unless it has begun; its lock is held meanwhile.
 
-    A run without a checkpoint has done nothing that would be lost, and begins anew.
+    A run without a checkpoint has done nothing that would be lost, and begins anew; one that is refused leaves nothing.
 
     Raises:
         ConfigError: there is nothing to train on, the run has other settings, or the launcher asks for what cannot be.
         ModelError: the model is not on this machine, or no longer the same.
         TrainingError: a part of the table that the run has begun with is gone.
     """
+    _check(config)
+    run.clean()
+    if not run.is_finished and not run.steps():
+        run.forget()
+    version = _choose_version(folder, run, version)
     if config.objective == NAMC:
-        return _prepare_namc(folder, config, run, version)
+        found, place = None, find_run(folder, config.start).model if config.start else Path()
+        config, start = pin_models(config, run, start=place), {"folder": str(place)} if config.start else {}
+    else:
+        begins = find_start(folder, config, run, version=version)
+        config, found, place, start = begins.config, begins.found, begins.found.folder, begins.describe()
+    prepared = Prepared(config, place, run.is_finished)
+    if run.config():
+        _check_same(run, config)
+        if run.is_finished:
+            return prepared
+        check_parts(folder, run.rows)
+    opened = open_version(folder, version)
+    mined: list[Planned] = []
+    if config.negatives_from:
+        mined = mine_table(opened, find_retriever(folder, config.negatives_from), pool=config.data.split)
+    try:
+        if not run.config():
+            _begin(opened, config, run, mined, start=start)
+        if found is None:
+            have_places(opened, config, run)
+    except PairwrightError:
+        if not run.steps():
+            run.forget()
+        raise
+    if found:
+        score_reference(opened, config, found=found, run=run.folder, after=mined)
+    return prepared
+
+
+def _check(config: TrainConfig) -> None:
+    """Refuse settings that cannot be, before anything is looked up."""
+    if config.objective == NAMC:
+        from pairwright.tasks.training.namc.train_namc import check_settings
+
+        check_settings(config)
+        if count_processes() > 1:
+            raise ConfigError("NAMC is trained in one process: start it without torchrun or accelerate")
+        return
     from pairwright.tasks.training.references import choose_reference
     from pairwright.tasks.training.trainer_arguments import check_launcher, check_trackers
 
     check_launcher(config)
     check_trackers(config)
     choose_reference(config)
-    run.clean()
-    if not run.is_finished and not run.steps():
-        run.forget()
-    version = _choose_version(folder, run, version)
-    start = find_start(folder, config, run, version=version)
-    prepared = Prepared(start.config, start.found.folder, run.is_finished)
-    if _has_begun(run, start.config, folder) and run.is_finished:
-        return prepared
-    found = open_version(folder, version)
-    mined = mine_negatives(found, config)
-    if not run.config():
-        _begin(found, start.config, run, mined, start=start.describe())
-    score_reference(found, start.config, found=start.found, run=run.folder, after=mined)
-    return prepared
 
 
-def _prepare_namc(folder: Folder, config: TrainConfig, run: "Run", version: int | None) -> Prepared:
-    """Begin a run of NAMC unless it has begun: it needs rows, perhaps models, and perhaps another run's."""
-    from pairwright.tasks.training.namc.train_namc import check_settings
-
-    check_settings(config)
-    if count_processes() > 1:
-        raise ConfigError("NAMC is trained in one process: start it without torchrun or accelerate")
-    run.clean()
-    if not run.is_finished and not run.steps():
-        run.forget()
-    version = _choose_version(folder, run, version)
-    start = find_run(folder, config.start).model if config.start else Path()
-    config = pin_models(config, run, start=start)
-    prepared = Prepared(config, start, run.is_finished)
-    if _has_begun(run, config, folder) and run.is_finished:
-        return prepared
-    found = open_version(folder, version)
-    if not run.config():
-        _begin(found, config, run, [], start={"folder": str(start)} if config.start else {})
-    try:
-        have_places(found, config, run)
-    except ConfigError:
-        run.forget()
-        raise
-    return prepared
-
-
-def _choose_version(folder: Folder, run: "Run", asked: int | None) -> int | None:
+def _choose_version(folder: Folder, run: Run, asked: int | None) -> int | None:
     """Return the number of the version that a run trains on: the one that it began with, else the one asked for.
 
     Where the garbage collection has deleted that one, any will do: the run's rows are frozen.
@@ -250,28 +233,7 @@ def _choose_version(folder: Folder, run: "Run", asked: int | None) -> int | None
     return began if began in snapshot_numbers(folder) else None
 
 
-def _has_begun(run: "Run", config: TrainConfig, folder: Folder) -> bool:
-    """Return whether a run has begun; then it can go on with these settings."""
-    if not run.config():
-        return False
-    _check_same(run, config)
-    if not run.is_finished:
-        check_parts(folder, run.rows)
-    return True
-
-
-def mine_negatives(version: Version, config: TrainConfig) -> list[Planned]:
-    """Have the negatives that a finished ADPO run's retriever mines, where they are trained on.
-
-    Raises:
-        ConfigError: there is no such run.
-    """
-    if not config.negatives_from:
-        return []
-    return mine_table(version, find_retriever(version.folder, config.negatives_from), pool=config.data.split)
-
-
-def _check_same(run: "Run", config: TrainConfig) -> None:
+def _check_same(run: Run, config: TrainConfig) -> None:
     """Refuse to go on with other settings, or in other processes: a step would be of other rows."""
     before = run.config()
     assert before is not None
@@ -286,18 +248,7 @@ def _check_same(run: "Run", config: TrainConfig) -> None:
 
 
 def _begin(
-    version: Version, config: TrainConfig, run: "Run", beside: Sequence[Planned], *, start: dict[str, Any]
-) -> None:
-    """Begin a new run; what is refused leaves nothing."""
-    try:
-        _freeze(version, config, run, beside, start=start)
-    except PairwrightError:
-        run.forget()
-        raise
-
-
-def _freeze(
-    version: Version, config: TrainConfig, run: "Run", beside: Sequence[Planned], *, start: dict[str, Any]
+    version: Version, config: TrainConfig, run: Run, beside: Sequence[Planned], *, start: dict[str, Any]
 ) -> None:
     """Freeze the rows of a new run and what its retriever knows of them, and write its settings."""
     data, folder = config.data, version.folder

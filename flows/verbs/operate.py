@@ -81,24 +81,17 @@ def schedule(
     pause: Annotated[bool, typer.Option("--pause", help="Keep the schedule, but start nothing.")] = False,
 ) -> None:
     """Update a dataset at certain times: a Prefect deployment that looks at its source anew and does what is owed."""
-    from pairwright.flows.schedule_dataset import (
-        Timetable,
-        apply_schedule,
-        check_schedule,
-        serve_schedule,
-        write_schedule,
-    )
+    from pairwright.flows.schedule_dataset import Timetable, apply_schedule, check_schedule, serve_schedule
 
     times = Timetable(cron=cron, timezone=timezone, paused=pause, pool=pool)
     place = check_schedule(dataset, times)
-    write_schedule(place, times)
     if serve:
         print(f"Updates of {place} run here, at {cron} ({timezone}). Ctrl-C ends this and pauses them.", flush=True)
         serve_schedule(place, times)
         print("The schedule is paused. The same command goes on with it.", file=sys.stderr)
         return
     name = apply_schedule(place, times)
-    print(f"{name}: {'paused' if pause else 'scheduled'} at {cron} ({timezone}); written to {place}/prefect.yaml")
+    print(f"{name}: {'paused' if pause else 'scheduled'} at {cron} ({timezone})")
     print(f"It is run by a worker on a machine that sees {place}: prefect worker start --pool {pool} --type process")
 
 

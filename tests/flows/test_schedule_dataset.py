@@ -1,6 +1,5 @@
 """Schedules: what is refused, what the forms show, and the deployments that a real server gets."""
 
-import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +12,6 @@ import yaml
 
 from pairwright.flows.cli import keep_quiet
 from pairwright.flows.stages import GROUPS
-from tests.fixtures import away
 from tests.fixtures.prefect_server import PrefectServer
 from tests.flows.test_build_dataset import write_photographs
 from tests.flows.test_cli import run
@@ -42,7 +40,6 @@ def test_what_is_no_schedule_is_refused_by_name(album: Path, capsys: pytest.Capt
     said = capsys.readouterr().err
     assert "PREFECT_API_URL" in said
     assert "prefect server start --host 127.0.0.1" in said
-    assert not (album / "prefect.yaml").exists()
 
 
 def test_parameters_become_a_form() -> None:
@@ -103,15 +100,6 @@ def test_a_schedule_is_applied_changed_and_paused(prefect: PrefectServer, album:
     assert changed["id"] == deployment["id"]
     assert [(one["schedule"]["cron"], one["active"]) for one in changed["schedules"]] == [("0 3 * * *", False)]
 
-    written = yaml.safe_load((album / "prefect.yaml").read_text())["deployments"][0]
-    assert written["name"] == changed["name"]
-    again = prefect.run("prefect", "--no-prompt", "deploy", "--all", "--prefect-file", album / "prefect.yaml")
-    assert again.returncode == 0, again.stdout + again.stderr
-    (applied,) = prefect.ask("deployments", **own)
-    same = ("id", "entrypoint", "parameters", "work_pool_name", "tags", "description")
-    assert {name: applied[name] for name in same} == {name: changed[name] for name in same}
-    assert [(one["schedule"]["cron"], one["active"]) for one in applied["schedules"]] == [("0 3 * * *", False)]
-
 
 def test_the_deployments_of_the_repository_name_flows_and_their_parameters() -> None:
     from prefect.flows import load_flow_from_entrypoint
@@ -123,39 +111,6 @@ def test_the_deployments_of_the_repository_name_flows_and_their_parameters() -> 
     for one in deployments:
         assert one["entrypoint"].startswith("pairwright.flows."), "a module, not a file"
         load_flow_from_entrypoint(one["entrypoint"]).validate_parameters(one["parameters"])
-
-
-@pytest.mark.slow
-def test_the_deployments_of_the_repository_are_applied(prefect: PrefectServer) -> None:
-    for pool in ("pairwright", "pairwright-gpu"):
-        prefect.run("prefect", "work-pool", "create", pool, "--type", "process")
-    done = prefect.run("prefect", "--no-prompt", "deploy", "--all", "--prefect-file", ROOT / "docker" / "prefect.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
-    names = ["build", "resume", "update", "train", "export"]
-    found = prefect.ask("deployments", deployments={"name": {"any_": names}})
-    assert sorted(one["name"] for one in found) == sorted(names)
-    build = next(one for one in found if one["name"] == "build")
-    assert "preferences" in build["parameter_openapi_schema"]["properties"]["until"]["enum"]
-
-
-@pytest.mark.slow
-def test_a_failed_build_is_told_to_a_webhook(prefect: PrefectServer, tmp_path: Path) -> None:
-    with listening() as (address, told):
-        make = f"from prefect.blocks.webhook import Webhook; print(Webhook(url={address!r}).save('pairwright'))"
-        block = prefect.run("python", "-c", make)
-        assert block.returncode == 0, block.stderr
-        text = (ROOT / "docker" / "notify.yaml").read_text()
-        (tmp_path / "notify.yaml").write_text(text.replace("BLOCK", block.stdout.strip()))
-        made = prefect.run("prefect", "automation", "create", "--from-file", tmp_path / "notify.yaml")
-        assert made.returncode == 0, made.stdout + made.stderr
-        words = ("--plugin", away.__file__, "--until", "embeddings", "--set", "run.workers=1")
-        done = prefect.run("pairwright", "build", "away:a", "--out", tmp_path / "held", *words)
-        assert done.returncode == 1, done.stderr
-        said = json.loads(told.get(timeout=120))["text"]
-    assert said.startswith(f"build-{tmp_path / 'held'}: Failed\n"), "the build, not the step that failed before it"
-    assert f"pairwright resume {tmp_path / 'held'} --stage images" in said
-    assert "gates.max_failed" in said
-    assert f"pairwright publish {tmp_path / 'held'}" in said
 
 
 @contextmanager
