@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from pairwright.flows.list_settings import Setting, as_typed, list_profiles, list_settings
+from pairwright.flows.list_settings import Setting, as_typed, list_settings
 from pairwright.flows.list_tables import TableSummary, list_tables
+from pairwright.flows.load_profile import profile_names
 
 MADE = "<!-- Made by `make docs`. Change the source, not this page. -->"
 SERVED = "models.chat."
@@ -48,13 +49,13 @@ def write_tables_page() -> str:
 def _values_of_profiles() -> dict[str, list[str]]:
     """Return the values that profiles give settings other than the default, by the settings' names."""
     found: dict[str, list[str]] = defaultdict(list)
-    for profile in list_profiles():
-        for one in list_settings(profile=profile.name):
+    for profile in profile_names():
+        for one in list_settings(profile=profile):
             if one.command == "train" or one.value == one.default or one.name in ("name", "about"):
                 continue
             _, model, field = one.name.split(".", 2) if one.name.startswith("models.") else ("", "", "")
             name, of = (SERVED + field, f" {model}") if model else (one.name, "")
-            found[name].append(f"{profile.name}{of}: `{as_typed(one.value)}`")
+            found[name].append(f"{profile}{of}: `{as_typed(one.value)}`")
     return found
 
 

@@ -8,14 +8,13 @@ import difflib
 import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, pairwise
 from textwrap import dedent
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import TypeAdapter
-from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from pairwright.flows.load_profile import FOLDER, load_profile, profile_names
@@ -29,6 +28,9 @@ Command = Literal["build", "train"]
 TRAIN = "train"
 """The section that stands for all settings of `pairwright train`."""
 WORDS = {"boolean": "true or false", "integer": "whole number", "number": "number", "string": "text", "null": "nothing"}
+BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+NO_BOUND = 2**32
+"""Seeds end there, which nobody needs to know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,24 +51,6 @@ class Setting:
     """One sentence."""
     value: Any
     """The profile's; of `train`, the default."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the form that scripts read."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileSummary:
-    """One profile that comes with Pairwright."""
-
-    name: str
-    about: str
-    """One sentence."""
-    path: str
-
-    def as_json(self) -> dict[str, str]:
-        """Return the form that scripts read."""
-        return asdict(self)
 
 
 def list_settings(section: str = "", *, profile: str = "scenes") -> list[Setting]:
@@ -95,10 +79,10 @@ def _near(section: str, names: Iterable[str]) -> list[str]:
     return whole or [name for name in dict.fromkeys(known) if name.rpartition(".")[2] == last][:3]
 
 
-def list_profiles() -> list[ProfileSummary]:
-    """Return the profiles that come with Pairwright."""
+def list_profiles() -> list[dict[str, str]]:
+    """Return name, sentence and file of each profile that comes with Pairwright."""
     return [
-        ProfileSummary(name=name, about=load_profile(name).about, path=str(FOLDER / f"{name}.yaml"))
+        {"name": name, "about": load_profile(name).about, "path": str(FOLDER / f"{name}.yaml")}
         for name in profile_names()
     ]
 
@@ -127,13 +111,17 @@ def _walk(command: Command, kind: type[Section], own: Section | None, place: str
         if inner:
             yield from _walk(command, inner, value if isinstance(value, Section) else None, f"{place}{name}.")
             continue
-        about = _schema_of(field)
+        kind_of: Any = field.annotation
+        for one in field.metadata:
+            kind_of = Annotated[kind_of, one]
+        about = TypeAdapter[Any](kind_of).json_schema()
+        default = None if field.is_required() else field.get_default(call_default_factory=True)
         yield Setting(
             command=command,
             name=f"{place}{name}",
             type=_say_type(about),
             range=_say_range(about),
-            default=_default(field),
+            default=to_jsonable_python(default),
             meaning=meanings_of(kind)[name],
             value=None if value is PydanticUndefined else to_jsonable_python(value),
         )
@@ -155,17 +143,6 @@ def meanings_of(kind: type[Section]) -> dict[str, str]:
     return found
 
 
-def _schema_of(field: FieldInfo) -> dict[str, Any]:
-    kind: Any = field.annotation
-    for one in field.metadata:
-        kind = Annotated[kind, one]
-    return TypeAdapter[Any](kind).json_schema()
-
-
-def _default(field: FieldInfo) -> Any:
-    return None if field.is_required() else to_jsonable_python(field.get_default(call_default_factory=True))
-
-
 def _say_type(schema: Mapping[str, Any]) -> str:
     """Return the type that a JSON schema describes, in words."""
     if "enum" in schema or "const" in schema:
@@ -185,31 +162,22 @@ def _say_range(schema: Mapping[str, Any]) -> str:
     """Return the bounds that a JSON schema sets, in words."""
     if inner := schema.get("anyOf"):
         return next(filter(None, map(_say_range, inner)), "")
+    if "exclusiveMinimum" in schema:
+        schema = {name: value for name, value in schema.items() if name != "minimum"}
+    if "minimum" in schema and "maximum" in schema:
+        bounds = f"{schema['minimum']:g} to {schema['maximum']:g}"
+    else:
+        known = {name: words for name, words in BOUNDS.items() if schema.get(name, NO_BOUND) < NO_BOUND}
+        bounds = ", ".join(f"{words} {schema[name]:.15g}" for name, words in known.items())
     inner = schema.get("items") or schema.get("additionalProperties") or next(iter(schema.get("prefixItems", ())), None)
     of_each = f"each {said}" if isinstance(inner, Mapping) and (said := _say_range(inner)) else ""
-    return "; ".join(filter(None, (_say_bounds(schema), _say_length(schema), of_each)))
-
-
-def _say_bounds(schema: Mapping[str, Any]) -> str:
-    low, high = schema.get("minimum"), schema.get("maximum")
-    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    if low is not None and high is not None and above is None:
-        return f"{low:g} to {high:g}"
-    said = (
-        f"at least {low}" if low is not None and above is None else "",
-        f"above {above:g}" if above is not None else "",
-        f"at most {high}" if high is not None else "",
-        f"below {below:g}" if below is not None and below < 2**32 else "",
-    )
-    return ", ".join(filter(None, said))
+    return "; ".join(filter(None, (bounds, _say_length(schema), of_each)))
 
 
 def _say_length(schema: Mapping[str, Any]) -> str:
     low, high = schema.get("minItems", schema.get("minLength")), schema.get("maxItems", schema.get("maxLength"))
-    if low is not None and low == high:
-        return f"{low} of them"
     if low is not None and high is not None:
-        return f"{low} to {high} of them"
+        return f"{low} of them" if low == high else f"{low} to {high} of them"
     return "not empty" if low else ""
 
 

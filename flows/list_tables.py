@@ -1,9 +1,8 @@
 """List the tables of a dataset, as the list of stages has them: what each is made from, and by which step."""
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from pairwright.flows.pipeline import list_stages
 from pairwright.flows.stages import BY_NAME
@@ -24,10 +23,6 @@ class TableSummary:
     """Type of its rows, in ``schemas.rows``."""
     about: str
     """What the step that writes it does, in one sentence."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the form that scripts read."""
-        return asdict(self)
 
 
 def list_tables() -> list[TableSummary]:

@@ -5,7 +5,6 @@ with, so that one that does not fit is another table; what is there already is n
 on. It belongs to no version of the dataset; it is made of one, whatever a build does meanwhile.
 """
 
-import time
 from collections.abc import Sequence
 
 from pairwright.flows.find_workers import working
@@ -13,9 +12,6 @@ from pairwright.flows.run_build import Request, run_stage
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import TrainingError
 from pairwright.schemas.section import Section
-from pairwright.tasks.store.dataset import Build
-from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.pool import ShardFailed
 from pairwright.tasks.store.stage import Planned, Stage
 
 
@@ -28,30 +24,16 @@ def make_table(version: Version, stage: Stage, config: Section, *, after: Sequen
         TrainingError: some of it could not be made; the same command goes on with it.
     """
     planned = version.plan(stage, config, after=after)
-    with version.opened([*after, planned]) as build:
+    request = Request.again(version.folder, version.record)
+    with version.opened([*after, planned]) as build, working(request) as work:
         version.settle(build, version.planned)
         for one in after:
             build.settle(one)
-        _run(build, planned, Request.again(version.folder, version.record))
+        counts, failures = run_stage(build, planned, request, work)
+    if (owed := counts.failed + counts.pending) or failures:
+        why = failures[0].error if failures else next(iter(counts.reasons), "not known")
+        raise TrainingError(
+            f"{stage.name}: {owed:,} of {counts.of:,} rows could not be made: {why}. What is made is kept; the same "
+            "command goes on with it"
+        )
     return planned
-
-
-def _run(build: Build, planned: Planned, request: Request) -> None:
-    start = time.monotonic()
-    with working(request) as work:
-        with build.locked(planned, work.watcher.waiting):
-            counts, failures = run_stage(build, planned, request, work)
-        work.watcher.end(planned, counts, time.monotonic() - start)
-    _check(planned, counts, failures)
-
-
-def _check(planned: Planned, counts: Counts, failures: Sequence[ShardFailed]) -> None:
-    """Refuse to go on with a table that is not whole."""
-    owed = counts.failed + counts.pending
-    if not owed and not failures:
-        return
-    why = failures[0].error if failures else next(iter(counts.reasons), "not known")
-    raise TrainingError(
-        f"{planned.stage.name}: {owed:,} of {counts.of:,} rows could not be made: {why}. What is made is kept; the "
-        "same command goes on with it"
-    )

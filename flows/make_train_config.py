@@ -4,10 +4,10 @@ A run that goes on starts from the same model as before, or not at all. What is 
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pairwright.flows.load_profile import make_section, set_field
 from pairwright.flows.prepare_namc import namc_defaults
@@ -21,12 +21,9 @@ from pairwright.schemas.training import NAMC, SMALL, STAND_INS, TINY, ModelConfi
 from pairwright.tasks.models.pretrained import is_local
 from pairwright.tasks.models.weights import absolute
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training.find_model import find_model, find_module, read_module, require_packages
+from pairwright.tasks.training.find_model import Found, find_model, find_module, read_module, require_packages
 from pairwright.tasks.training.runs import Run
 from pairwright.tasks.training.tiny_model import write_tiny_model
-
-if TYPE_CHECKING:
-    from pairwright.tasks.training.find_model import Found
 
 TABLE = "preferences"
 
@@ -35,7 +32,7 @@ TABLE = "preferences"
 class Start:
     """Starting point of a run."""
 
-    found: "Found"
+    found: Found
     config: TrainConfig
     """The run's settings with the name and the revision of the model: with ``start``, of the first run's."""
 
@@ -44,7 +41,7 @@ class Start:
         return {"folder": str(self.found.folder), "revision": self.found.revision}
 
 
-def find_start(folder: Folder, config: TrainConfig, run: "Run", *, version: int | None = None) -> Start:
+def find_start(folder: Folder, config: TrainConfig, run: Run, *, version: int | None = None) -> Start:
     """Return what a run starts from.
 
     Raises:
@@ -54,7 +51,6 @@ def find_start(folder: Folder, config: TrainConfig, run: "Run", *, version: int 
     require_packages()
     before = run.config()
     begun: dict[str, Any] = run.data().get("start", {}) if before else {}
-    model: dict[str, Any]
     if config.start:
         other = find_run(folder, config.start)
         model = _model_of(other, config)
@@ -76,7 +72,7 @@ def find_start(folder: Folder, config: TrainConfig, run: "Run", *, version: int 
     return Start(found=found, config=config.model_copy(update={"model": config.model.model_copy(update=model)}))
 
 
-def _perceives_as(found: "Found", config: TrainConfig) -> DifferentialConfig:
+def _perceives_as(found: Found, config: TrainConfig) -> DifferentialConfig:
     """Return how the run's model perceives differences: as the model that it starts from, where that one does."""
     own, place = config.model.differential, find_module(found.folder)
     if place is None:
@@ -100,7 +96,7 @@ def _lasting(model: ModelConfig) -> str:
     return absolute(model.name) if model.name not in (TINY, SMALL) and is_local(model.name) else model.name
 
 
-def find_run(folder: Folder, name: str) -> "Run":
+def find_run(folder: Folder, name: str) -> Run:
     """Return a finished run: of that name in the dataset, or in that folder.
 
     Raises:
@@ -117,7 +113,7 @@ def find_run(folder: Folder, name: str) -> "Run":
     raise ConfigError(f"--from {name}: {what}. Finished there: {', '.join(there) or 'none'}")
 
 
-def _model_of(other: "Run", config: TrainConfig) -> dict[str, Any]:
+def _model_of(other: Run, config: TrainConfig) -> dict[str, Any]:
     """Return the name and the revision of the model that a finished run began with."""
     settings = other.config()
     assert settings is not None
@@ -132,12 +128,8 @@ def _model_of(other: "Run", config: TrainConfig) -> dict[str, Any]:
 def _write_small(version: Version, size: str) -> Path:
     """Write one of the small stand-ins beside the dataset, its tokens learnt from the dataset's texts."""
     rows = Table[PreferenceRow](version, TABLE).rows(without=("images", "rejected_images"))
-    texts = [text for row in rows for text in _texts(row)]
+    texts = [text for row in rows for text in (row.chosen, row.rejected, *(turn.text for turn in row.prompt))]
     return write_tiny_model(Path(version.folder.path("models")), texts, size=size)
-
-
-def _texts(row: PreferenceRow) -> Iterable[str]:
-    return (row.chosen, row.rejected, *(turn.text for turn in row.prompt))
 
 
 PAPER_BATCH = 256
@@ -169,71 +161,55 @@ def make_config(
         _part(values, "model")["name"] = model
     if start:
         values["start"] = start
-    begun = _begun_with(dataset, str(values.get("start", "")))
+    begun = None
+    if dataset and values.get("start") and (folder := Folder(dataset)).is_local:
+        require_packages()
+        begun = find_run(folder, str(values["start"])).config()
+    starts, model_values = bool(values.get("start")), _part(values, "model")
     if objective == NAMC:
-        if _part(values, "model"):
-            option = "--differential" if "differential" in _part(values, "model") else "--model"
+        if model_values:
+            option = "--differential" if "differential" in model_values else "--model"
             raise ConfigError(f"{option}: NAMC is a model of its own, trained from scratch or --from another run of it")
         size = str(_part(values, "namc").setdefault("size", begun.namc.size if begun else SMALL_NAMC))
-        for path, value in namc_defaults(size, starts=bool(values.get("start"))).items():
-            section, _, last = path.partition(".")
-            _part(values, section).setdefault(last, value)
+        defaults = namc_defaults(size, starts=starts)
     else:
-        name = _part(values, "model").get("name") or (begun.model.name if begun else TINY)
-        for path, value in model_defaults(objective, values, small=name in STAND_INS).items():
-            *sections, last = path.split(".")
-            _part(values, *sections).setdefault(last, value)
+        name = model_values.get("name") or (begun.model.name if begun else TINY)
+        defaults = _model_defaults(objective, values, small=name in STAND_INS, starts=starts)
+    for path, value in defaults.items():
+        *sections, last = path.split(".")
+        _part(values, *sections).setdefault(last, value)
     return make_section(TrainConfig, values, where=f"--objective {objective}", settings=settings)
 
 
-def _begun_with(dataset: str, start: str) -> TrainConfig | None:
-    """Return the settings of the run that another one starts from; ``None``: there is none on this machine's disks."""
-    if not dataset or not start or not (folder := Folder(dataset)).is_local:
-        return None
-    require_packages()
-    return find_run(folder, start).config()
-
-
-def model_defaults(objective: str, values: dict[str, Any], *, small: bool) -> dict[str, Any]:
+def _model_defaults(objective: str, values: dict[str, Any], *, small: bool, starts: bool) -> dict[str, Any]:
     """Return what is set otherwise for a vision-language model, unless it is set."""
+    found: dict[str, Any] = {}
     differential = _part(values, "model", "differential").get("enabled") is True
-    if small:
-        found = stand_in_defaults(objective, starts=bool(values.get("start")))
-    else:
-        found = (
-            differential_defaults(_part(values, "optimiser").get("per_device_train_batch_size")) if differential else {}
-        )
+    if small:  # random weights hold nothing to keep (ours)
+        found = {
+            "model.tuning": "full",
+            "model.train_vision": True,
+            "optimiser.learning_rate": 2e-3 if objective == "sft" and not starts else 3e-4,
+            "optimiser.num_train_epochs": 10 if objective == "sft" else 5,
+            "optimiser.per_device_train_batch_size": 8,
+            "output.logging_steps": 5,
+            "output.eval_steps": 20,
+        }
+    elif differential:  # paper 002, Table 10
+        batch = _part(values, "optimiser").get("per_device_train_batch_size")
+        rows = batch if isinstance(batch, int) and batch > 0 else OptimiserConfig().per_device_train_batch_size
+        found = {
+            "model.lora.rank": 128,
+            "model.lora.alpha": 256,
+            "model.train_vision": True,
+            "model.vision_tuning": "full",
+            "optimiser.learning_rate": 1e-5,
+            "optimiser.vision_learning_rate": 2e-6,
+            "optimiser.gradient_accumulation_steps": max(1, PAPER_BATCH // (rows * count_processes())),
+        }
     if _part(values, "model").get("train_vision") is False:
         found.pop("optimiser.vision_learning_rate", None)
     return found | ({"output.write_answers": True} if differential else {})
-
-
-def differential_defaults(batch: Any = None) -> dict[str, Any]:
-    """Return what is set otherwise to train differential perception, as paper 002 does (Table 10)."""
-    rows = batch if isinstance(batch, int) and batch > 0 else OptimiserConfig().per_device_train_batch_size
-    return {
-        "model.lora.rank": 128,
-        "model.lora.alpha": 256,
-        "model.train_vision": True,
-        "model.vision_tuning": "full",
-        "optimiser.learning_rate": 1e-5,
-        "optimiser.vision_learning_rate": 2e-6,
-        "optimiser.gradient_accumulation_steps": max(1, PAPER_BATCH // (rows * count_processes())),
-    }
-
-
-def stand_in_defaults(objective: str, *, starts: bool) -> dict[str, Any]:
-    """Return what is set otherwise for the stand-ins, unless it is set: random weights hold nothing to keep (ours)."""
-    rate = 2e-3 if objective == "sft" and not starts else 3e-4
-    return {
-        "model.tuning": "full",
-        "model.train_vision": True,
-        "optimiser.learning_rate": rate,
-        "optimiser.num_train_epochs": 10 if objective == "sft" else 5,
-        "optimiser.per_device_train_batch_size": 8,
-        "output.logging_steps": 5,
-        "output.eval_steps": 20,
-    }
 
 
 def _part(values: dict[str, Any], *sections: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ the run's rows need into the run's folder. Fetches nothing: a missing model is n
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pairwright.flows.make_table import make_table
 from pairwright.flows.version import Version
@@ -18,10 +18,7 @@ from pairwright.tasks.models.namc_places import pin_namc, release_models
 from pairwright.tasks.models.weights import absolute
 from pairwright.tasks.training.namc import tables
 from pairwright.tasks.training.namc.frozen import copy_tables
-from pairwright.tasks.training.runs import PLACES
-
-if TYPE_CHECKING:
-    from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.runs import PLACES, Run
 
 log = logging.getLogger(__name__)
 EPOCHS = {"clevr-change": 40, "clevr-dc": 40, "spot-the-diff": 10, "image-editing-request": 20}
@@ -59,7 +56,7 @@ def namc_defaults(config: str, *, starts: bool) -> dict[str, Any]:
     }
 
 
-def pin_models(config: TrainConfig, run: "Run", *, start: Path) -> TrainConfig:
+def pin_models(config: TrainConfig, run: Run, *, start: Path) -> TrainConfig:
     """Return the settings with the revisions of the models that this machine has; of a finished run, with its own.
 
     Raises:
@@ -89,7 +86,7 @@ def _named(model: Any) -> dict[str, Any]:
     return model.model_dump(exclude={"revision"}) | {"checkpoint": checkpoint}
 
 
-def have_places(version: Version, config: TrainConfig, run: "Run") -> None:
+def have_places(version: Version, config: TrainConfig, run: Run) -> None:
     """Have what a run is told of its images in its folder.
 
     Raises:

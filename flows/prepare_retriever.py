@@ -6,38 +6,29 @@ source brought the pairs). For the encoder CLIP4IDC only the name of the weights
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pairwright.flows.make_table import make_table
 from pairwright.flows.version import Version
 from pairwright.schemas.config import EmbeddingConfig
-from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import MinedConfig, TextVectorsConfig, TrainConfig
 from pairwright.tasks.mining import embed_images
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training import embed_chosen_texts, mine_negatives
 from pairwright.tasks.training.freeze_rows import FILE, FrozenRows
 from pairwright.tasks.training.retriever import material
 from pairwright.tasks.training.runs import RETRIEVER, Run, check_name
 
-if TYPE_CHECKING:
-    from pairwright.tasks.store.stage import Planned
-
-CLIP = "clip"
-Have = Callable[..., "Planned"]
+Have = Callable[..., Planned]
 """``make_table``, which makes what is missing of a table, or ``Version.plan``, which only says which table it is."""
 
 
-def prepare_retriever(version: Version, config: TrainConfig, run: Path, *, after: "Sequence[Planned]" = ()) -> None:
-    """Freeze what the retriever of a run knows; once, when the run begins and its rows are frozen.
+def prepare_retriever(version: Version, config: TrainConfig, run: Path, *, after: Sequence[Planned] = ()) -> None:
+    """Freeze what the retriever of a run knows in the run's folder, once, when its rows are frozen.
 
-    Args:
-        version: the dataset's that it trains on.
-        config: the run's settings.
-        run: the run's folder.
-        after: tables beside the dataset's that the run's rows are of ("mined").
+    The rows may be of tables beside the dataset's (``after``).
 
     Raises:
         ConfigError: the dataset lacks something.
@@ -46,7 +37,7 @@ def prepare_retriever(version: Version, config: TrainConfig, run: Path, *, after
     """
     data, embedding = config.data, version.profile.settled.embedding
     heads = config.adpo.encoder == "heads"
-    clip = None if heads else _find_clip(embedding)  # before anything is made
+    clip = None if heads else pin_clip(embedding.clip, download=False)  # before anything is made
     splits: dict[str, str] = {}
     for split in filter(None, (data.split, data.eval_split)):
         splits |= dict.fromkeys(FrozenRows(folder=version.folder, file=str(run / FILE), split=split).keys(), split)
@@ -59,25 +50,17 @@ def prepare_retriever(version: Version, config: TrainConfig, run: Path, *, after
         (place / material.CLIP).write_text(clip.model_dump_json())
 
 
-def _find_clip(embedding: EmbeddingConfig) -> ClipConfig:
-    return pin_clip(embedding.clip, download=False)
-
-
-def _vectors(version: Version, embedding: EmbeddingConfig, have: Have = make_table) -> "list[Planned]":
+def _vectors(version: Version, embedding: EmbeddingConfig, have: Have = make_table) -> list[Planned]:
     """Have the vectors of texts, and those of images where there are none."""
     made = [have(version, embed_chosen_texts.STAGE, choose_text_vectors(embedding))]
-    if embed_images.STAGE.name not in _tables(version):
+    if embed_images.STAGE.name not in {planned.stage.name for planned in version.planned}:
         made.append(have(version, embed_images.STAGE, embedding))
     return made
 
 
-def _tables(version: Version) -> set[str]:
-    return {planned.stage.name for planned in version.planned}
-
-
 def choose_text_vectors(embedding: EmbeddingConfig) -> TextVectorsConfig:
     """Return what makes the vectors of texts: CLIP's tower where images have CLIP's vectors, else their words."""
-    if CLIP in embedding.embedders:
+    if "clip" in embedding.embedders:
         return TextVectorsConfig(encoder="clip", clip=embedding.clip)
     return TextVectorsConfig()
 
@@ -109,14 +92,11 @@ def find_retriever(folder: Folder, name: str) -> Path:
     return run.folder / RETRIEVER / NETWORK
 
 
-def mine_table(version: Version, retriever: Path, *, pool: str = "train", have: Have = make_table) -> "list[Planned]":
+def mine_table(version: Version, retriever: Path, *, pool: str = "train", have: Have = make_table) -> list[Planned]:
     """Make the table ``mined`` with the retriever of an ADPO run; return it, last, behind what it was made with.
 
-    Args:
-        version: the dataset's that has the preferences.
-        retriever: the run's ``retriever.safetensors``.
-        pool: the split whose chosen texts are negatives.
-        have: ``Version.plan``: nothing is made, and the table may not be there, or not be whole.
+    The chosen texts of the split ``pool`` are the negatives. With ``Version.plan`` nothing is made, and the table may
+    not be there, or not be whole.
 
     Raises:
         ConfigError: the dataset lacks something.
@@ -124,6 +104,6 @@ def mine_table(version: Version, retriever: Path, *, pool: str = "train", have: 
         TrainingError: some rows could not be made.
     """
     beside = _vectors(version, version.profile.settled.embedding, have)
-    stage = mine_negatives.stage_among(_tables(version))
+    stage = mine_negatives.stage_among({planned.stage.name for planned in version.planned})
     config = MinedConfig(retriever=str(retriever), pool=pool)
     return [*beside, have(version, stage, config, after=beside)]

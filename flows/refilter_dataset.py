@@ -11,7 +11,6 @@ from pairwright.flows.load_profile import change_profile
 from pairwright.flows.pipeline import Pipeline, why_no_neighbours
 from pairwright.flows.run_build import Request, Work, run_stage
 from pairwright.flows.version import Version
-from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.dataset import Build, read_record, write_record
 from pairwright.tasks.store.files import Folder
@@ -54,7 +53,7 @@ def refilter_request(folder: Folder, settings: Sequence[str]) -> Request:
     for setting in settings:
         if not setting.strip().startswith(f"{SECTION}."):
             raise ConfigError(f"--set {setting}: refilter changes {SECTION}.* only; build again to change other things")
-    if "neighbours" not in _tables(request):
+    if "neighbours" not in {stage.name for stage in Pipeline(request.profile, SECTION).running}:
         raise ConfigError(f"{folder.url}: {why_no_neighbours(request.profile)}: there is nothing to filter again")
     return replace(request, profile=change_profile(request.profile, settings), until=SECTION)
 
@@ -67,11 +66,15 @@ def refilter_dataset(request: Request, work: Work, *, keep: bool) -> Refiltered:
         StoreError: the folder cannot be read or written.
     """
     record = read_record(request.folder)
-    before, old = _look(_mined(request.folder, record))
-    version = _mined(request.folder, record.model_copy(update={"profile": request.profile}))
-    planned = version.planned
-    made = [stage for stage in planned if stage.stage.section in DECIDED and stage.stage.is_on]
-    stored = planned[: planned.index(made[0])]
+    own, version = (
+        Version.of(request.folder, record.model_copy(update={"profile": profile, "until": SECTION}))
+        for profile in (record.profile, request.profile)
+    )
+    with own.settled() as (build, stages):
+        before = [counts for planned, counts in stages if _is_decided(planned)]
+        old = _keys(build, own.planned[-1])
+    made = [planned for planned in version.planned if _is_decided(planned)]
+    stored = version.planned[: version.planned.index(made[0])]
     failures: list[ShardFailed] = []
     after: list[Counts] = []
     with version.opened() as build:
@@ -83,8 +86,7 @@ def refilter_dataset(request: Request, work: Work, *, keep: bool) -> Refiltered:
                     f"pairwright resume {request.folder.url}"
                 )
         for stage in made:
-            with build.locked(stage, work.watcher.waiting):
-                counts, failed = run_stage(build, stage, request, work)
+            counts, failed = run_stage(build, stage, request, work)
             failures += failed
             after.append(counts)
         new = _keys(build, made[-1])
@@ -100,20 +102,8 @@ def refilter_dataset(request: Request, work: Work, *, keep: bool) -> Refiltered:
     )
 
 
-def _tables(request: Request) -> set[str]:
-    return {stage.name for stage in Pipeline(request.profile, SECTION).running}
-
-
-def _mined(folder: Folder, record: BuildRecord) -> Version:
-    """Return a dataset's tables as far as mining."""
-    return Version.of(folder, record.model_copy(update={"until": SECTION}))
-
-
-def _look(version: Version) -> tuple[list[Counts], set[str]]:
-    """Count the tables that the dataset's own thresholds decide, and return its pairs, without making any."""
-    with version.settled() as (build, stages):
-        chosen = [count for planned, count in stages if planned.stage.section in DECIDED and planned.stage.is_on]
-        return chosen, _keys(build, version.planned[-1])
+def _is_decided(planned: Planned) -> bool:
+    return planned.stage.section in DECIDED and planned.stage.is_on
 
 
 def _keys(build: Build, pairs: Planned) -> set[str]:

@@ -207,13 +207,9 @@ def _check_place(out: str, profile: Profile) -> None:
         raise ConfigError(f"--out {out}: {first} is a file; name a folder")
     if not os.access(first, os.W_OK | os.X_OK):
         raise ConfigError(f"--out {out}: {first} cannot be written to")
-    source = profile.sources
-    if _is_folder(source.path) and place.resolve().is_relative_to(Path(source.path).resolve()):
-        raise ConfigError(f"--out {out} lies in the folder that is read, {source.path}: name one outside of it")
-
-
-def _is_folder(path: str) -> bool:
-    return bool(path) and "://" not in path and Path(path).is_dir()
+    read = profile.sources.path
+    if read and "://" not in read and Path(read).is_dir() and place.resolve().is_relative_to(Path(read).resolve()):
+        raise ConfigError(f"--out {out} lies in the folder that is read, {read}: name one outside of it")
 
 
 def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[str] = ()) -> Request:
@@ -248,7 +244,9 @@ def run_build(request: Request, work: Work) -> Report:
     for change in changes_since(request):
         log.info("%s: not as in the last build of this dataset: %s", request.folder.url, change)
     began = now()
-    items = take_listing(request)  # first, so that what is killed from here on can be resumed
+    source = request.profile.sources
+    items = write_items(request.folder, READERS[source.kind].list_items(source, request.limit))
+    write_record(request.folder, record_of(request, items))  # so that what is killed from here on can be resumed
     request = embed_excluded(request, work)
     record = record_of(request, items)
     write_record(request.folder, record)
@@ -264,12 +262,9 @@ def run_build(request: Request, work: Work) -> Report:
             for stage in stages:
                 start = time.monotonic()
                 if stage.stage.is_on:
-                    with build.locked(stage, work.watcher.waiting):
-                        shards = partial(run_served, work.run_shards, servers, waits_for(stage, counts))
-                        kept = replace(work, run_shards=budget.limited(shards))
-                        count, failed = run_stage(build, stage, request, kept)
+                    shards = partial(run_served, work.run_shards, servers, waits_for(stage, counts))
+                    count, failed = run_stage(build, stage, request, replace(work, run_shards=budget.limited(shards)))
                     failures.extend(failed)
-                    work.watcher.end(stage, count, time.monotonic() - start)
                 else:
                     count = build.settle(stage)
                 counts.append(count)
@@ -297,11 +292,10 @@ def embed_excluded(request: Request, work: Work) -> Request:
     files: list[str] = []
     for source in exclude.sources:
         folder = Folder(f"{request.folder.url.rstrip('/')}/excluded/{make_key(source)[:16]}")
-        own = {"source": source, "exclude": ExcludeConfig(), "reading": ReadingConfig(), "gates": GatesConfig()}
-        own |= {"robustness": RobustnessConfig()}
-        run = request.profile.run.model_copy(update={"budget": BudgetConfig()})
-        profile = resolve(request.profile, {"exclude.files": (), "exclude.marks": ()})
-        profile = profile.model_copy(update={**own, "run": run})
+        own: dict[str, Any] = {"source": source, "exclude": ExcludeConfig(), "reading": ReadingConfig()}
+        own |= {"gates": GatesConfig(), "robustness": RobustnessConfig()}
+        own["run"] = request.profile.run.model_copy(update={"budget": BudgetConfig()})
+        profile = resolve(request.profile, {"exclude.files": (), "exclude.marks": ()}).model_copy(update=own)
         inner = Request(folder=folder, profile=profile, until=embed_images.STAGE.name)
         if not run_build(inner, work).is_complete:
             raise SourceError(f"{source}: not all images to exclude could be read: build again, or leave it out")
@@ -309,39 +303,34 @@ def embed_excluded(request: Request, work: Work) -> Request:
             by_name = {planned.stage.name: planned for planned, _ in stages}
             name = write_references(build, by_name[embed_images.STAGE.name], by_name[read_items.IMAGES.name])
         files.append(f"{folder.url}/{name}")
-    marks = tuple(file.rpartition("/")[2] for file in files)
     if not files:
         return request
-    found = {"exclude.files": tuple(files), "exclude.marks": marks}
-    return replace(request, profile=resolve(request.profile, found))
+    marks = tuple(file.rpartition("/")[2] for file in files)
+    return replace(request, profile=resolve(request.profile, {"exclude.files": tuple(files), "exclude.marks": marks}))
 
 
 def run_stage(build: Build, planned: Planned, request: Request, work: Work) -> tuple[Counts, list[ShardFailed]]:
     """Run the shards of one stage that owe something; return what became of its rows, and the shards that failed."""
-    counts = build.settle(planned)
-    chosen = not request.only_stage or request.only_stage in (planned.stage.name, planned.stage.group)
-    shards = build.shards(planned, reason=request.only_reason) if chosen else []
-    work.watcher.begin(planned, shards)
-    failures: list[ShardFailed] = []
-    done = 0
-    for outcome in work.run_shards(planned, shards):
-        work.watcher.advance(planned, outcome)
-        if isinstance(outcome.result, ShardFailed):
-            failures.append(outcome.result)
-        else:
-            build.ledger.expect(outcome.result.part)
-            done += 1
-    if shards and done == len(shards):
-        build.drop_journals(planned)
-    return build.settle(planned) if shards else counts, failures
-
-
-def take_listing(request: Request) -> tuple[str, ...]:
-    """List the source, remember what is built, and return the parts that hold the listing."""
-    source = request.profile.sources
-    items = write_items(request.folder, READERS[source.kind].list_items(source, request.limit))
-    write_record(request.folder, record_of(request, items))
-    return items
+    start, failures = time.monotonic(), list[ShardFailed]()
+    with build.locked(planned, work.watcher.waiting):
+        counts = build.settle(planned)
+        chosen = not request.only_stage or request.only_stage in (planned.stage.name, planned.stage.group)
+        shards = build.shards(planned, reason=request.only_reason) if chosen else []
+        work.watcher.begin(planned, shards)
+        done = 0
+        for outcome in work.run_shards(planned, shards):
+            work.watcher.advance(planned, outcome)
+            if isinstance(outcome.result, ShardFailed):
+                failures.append(outcome.result)
+            else:
+                build.ledger.expect(outcome.result.part)
+                done += 1
+        if shards and done == len(shards):
+            build.drop_journals(planned)
+        if shards:
+            counts = build.settle(planned)
+    work.watcher.end(planned, counts, time.monotonic() - start)
+    return counts, failures
 
 
 def changes_since(request: Request) -> Iterator[str]:

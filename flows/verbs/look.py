@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 import textwrap
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -182,13 +183,13 @@ def settings(
     if tables:
         from pairwright.flows.list_tables import draw_tables, list_tables
 
-        print(json.dumps([one.as_json() for one in list_tables()], indent=2) if as_json else draw_tables())
+        print(json.dumps([asdict(one) for one in list_tables()], indent=2) if as_json else draw_tables())
         return
     from pairwright.flows.list_settings import as_typed, list_settings
 
     found = list_settings(section, profile=profile)
     if as_json:
-        print(json.dumps([one.as_json() for one in found], indent=2))
+        print(json.dumps([asdict(one) for one in found], indent=2))
         return
     for command in dict.fromkeys(one.command for one in found):
         print(f"pairwright {command} --set NAME=VALUE{f'  (values of profile {profile})' * (command == 'build')}\n")
@@ -207,11 +208,11 @@ def profiles(*, as_json: AsJson = False) -> None:
 
     found = list_profiles()
     if as_json:
-        print(json.dumps([one.as_json() for one in found], indent=2))
+        print(json.dumps(found, indent=2))
         return
     for one in found:
-        _print_wrapped(f"{one.name:10}{one.about}", " " * 10)
-        print(f"{'':10}{one.path}")
+        _print_wrapped(f"{one['name']:10}{one['about']}", " " * 10)
+        print(f"{'':10}{one['path']}")
 
 
 def _print_wrapped(text: str, indent: str) -> None:

@@ -4,6 +4,7 @@ import json
 import re
 import runpy
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +69,13 @@ def test_a_section_is_its_own_settings_only() -> None:
 
 
 def test_profiles_are_listed_with_a_sentence_each() -> None:
-    assert [one.name for one in list_profiles()] == profile_names()
-    assert all(one.about for one in list_profiles())
+    assert [one["name"] for one in list_profiles()] == profile_names()
+    assert all(one["about"] for one in list_profiles())
 
 
 def test_the_verbs_print_what_is_listed() -> None:
     run = CliRunner().invoke(app, ["settings", "mining", "--profile", "laptop", "--json"])
-    assert json.loads(run.output) == [one.as_json() for one in list_settings("mining", profile="laptop")]
+    assert json.loads(run.output) == [asdict(one) for one in list_settings("mining", profile="laptop")]
     assert "mining.gamma" in CliRunner().invoke(app, ["settings", "mining.gamma"]).output
     assert json.loads(CliRunner().invoke(app, ["profiles", "--json"]).output)[0]["name"] == "gpu"
 
