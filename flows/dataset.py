@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
@@ -42,16 +42,6 @@ Settings = Mapping[str, Any] | Sequence[str]
 """Fields of a profile or of a training: ``{"mining.min_similarity": 0.8}`` or ``["mining.min_similarity=0.8"]``."""
 Watch = Callable[[int, int], None]
 """Hears how many rows or steps are done, of how many."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """Decisions that were stored, and how many there are now."""
-
-    stored: int
-    refused: Sorted
-    """What was not stored."""
-    now: Decisions
 
 
 class Dataset:
@@ -125,9 +115,8 @@ class Dataset:
             SourceError: the source cannot be read.
             ModelError: weights or packages are not on this machine.
         """
-        place = None if source is None else str(source)
         words: dict[str, Any] = {"profile": profile, "settings": _lines(settings), "limit": limit, "until": until}
-        request = make_request(str(out), place, **words, exclude=exclude)
+        request = make_request(str(out), None if source is None else str(source), **words, exclude=exclude)
         found = cls(request.folder)
         found._run(request, worker)
         return found
@@ -143,17 +132,14 @@ class Dataset:
         limit: int | None = None,
         until: str = "",
         trial: int = 0,
-        watch: Callable[[int], None] | None = None,
     ) -> Plan:
         """Say, per stage, what a build would do: rows, calls, tokens, time, disk. Builds nothing but the trial.
 
         ``Dataset.plan("photos/", profile="laptop", trial=50).totals["seconds"]``
         """
-        place = None if source is None else str(source)
         words: dict[str, Any] = {"profile": profile, "settings": _lines(settings), "limit": limit, "until": until}
-        is_new = not out or not Folder(str(out)).exists(RECORD)
-        request = request_to_plan(str(out), place, **words)
-        return plan_build(request, is_new=is_new, trial=trial, watch=watch)
+        request = request_to_plan(str(out), None if source is None else str(source), **words)
+        return plan_build(request, is_new=not out or not Folder(str(out)).exists(RECORD), trial=trial)
 
     @property
     def url(self) -> str:
@@ -328,7 +314,7 @@ class Dataset:
         with working(request) as work:
             return refilter_dataset(request, work, keep=keep)
 
-    def decide(self, file: str | Path) -> Decided:
+    def decide(self, file: str | Path) -> Sorted:
         """Store which rows of this version people accepted, rejected or edited; exports and trainings follow.
 
         Raises:
@@ -338,7 +324,7 @@ class Dataset:
         with self.version.settled() as (build, _):
             apart = sort_decisions(build, found)
         write_decisions(self.folder, apart.known)
-        return Decided(stored=len(apart.known), refused=apart, now=read_decisions(self.folder))
+        return apart
 
     def decisions(self) -> Decisions:
         """Return what people have decided about its rows."""

@@ -6,7 +6,7 @@ neighbours: that grows with the square of the images.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -137,7 +137,7 @@ def request_to_plan(
     return replace(last, profile=chosen, limit=limit or last.limit, until=until or last.until)
 
 
-def plan_build(request: Request, *, is_new: bool, trial: int = 0, watch: Callable[[int], None] | None = None) -> Plan:
+def plan_build(request: Request, *, is_new: bool, trial: int = 0) -> Plan:
     """Say what a build would do.
 
     Raises:
@@ -148,8 +148,6 @@ def plan_build(request: Request, *, is_new: bool, trial: int = 0, watch: Callabl
     items, new = 0, 0
     for item in READERS[request.profile.sources.kind].list_items(request.profile.sources, request.limit):
         items, new = items + 1, new + (bytes.fromhex(item.key) not in known)
-        if watch:
-            watch(items)
     counts: dict[str, Counts] = {}
     if not is_new:
         words = {"profile": request.profile, "limit": request.limit, "until": request.until}

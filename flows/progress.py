@@ -54,7 +54,7 @@ class LineWatcher:
         )
 
 
-class BarWatcher:
+class BarWatcher(LineWatcher):
     """Progress as bars on a terminal, one per stage that has work."""
 
     def __init__(self, console: Console) -> None:
@@ -69,10 +69,6 @@ class BarWatcher:
         )
         self.progress = Progress(*columns, console=console)
         self._task: TaskID | None = None
-
-    def waiting(self, planned: Planned) -> None:
-        """Say that another build holds the table."""
-        self.progress.console.print(f"{planned.stage.name}: another build is working on this table; waiting for it")
 
     def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
         """Start a bar where something is owed."""
@@ -98,7 +94,7 @@ def draws_bars() -> bool:
 
 
 @contextmanager
-def watching() -> Generator[LineWatcher | BarWatcher]:
+def watching() -> Generator[LineWatcher]:
     """Give who shows the progress of stages: bars on a terminal, lines elsewhere."""
     if not draws_bars():
         yield LineWatcher()

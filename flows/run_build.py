@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from pairwright.flows.find_models import gpus_of, pin_models, pin_served, run_served, servers_of, waits_for
 from pairwright.flows.load_profile import change_profile, load_profile
 from pairwright.flows.pipeline import Pipeline, check_stage, find_table, list_stages
+from pairwright.flows.progress import LineWatcher
 from pairwright.flows.show_status import Status, say_held
 from pairwright.flows.stages import BY_NAME
 from pairwright.flows.version import Version, now, open_present, publish_version
@@ -68,28 +69,12 @@ def run_here(_step: str, run: Callable[[], Sequence[Counts]]) -> None:
     run()
 
 
-class Watcher(Protocol):
-    """Listener to a build, for a progress bar or a log."""
-
-    def waiting(self, planned: Planned) -> None:
-        """Hear that another build holds the table."""
-
-    def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
-        """Hear that a stage starts."""
-
-    def advance(self, planned: Planned, outcome: Outcome) -> None:
-        """Hear that a shard ended."""
-
-    def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
-        """Hear how a stage ended."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Work:
     """Way in which a build's work is done: who runs its shards and steps, and who is told."""
 
     run_shards: RunShards
-    watcher: Watcher
+    watcher: LineWatcher
     run_step: RunStep = run_here
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,8 +36,6 @@ from pairwright.schemas.errors import PairwrightError, ServerError
 
 if TYPE_CHECKING:
     from pairwright.flows.dataset import Dataset
-
-SAY_SECONDS = 5.0
 
 
 @app.command(epilog="Example: `pairwright build PHOTOS --out dataset --until mining`")
@@ -136,16 +133,8 @@ def plan(
     if trial:
         print(f"Trying the first {trial:,} rows ...", file=sys.stderr)
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
-    said = time.monotonic()
-
-    def watch(count: int) -> None:
-        nonlocal said
-        if count % 1000 == 0 and time.monotonic() - said > SAY_SECONDS:
-            said = time.monotonic()
-            print(f"{count:,} items listed so far", file=sys.stderr)
-
     with stopping(""):
-        found = load_dataset().plan(source, out=out, **words, trial=trial, watch=watch)
+        found = load_dataset().plan(source, out=out, **words, trial=trial)
     if as_json:
         print(json.dumps(found.as_json(), indent=1))
     else:

@@ -25,10 +25,7 @@ from pairwright.flows.verbs.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pairwright.flows.show_status import Status
-    from pairwright.schemas.decisions import Decision
     from pairwright.tasks.store.decisions import Sorted
 
 
@@ -109,20 +106,20 @@ def decide(
     """
     opened = open_dataset(dataset, version)
     done = opened.decide(file) if file else None
-    now = done.now if done else opened.decisions()
-    refused = _say_refused(done.refused) if done else []
+    now = opened.decisions()
+    refused = _say_refused(done) if done else []
     if as_json:
         counts = {"decided": len(now), **{verdict: now.count().get(verdict, 0) for verdict in WORDS}}
-        print(json.dumps({"dataset": dataset, "stored": done.stored if done else 0, "refused": refused, **counts}))
+        stored = len(done.known) if done else 0
+        print(json.dumps({"dataset": dataset, "stored": stored, "refused": refused, **counts}))
     else:
         if done:
-            print(f"Decisions stored: {done.stored:,}")
+            print(f"Decisions stored: {len(done.known):,}")
         said = ", ".join(f"{number:,} {WORDS[verdict]}" for verdict, number in now.count().items())
         print(f"Rows that people have decided about: {len(now):,}{f' ({said})' if said else ''}")
         if now:
-            place = shlex.quote(dataset)
             print("Rejected rows are left out of exports, edited ones have their new texts. Only what people took:")
-            print(f"  pairwright export {place} --to DIR --accepted")
+            print(f"  pairwright export {shlex.quote(dataset)} --to DIR --accepted")
     for line in refused:
         print(f"not stored: {line}", file=sys.stderr)
     if refused:
@@ -131,15 +128,15 @@ def decide(
 
 def _say_refused(apart: "Sorted") -> list[str]:
     """Return why decisions were not stored, a line for each reason."""
+    reasons = (
+        (apart.unknown, "about rows that this version has not (made anew since? Then look at them again)"),
+        (apart.wordless, "that edit a pair without a preference, which has no texts of its own"),
+    )
     return [
-        *_say(apart.unknown, "about rows that this version has not (made anew since? Then look at them again)"),
-        *_say(apart.wordless, "that edit a pair without a preference, which has no texts of its own"),
+        f"{len(some):,} {why}: {', '.join(one.key for one in some[:3])}{', ...' if some[3:] else ''}"
+        for some, why in reasons
+        if some
     ]
-
-
-def _say(decisions: "Sequence[Decision]", why: str) -> list[str]:
-    some = ", ".join(one.key for one in decisions[:3]) + (", ..." if decisions[3:] else "")
-    return [f"{len(decisions):,} {why}: {some}"] if decisions else []
 
 
 @app.command(epilog="Example: `pairwright view dataset`")

@@ -63,7 +63,7 @@ def test_trainings_leave_out_what_people_rejected_or_edited(dataset, tmp_path):
     rejected, edited = (row.key for row in preferences(dataset)[:2])
     folder = Folder(str(dataset))
     file = write(tmp_path / "d.jsonl", (rejected, "reject", {}), (edited, "edit", {"rejected": "Wrong."}))
-    assert pw.open(folder.url).decide(file).stored == 2
+    assert len(pw.open(folder.url).decide(file).known) == 2
     with open_version(folder).settled() as (build, stages):
         planned = next(planned for planned, _ in stages if planned.stage.name == "preferences")
         told = {"needs": Needs(), "splits": ("train", "validation", "test")}
