@@ -79,11 +79,7 @@ def _check_place(name: str, url: str) -> Iterator[Check]:
 
 
 def check_profile(profile: Profile, until: str) -> Iterator[Check]:
-    """Yield what a profile needs beside that: packages, weights, served models.
-
-    Raises:
-        ConfigError: there is no such stage.
-    """
+    """Yield what a profile needs beside that: packages, weights, served models."""
     stages = Pipeline(profile, until).running
     sections = {stage.name: profile.section(stage.section) for stage in stages}
     loading = any(one.processes and one.processes(sections[one.name]) is not None for one in stages)
@@ -117,7 +113,6 @@ def _check_served(chat: ChatConfig, field: str) -> Iterator[Check]:
 
 
 def _check_prefect(url: str) -> Check:
-    """Return whether Prefect's server answers, where one is configured, in a version that fits."""
     import httpx
 
     here = version("prefect")
@@ -135,7 +130,6 @@ def _check_prefect(url: str) -> Check:
 
 
 def _look(area: str, name: str, look: Callable[[], Iterable[Check]]) -> list[Check]:
-    """Return what a look finds, also where it fails."""
     found: list[Check] = []
     try:
         found.extend(look())

@@ -63,12 +63,7 @@ class Collected:
 def collect_garbage(
     folder: Folder, *, keep: int | None, dry_run: bool, watch: Callable[[int, int], None] | None = None
 ) -> Collected:
-    """Delete what is not needed; say what that was.
-
-    Raises:
-        ConfigError: there is no dataset, or a training goes on whose rows may have to go.
-        StoreError: a build or a reader is at work, or a file cannot be read, written or deleted.
-    """
+    """Delete what is not needed; say what that was."""
     with ExitStack() as stack:
         if not dry_run:
             stack.enter_context(alone(folder))
@@ -173,13 +168,11 @@ def _unnamed_sets(folder: Folder) -> Iterator[str]:
 
 
 def _runs(folder: Folder) -> Iterator[Run]:
-    """Yield the trainings of a dataset."""
     places = sorted(Path(folder.path("runs")).glob("*/config.yaml")) if folder.is_local else []
     yield from (Run(place.parent) for place in places)
 
 
 def _frozen(folder: Folder) -> Iterator[tuple[str, dict[str, set[int]]]]:
-    """Yield the unfinished trainings, and where their rows are."""
     for run in _runs(folder):
         if not run.is_finished and run.rows.exists():
             yield run.folder.name, frozen_places(run.rows)

@@ -44,10 +44,6 @@ def evaluate_captions(
     missing: str = "refuse",
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Evaluation:
-    """Score the captions of one file against those of another; ``progress`` hears steps done, of how many.
-
-    Raises:
-        ConfigError: a file or an option is wrong; the message names it.
-    """
+    """Score the captions of one file against those of another; ``progress`` hears steps done, of how many."""
     matched = match_captions(read_captions(predictions), read_captions(references), protocol=protocol, missing=missing)
     return Evaluation(protocol, config, matched, score_captions(matched, config, progress=progress))

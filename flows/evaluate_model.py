@@ -151,11 +151,6 @@ def _find_judge(benchmark: Benchmark, config: EvaluationConfig) -> ChatConfig | 
 
 
 def _as_judge(named: ChatConfig | str, model: str) -> ChatConfig:
-    """Return how a judge is asked.
-
-    Raises:
-        ConfigError: there is no such profile.
-    """
     if isinstance(named, str):
         named = ChatConfig(endpoint=(named,)) if "://" in named else load_profile(named).served["judge"]
     return named.model_copy(update={"model": model}) if model else named
@@ -201,7 +196,6 @@ def _default(config: EvaluationConfig, identity: str) -> Path:
 
 
 def _rows(config: EvaluationConfig, table: str, *, without: Sequence[str] = ()) -> Iterator[Row]:
-    """Yield the rows of a dataset's table."""
     yield from Table[Row](open_version(Folder(str(config.data)), config.version), table).rows(without=without)
 
 

@@ -72,14 +72,7 @@ def export_dataset(
     config: ExportConfig = ALL,
     watch: Callable[[int, int], None] = say_nothing,
 ) -> Tally:
-    """Write the rows of a version, or those selected, to a new folder.
-
-    Raises:
-        ConfigError: the form is unknown, the target is taken, or there are no such preferences or negatives.
-        ModelError: what makes the vectors of texts is not on this machine; only with ``negatives``.
-        StoreError: a file cannot be read or written, or is gone.
-        ValidationError: the result was verified, and a row would not train; the target is as it was.
-    """
+    """Write the rows of a version, or those selected, to a new folder."""
     kind = find_form(form)
     _check(kind, target, config)
     verifier = _make_verifier(kind, config.verifying) if config.verifying else None
@@ -123,7 +116,6 @@ def _stream(build: Build, planned: Sequence[Planned], reads: str) -> Iterator[li
 
 
 def _check(form: Form, target: str, config: ExportConfig) -> None:
-    """Refuse what cannot be exported whatever the dataset holds."""
     if "://" in target:
         raise ConfigError(f"--to {target}: exports are written to a local folder; copy it from there")
     if bool(config.model) != form.needs_model:
@@ -197,11 +189,7 @@ TEXTS = ("What differs between the two images?", "A red ball is new; nothing els
 
 
 def load_tiny_processor() -> Any:
-    """Return the processor of a Qwen2-VL with random weights.
-
-    Raises:
-        ModelError: a package is missing.
-    """
+    """Return the processor of a Qwen2-VL with random weights."""
     require_packages()
     with tempfile.TemporaryDirectory() as folder:
         return load_processor(str(write_tiny_model(Path(folder), TEXTS)))

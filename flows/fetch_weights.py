@@ -42,12 +42,7 @@ class Fetched:
 
 
 def profile_to_fetch(name: str, settings: Sequence[str], source: str | None = None) -> Profile:
-    """Return the profile whose weights are meant; where it names no source, a folder of images stands for it.
-
-    Raises:
-        ConfigError: the profile or a setting is wrong.
-        SourceError: there is no such source.
-    """
+    """Return the profile whose weights are meant; where it names no source, a folder of images stands for it."""
     profile = load_profile(name, settings)
     if source is None and not profile.source:
         return profile.model_copy(update={"source": "folder:"})
@@ -55,11 +50,7 @@ def profile_to_fetch(name: str, settings: Sequence[str], source: str | None = No
 
 
 def fetch_weights(profile: Profile, until: str, *, fetch: bool, say: Say) -> Fetched:
-    """Have every file that a build's stages load, and verify each; without ``fetch`` nothing comes from the network.
-
-    Raises:
-        ConfigError: there is no such stage.
-    """
+    """Have every file that a build's stages load, and verify each; without ``fetch`` nothing comes from the network."""
     problems: list[str] = []
     pins = {stage.section: stage.pin for stage in Pipeline(profile, until).running if stage.pin}
     with taking_inventory(fetch=fetch, say=say) as inventory:

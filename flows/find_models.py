@@ -29,11 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def pin_models(profile: Profile, until: str) -> ResolvedProfile:
-    """Return the profile with the revision that this machine has found of each model that the build loads.
-
-    Raises:
-        ModelError: one is missing, or Faiss is.
-    """
+    """Return the profile with the revision that this machine has found of each model that the build loads."""
     stages = Pipeline(profile, until).running
     if search_neighbours.STAGE.name in {stage.name for stage in stages}:
         require_faiss()
@@ -46,11 +42,7 @@ def pin_models(profile: Profile, until: str) -> ResolvedProfile:
 
 
 def pin_served(profile: Profile, until: str) -> ResolvedProfile:
-    """Return the profile with the name found of each served model that the build asks, and its form of grammar.
-
-    Raises:
-        ConfigError: no server is named, it cannot be reached, or it does not serve the model.
-    """
+    """Return the profile with the name found of each served model that the build asks, and its form of grammar."""
     images: dict[str, int] = {}
     for section in _asking(profile, until):
         name = profile.model_named(section.asks)
@@ -74,7 +66,6 @@ def served_models(profile: Profile, until: str) -> dict[str, ChatConfig]:
 
 
 def _asking(profile: Profile, until: str) -> list[ServedSection]:
-    """Return the sections of the stages that ask a served model."""
     sections = [profile.section(stage.section) for stage in Pipeline(profile, until).running]
     return [own for own in sections if isinstance(own, ServedSection) and own.is_served]
 

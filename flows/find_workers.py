@@ -16,11 +16,7 @@ from pairwright.tasks.store.pool import Runner, Workers
 
 @contextmanager
 def workers_of(request: Request) -> Generator[Runner]:
-    """Give the workers that the request's profile names; they end with it, those of a standing cluster stay.
-
-    Raises:
-        ConfigError: there is no such cluster, its package is not installed, or it cannot do what the profile wants.
-    """
+    """Give the workers that the request's profile names; they end with it, those of a standing cluster stay."""
     run = request.profile.run
     if run.runner == "processes":
         with Workers(run.workers) as workers:
@@ -35,7 +31,6 @@ def workers_of(request: Request) -> Generator[Runner]:
 
 
 def _check_cluster(request: Request) -> None:
-    """Refuse what workers on other machines could not do."""
     run = request.profile.run
     if not run.address:
         return
@@ -59,11 +54,7 @@ def _paths(request: Request) -> Iterator[str]:
 
 @contextmanager
 def working(request: Request) -> Generator[Work]:
-    """Give what runs a build's shards in the workers that its profile names, and who shows how it goes.
-
-    Raises:
-        ConfigError: the profile names a cluster that there is not.
-    """
+    """Give what runs a build's shards in the workers that its profile names, and who shows how it goes."""
     with _heard(), watching() as watcher, workers_of(request) as workers:
         yield Work(run_shards=workers.run, watcher=watcher)
 

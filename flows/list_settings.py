@@ -54,11 +54,7 @@ class Setting:
 
 
 def list_settings(section: str = "", *, profile: str = "scenes") -> list[Setting]:
-    """Return the settings in a section (``mining``, ``train.optimiser``), or all; a setting's own name is one, too.
-
-    Raises:
-        ConfigError: there is no such section or profile.
-    """
+    """Return the settings in a section (``mining``, ``train.optimiser``), or all; a setting's own name is one, too."""
     build = list(_walk("build", Profile, _describe_all(load_profile(profile), section)))
     train = list(_walk("train", TrainConfig, None))
     named = {one.name: one for one in build} | {f"{TRAIN}.{one.name}": one for one in train}
@@ -144,7 +140,6 @@ def meanings_of(kind: type[Section]) -> dict[str, str]:
 
 
 def _say_type(schema: Mapping[str, Any]) -> str:
-    """Return the type that a JSON schema describes, in words."""
     if "enum" in schema or "const" in schema:
         return "one of " + ", ".join(str(value) or "''" for value in schema.get("enum", [schema.get("const")]))
     if "anyOf" in schema:
@@ -159,7 +154,6 @@ def _say_type(schema: Mapping[str, Any]) -> str:
 
 
 def _say_range(schema: Mapping[str, Any]) -> str:
-    """Return the bounds that a JSON schema sets, in words."""
     if inner := schema.get("anyOf"):
         return next(filter(None, map(_say_range, inner)), "")
     if "exclusiveMinimum" in schema:

@@ -45,12 +45,7 @@ class Listed:
 
 
 def list_versions(folder: Folder) -> list[Listed]:
-    """Return the versions of a dataset, the oldest first.
-
-    Raises:
-        ConfigError: there is no dataset.
-        StoreError: a version's file is damaged.
-    """
+    """Return the versions of a dataset, the oldest first."""
     read_record(folder)
     snapshots = {number: read_snapshot(folder, number) for number in snapshot_numbers(folder)}
     return [_list(folder, snapshot, snapshots) for snapshot in snapshots.values()]
@@ -103,12 +98,7 @@ class Difference:
 
 
 def diff_versions(before: Version, after: Version, *, stage: str = "", listed: bool = False) -> Difference:
-    """Compare two versions; rows are compared by key.
-
-    Raises:
-        ConfigError: neither has such a table.
-        StoreError: a version cannot be opened.
-    """
+    """Compare two versions; rows are compared by key."""
     with before.settled() as (old, _), after.settled() as (new, _):
         names = dict.fromkeys(
             planned.stage.name
@@ -132,7 +122,6 @@ def diff_versions(before: Version, after: Version, *, stage: str = "", listed: b
 
 
 def _names(build: Build, stages: list[StageDiff]) -> dict[str, str]:
-    """Return what people call the listed images."""
     images = {planned.stage.name: planned for planned in build.planned if planned.stage.writes is ImageRow}
     found: dict[str, str] = {}
     for one in stages:

@@ -47,11 +47,7 @@ def load_profile(name: str, settings: Sequence[str] = ()) -> Profile:
 
 
 def change_profile(profile: Profile, settings: Sequence[str]) -> Profile:
-    """Return a profile with ``a.b=value`` settings applied.
-
-    Raises:
-        ConfigError: a setting is not allowed.
-    """
+    """Return a profile with ``a.b=value`` settings applied."""
     values = profile.model_dump(mode="json")
     for setting in settings:
         set_field(values, setting)
@@ -59,11 +55,7 @@ def change_profile(profile: Profile, settings: Sequence[str]) -> Profile:
 
 
 def make_section(kind: type[S], values: Mapping[str, Any], *, where: str, settings: Sequence[str] = ()) -> S:
-    """Return the settings that a mapping describes.
-
-    Raises:
-        ConfigError: something is not allowed; the message names the field and what is.
-    """
+    """Return the settings that a mapping describes."""
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -78,11 +70,7 @@ def _is_within(inner: ErrorDetails, outer: ErrorDetails) -> bool:
 
 
 def set_field(values: dict[str, Any], setting: str) -> None:
-    """Apply ``a.b=value`` to a mapping.
-
-    Raises:
-        ConfigError: it does not look so.
-    """
+    """Apply ``a.b=value`` to a mapping."""
     field, equals, text = setting.partition("=")
     if not equals or not field:
         raise ConfigError(f"--set {setting}: must look like section.field=value")

@@ -16,13 +16,7 @@ from pairwright.tasks.store.stage import Planned, Stage
 
 
 def make_table(version: Version, stage: Stage, config: Section, *, after: Sequence[Planned] = ()) -> Planned:
-    """Do what a stage owes beside a version, and return it planned: its table is whole then.
-
-    Raises:
-        ConfigError: the dataset has not the table that the stage reads.
-        ModelError: a model is not on this machine.
-        TrainingError: some of it could not be made; the same command goes on with it.
-    """
+    """Do what a stage owes beside a version, and return it planned: its table is whole then."""
     planned = version.plan(stage, config, after=after)
     request = Request.again(version.folder, version.record)
     with version.opened([*after, planned]) as build, working(request) as work:

@@ -42,12 +42,7 @@ class Start:
 
 
 def find_start(folder: Folder, config: TrainConfig, run: Run, *, version: int | None = None) -> Start:
-    """Return what a run starts from.
-
-    Raises:
-        ConfigError: the run to start from is not there, not finished, or of another model.
-        ModelError: the model is not on this machine, or no longer the same.
-    """
+    """Return what a run starts from."""
     require_packages()
     before = run.config()
     begun: dict[str, Any] = run.data().get("start", {}) if before else {}
@@ -97,11 +92,7 @@ def _lasting(model: ModelConfig) -> str:
 
 
 def find_run(folder: Folder, name: str) -> Run:
-    """Return a finished run: of that name in the dataset, or in that folder.
-
-    Raises:
-        ConfigError: there is none, or it is not finished; the message lists those that are.
-    """
+    """Return a finished run: of that name in the dataset, or in that folder."""
     runs = Path(folder.path("runs"))
     run = next(
         (Run(place) for place in (runs / name, Path(name).expanduser()) if (place / "config.yaml").exists()), None
@@ -147,9 +138,6 @@ def make_config(
         model: the model's name; empty: as the settings say.
         start: the run that it starts from; empty: as the settings say.
         dataset: where that run is looked for, to know its model; empty: it is a stand-in's, or a small NAMC.
-
-    Raises:
-        ConfigError: a setting is not allowed, or there is no such run.
     """
     values: dict[str, Any] = {"objective": objective}
     named = {"objective": objective, "model.name": model, "start": start}

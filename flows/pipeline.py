@@ -146,7 +146,6 @@ def _without_empty(stage: Stage, on: Container[str]) -> Stage:
 
 
 def _needed(stages: list[Stage], results: Iterable[str]) -> list[Stage]:
-    """Return the stages that lead to a result."""
     needed = set(results)
     for stage in reversed(stages):
         if stage.name in needed:

@@ -119,12 +119,7 @@ class Timer(LineWatcher):
 def request_to_plan(
     out: str, source: str | None, *, profile: str, settings: Sequence[str], limit: int | None, until: str
 ) -> Request:
-    """Return the build that is meant: of an existing dataset, its last one with what is asked otherwise.
-
-    Raises:
-        ConfigError: the profile, a setting or the stage is wrong.
-        SourceError: there is no such source.
-    """
+    """Return the build that is meant: of an existing dataset, its last one with what is asked otherwise."""
     check_stage(until)
     folder = Folder(out) if out else None
     if folder is None or not folder.exists(RECORD):
@@ -138,12 +133,7 @@ def request_to_plan(
 
 
 def plan_build(request: Request, *, is_new: bool, trial: int = 0) -> Plan:
-    """Say what a build would do.
-
-    Raises:
-        ConfigError, ModelError: the trial could not begin.
-        SourceError: the source cannot be listed.
-    """
+    """Say what a build would do."""
     known = set() if is_new else _listed_keys(request.folder)
     items, new = 0, 0
     for item in READERS[request.profile.sources.kind].list_items(request.profile.sources, request.limit):
@@ -164,7 +154,6 @@ def plan_build(request: Request, *, is_new: bool, trial: int = 0) -> Plan:
 
 
 def _listed_keys(folder: Folder) -> set[bytes]:
-    """Return the keys of a dataset's listing, 16 bytes each."""
     tables = (read_columns(Part(folder, name), ("key",))[0] for name in read_record(folder).items)
     return {bytes.fromhex(key) for table in tables for key in table.column("key").to_pylist()}
 
@@ -248,7 +237,6 @@ def _inputs(
 
 
 def _processes(request: Request, planned: Planned, inputs: float) -> int:
-    """Return how many of a stage's shards would run at once."""
     run, stage = request.profile.run, planned.stage
     listed = READERS[request.profile.sources.kind].rows_per_shard if "items" in stage.reads else stage.rows_per_shard
     size = run.rows_per_shard_of.get(stage.name) or listed or run.rows_per_shard
@@ -258,7 +246,6 @@ def _processes(request: Request, planned: Planned, inputs: float) -> int:
 
 
 def _notes(request: Request, stages: Sequence[StagePlan], measured: Measured) -> Iterator[str]:
-    """Yield what is to be known of the numbers."""
     if measured.known_from == "trial":
         yield "Extrapolated from a build of the source's first rows. Searching grows with the square of the images."
     if missing := [one.stage for one in stages if one.rows is None]:

@@ -57,12 +57,7 @@ def namc_defaults(config: str, *, starts: bool) -> dict[str, Any]:
 
 
 def pin_models(config: TrainConfig, run: Run, *, start: Path) -> TrainConfig:
-    """Return the settings with the revisions of the models that this machine has; of a finished run, with its own.
-
-    Raises:
-        ConfigError: the small one is asked for what only the other has.
-        ModelError: a model is missing, or another than it was.
-    """
+    """Return the settings with the revisions of the models that this machine has; of a finished run, with its own."""
     own, before = config.namc, run.config()
     if own.size != PAPER:
         if own.relevance == "start":
@@ -87,14 +82,7 @@ def _named(model: Any) -> dict[str, Any]:
 
 
 def have_places(version: Version, config: TrainConfig, run: Run) -> None:
-    """Have what a run is told of its images in its folder.
-
-    Raises:
-        ConfigError: no row can be learnt from, or the dataset has no images of its own.
-        ModelError: a model is missing, damaged, or of another form.
-        StoreError: the disk refuses.
-        TrainingError: some images could not be encoded; the same command goes on.
-    """
+    """Have what a run is told of its images in its folder."""
     from pairwright.tasks.training.namc.train_namc import freeze_run
 
     own, place = config.namc, run.folder / PLACES

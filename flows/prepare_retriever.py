@@ -29,11 +29,6 @@ def prepare_retriever(version: Version, config: TrainConfig, run: Path, *, after
     """Freeze what the retriever of a run knows in the run's folder, once, when its rows are frozen.
 
     The rows may be of tables beside the dataset's (``after``).
-
-    Raises:
-        ConfigError: the dataset lacks something.
-        ModelError: the weights of an encoder are not on this machine.
-        TrainingError: some vectors could not be made.
     """
     data, embedding = config.data, version.profile.settled.embedding
     heads = config.adpo.encoder == "heads"
@@ -66,11 +61,7 @@ def choose_text_vectors(embedding: EmbeddingConfig) -> TextVectorsConfig:
 
 
 def find_retriever(folder: Folder, name: str) -> Path:
-    """Return the trained retriever of a dataset's run: its ``retriever.safetensors``.
-
-    Raises:
-        ConfigError: there is no such run, it has no retriever, or it is not finished.
-    """
+    """Return the trained retriever of a dataset's run: its ``retriever.safetensors``."""
     from pairwright.tasks.training.retriever.adversary import NETWORK
 
     if not folder.is_local:
@@ -97,11 +88,6 @@ def mine_table(version: Version, retriever: Path, *, pool: str = "train", have: 
 
     The chosen texts of the split ``pool`` are the negatives. With ``Version.plan`` nothing is made, and the table may
     not be there, or not be whole.
-
-    Raises:
-        ConfigError: the dataset lacks something.
-        ModelError: the file is missing, or was trained on other vectors.
-        TrainingError: some rows could not be made.
     """
     beside = _vectors(version, version.profile.settled.embedding, have)
     stage = mine_negatives.stage_among({planned.stage.name for planned in version.planned})

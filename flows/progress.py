@@ -58,7 +58,6 @@ class BarWatcher(LineWatcher):
     """Progress as bars on a terminal, one per stage that has work."""
 
     def __init__(self, console: Console) -> None:
-        """Prepare the bars; enter ``progress`` to show them."""
         columns = (
             TextColumn("[bold]{task.description:<12}"),
             BarColumn(),

@@ -42,11 +42,7 @@ class Refiltered:
 
 
 def refilter_request(folder: Folder, settings: Sequence[str]) -> Request:
-    """Return the dataset's own request with other mining thresholds.
-
-    Raises:
-        ConfigError: a setting is wrong or not one of mining, there is none, or the pairs were not mined.
-    """
+    """Return the dataset's own request with other mining thresholds."""
     request = Request.again(folder)
     if not settings:
         raise ConfigError("nothing to change: name thresholds, as in --set mining.min_similarity=0.8")
@@ -59,12 +55,7 @@ def refilter_request(folder: Folder, settings: Sequence[str]) -> Request:
 
 
 def refilter_dataset(request: Request, work: Work, *, keep: bool) -> Refiltered:
-    """Make the pairs of the request's thresholds and compare them with those that the dataset has.
-
-    Raises:
-        ConfigError: the neighbours are not all searched yet.
-        StoreError: the folder cannot be read or written.
-    """
+    """Make the pairs of the request's thresholds and compare them with those that the dataset has."""
     record = read_record(request.folder)
     own, version = (
         Version.of(request.folder, record.model_copy(update={"profile": profile, "until": SECTION}))

@@ -39,12 +39,7 @@ class Removal:
 
 
 def remove_images(folder: Folder, texts: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = "") -> Removal:
-    """Enter images into the dataset's list of removed ones.
-
-    Raises:
-        ConfigError: an image is not found, or its key's beginning is that of several; or there is no dataset.
-        StoreError: the newest version cannot be opened, or the list not be written.
-    """
+    """Enter images into the dataset's list of removed ones."""
     with open_version(folder).settled() as (build, _):
         images = next(planned for planned in build.planned if planned.stage.writes is ImageRow)
         keys = list(dict.fromkeys([*_by_key(build, images, _checked(texts)), *_by_name(build, images, names)]))
@@ -63,12 +58,7 @@ def remove_images(folder: Folder, texts: Sequence[str] = (), *, names: Sequence[
 
 
 def take_back(folder: Folder, texts: Sequence[str], *, reason: str = "") -> list[str]:
-    """Enter that removed images are taken back; return their keys.
-
-    Raises:
-        ConfigError: an image was not removed, or its key's beginning is that of several; or there is no dataset.
-        StoreError: the list cannot be read or written.
-    """
+    """Enter that removed images are taken back; return their keys."""
     read_record(folder)
     removed = sorted(removed_by(read_takedowns(folder)))
     keys = [
@@ -90,11 +80,7 @@ def list_removed(folder: Folder) -> list[tuple[str, str, str]]:
 
 
 def read_keys(file: str) -> list[str]:
-    """Return the keys that a file has in its lines; what follows a key is not read.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
+    """Return the keys that a file has in its lines; what follows a key is not read."""
     try:
         lines = Path(file).read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -103,7 +89,6 @@ def read_keys(file: str) -> list[str]:
 
 
 def _checked(texts: Sequence[str]) -> list[str]:
-    """Return the keys, or beginnings of keys, that are asked for."""
     keys = [text.strip().lower() for text in texts]
     for key in keys:
         if not KEY.fullmatch(key):

@@ -31,11 +31,7 @@ class ReportPages:
 
 
 def report_dataset(found: Version, *, pairs: int) -> ReportPages:
-    """Replace the dataset's report by one that shows a version.
-
-    Raises:
-        StoreError: a file cannot be read or written, or is gone.
-    """
+    """Replace the dataset's report by one that shows a version."""
     folder = found.folder
     with found.settled() as (build, stages):
         counts = [count for _, count in stages]
@@ -45,11 +41,7 @@ def report_dataset(found: Version, *, pairs: int) -> ReportPages:
 
 
 def subject_of(folder: Folder, found: Version, build: Build, *, counts: Sequence[Counts], pairs: int) -> Subject:
-    """Return what pages about an opened version say of it.
-
-    Raises:
-        StoreError: people's decisions cannot be read.
-    """
+    """Return what pages about an opened version say of it."""
     return Subject(
         name=name_of(folder),
         version=describe_version(build, found.planned),

@@ -99,12 +99,7 @@ class Request:
 
     @classmethod
     def again(cls, folder: Folder, record: BuildRecord | None = None) -> Self:
-        """Return what a build was asked for; without its record, the dataset's last build.
-
-        Raises:
-            ConfigError: there is no dataset.
-            StoreError: its record is damaged.
-        """
+        """Return what a build was asked for; without its record, the dataset's last build."""
         record = record or read_record(folder)
         return cls(folder=folder, profile=record.profile, limit=record.limit, until=record.until)
 
@@ -150,38 +145,25 @@ def make_request(
     until: str,
     exclude: Sequence[str] = (),
 ) -> Request:
-    """Return what a user asked for, everything checked that can be checked without reading the source.
-
-    Raises:
-        ConfigError: the profile, a setting or the stage is wrong.
-        SourceError: there is no such source.
-        ModelError: a model's weights or packages are not on this machine.
-    """
+    """Return what a user asked for, everything checked that can be checked without reading the source."""
     chosen = with_excluded(with_source(load_profile(profile, settings), source), exclude)
     _check_place(out, chosen)
     return replace(request_of(Pipeline(chosen, until), Folder(out)), limit=limit)
 
 
 def request_of(pipeline: Pipeline, folder: Folder) -> Request:
-    """Return the request of a dataset's build by a pipeline, its tables and models looked up.
-
-    Raises:
-        ConfigError: a setting is of no table, or a served model cannot be reached.
-        ModelError: a model's weights or packages are not on this machine.
-    """
+    """Return the request of a dataset's build by a pipeline, its tables and models looked up."""
     profile, until = pipeline.profile, pipeline.until
     _check_tables(profile)
     return Request(folder=folder, profile=pin_models(pin_served(profile, until), until), until=until)
 
 
 def _check_tables(profile: Profile) -> None:
-    """Refuse settings of tables that no build has."""
     for table in (*profile.run.rows_per_shard_of, *profile.gates.min_yield):
         find_table(table)
 
 
 def _check_place(out: str, profile: Profile) -> None:
-    """Refuse a place for the dataset that cannot be one."""
     if "://" in out:
         return
     if not out.isprintable():
@@ -198,11 +180,7 @@ def _check_place(out: str, profile: Profile) -> None:
 
 
 def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[str] = ()) -> Request:
-    """Return what the dataset's last build was asked for, perhaps only for failed rows of one stage.
-
-    Raises:
-        ConfigError: there is no such dataset or stage, or a setting is of what would change rows.
-    """
+    """Return what the dataset's last build was asked for, perhaps only for failed rows of one stage."""
     check_stage(stage)
     request = Request.again(Folder(dataset))
     if other := next((setting for setting in settings if not setting.startswith(ROWLESS)), ""):
@@ -269,9 +247,6 @@ def embed_excluded(request: Request, work: Work) -> Request:
     """Embed the images that are to be kept out, each set a small dataset of its own below this one.
 
     Such a source is read whole: what ``reading`` says is about the source of the dataset.
-
-    Raises:
-        SourceError: such a set cannot be listed, or some of it could not be read yet.
     """
     exclude = request.profile.exclude
     files: list[str] = []
@@ -341,11 +316,7 @@ def record_of(request: Request, items: tuple[str, ...]) -> BuildRecord:
 
 
 def with_source(profile: Profile, source: str | None) -> Profile:
-    """Return the profile reading another source; ``None`` keeps its own.
-
-    Raises:
-        SourceError: no source is named, or it is of no known kind.
-    """
+    """Return the profile reading another source; ``None`` keeps its own."""
     text = profile.source if source is None else source
     if not text:
         raise SourceError(
@@ -359,11 +330,7 @@ def with_source(profile: Profile, source: str | None) -> Profile:
 
 
 def with_excluded(profile: Profile, sources: Sequence[str]) -> Profile:
-    """Return the profile keeping out these sources beside its own excluded ones.
-
-    Raises:
-        SourceError: one is of no known kind.
-    """
+    """Return the profile keeping out these sources beside its own excluded ones."""
     places = dict.fromkeys(recognise_source(text) for text in (*profile.exclude.sources, *sources))
     exclude = profile.exclude.model_copy(update={"sources": tuple(places)})
     return profile.model_copy(update={"exclude": exclude})

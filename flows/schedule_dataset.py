@@ -25,11 +25,7 @@ class Timetable:
 
 
 def check_schedule(dataset: str, timetable: Timetable) -> str:
-    """Return the dataset's absolute place.
-
-    Raises:
-        ConfigError: there is no such dataset, the time is not one, or no server is configured.
-    """
+    """Return the dataset's absolute place."""
     from prefect.client.schemas.schedules import CronSchedule
 
     place = dataset if "://" in dataset else str(Path(dataset).absolute())
@@ -53,11 +49,7 @@ def check_schedule(dataset: str, timetable: Timetable) -> str:
 
 
 def apply_schedule(place: str, timetable: Timetable) -> str:
-    """Make or change the deployment on the server, and its work pool where there is none; return its full name.
-
-    Raises:
-        ServerError: the server does not answer, or refuses it.
-    """
+    """Make or change the deployment on the server, and its work pool where there is none; return its full name."""
     import httpx
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import WorkPoolCreate
@@ -96,11 +88,7 @@ def make_deployment(place: str, timetable: Timetable) -> Any:
 
 
 def serve_schedule(place: str, timetable: Timetable) -> None:
-    """Apply the deployment and run what is due, one run at a time, until Ctrl-C, which pauses it.
-
-    Raises:
-        ServerError: the server does not answer.
-    """
+    """Apply the deployment and run what is due, one run at a time, until Ctrl-C, which pauses it."""
     from prefect import serve
 
     try:

@@ -36,7 +36,6 @@ class RunLogHandler(APILogHandler):
     """Handler that sends a line to the run that writes it, and to the flow run where a thread belongs to none."""
 
     def __init__(self, flow_run_id: UUID) -> None:
-        """Take the flow run to which threads of no run belong."""
         super().__init__()
         self.flow_run_id = flow_run_id
 

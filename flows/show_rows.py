@@ -83,7 +83,6 @@ def _said(value: Any) -> str:
 
 
 def _pictures(version: Version, rows: Sequence[Row]) -> Iterator[list[str]]:
-    """Yield the small pictures of what each row is about."""
     pairs = {row.key: row for row in (*rows, *_find(version, "pairs", PairRow, {row.subject for row in rows}))}
     keys = [_image_keys(pairs.get(row.subject, row)) for row in rows]
     images = {row.key: row.image for row in rows if isinstance(row, ImageRow)}
@@ -95,7 +94,6 @@ def _pictures(version: Version, rows: Sequence[Row]) -> Iterator[list[str]]:
 
 
 def _image_keys(row: Row) -> tuple[str, ...]:
-    """Return the images that a row is about, or may be about."""
     return (row.first, row.second) if isinstance(row, PairRow) else (row.subject,)
 
 

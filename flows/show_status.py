@@ -110,12 +110,7 @@ class Status:
 
 
 def look_at_status(folder: Folder, *, verify: bool = False) -> Status:
-    """Count every stage of a dataset as it is now, without running anything.
-
-    Raises:
-        ConfigError: there is no dataset.
-        StoreError: a part cannot be read.
-    """
+    """Count every stage of a dataset as it is now, without running anything."""
     present, snapshot = open_present(folder), latest_snapshot(folder)
     number, damaged = snapshot.number if snapshot else 0, list[str]()
     counts = present.stated_counts(snapshot) if snapshot and not verify else None

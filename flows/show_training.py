@@ -54,11 +54,7 @@ class Listed:
 
 
 def list_runs(dataset: str) -> list[Listed]:
-    """Return a dataset's runs by name.
-
-    Raises:
-        ConfigError: the dataset is not on a local disk.
-    """
+    """Return a dataset's runs by name."""
     folder = Folder(dataset)
     if not folder.is_local:
         raise ConfigError(f"{folder.url}: runs are on local disks")
@@ -127,7 +123,6 @@ class TrainingBar:
     """Training progress as a bar on a terminal."""
 
     def __init__(self, console: Console) -> None:
-        """Prepare it; enter ``progress`` to show it."""
         columns = (
             BarColumn(bar_width=BAR),
             MofNCompleteColumn(),

@@ -80,7 +80,6 @@ def _cells(made: dict[str, Any]) -> Iterator[str]:
 
 
 def _tables(found: Lineage) -> Iterator[str]:
-    """Yield a line for each table: its fingerprint, and what it was made with."""
     yield ""
     for name, about in found.tables.items():
         words = [about["fingerprint"], *about["models"]]

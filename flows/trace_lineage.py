@@ -51,12 +51,7 @@ class Lineage:
 
 
 def trace_lineage(found: Version, key: str) -> Lineage:
-    """Return what was made of a row and what it was made from, in a version.
-
-    Raises:
-        ConfigError: no key, or several, begin so.
-        StoreError: the version cannot be opened.
-    """
+    """Return what was made of a row and what it was made from, in a version."""
     with found.settled() as (build, _):
         seed = _find(build, found.folder, key)
         ways: dict[Way, list[Link]] = {way: follow(build, [seed], way) for way in ("made of it", "made from")}

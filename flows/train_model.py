@@ -162,11 +162,6 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
     """Have everything that a run needs, and begin it unless it has begun; its lock is held meanwhile.
 
     A run without a checkpoint has done nothing that would be lost, and begins anew; one that is refused leaves nothing.
-
-    Raises:
-        ConfigError: there is nothing to train on, the run has other settings, or the launcher asks for what cannot be.
-        ModelError: the model is not on this machine, or no longer the same.
-        TrainingError: a part of the table that the run has begun with is gone.
     """
     _check(config)
     run.clean()
@@ -204,7 +199,6 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
 
 
 def _check(config: TrainConfig) -> None:
-    """Refuse settings that cannot be, before anything is looked up."""
     if config.objective == NAMC:
         from pairwright.tasks.training.namc.train_namc import check_settings
 
@@ -250,7 +244,6 @@ def _check_same(run: Run, config: TrainConfig) -> None:
 def _begin(
     version: Version, config: TrainConfig, run: Run, beside: Sequence[Planned], *, start: dict[str, Any]
 ) -> None:
-    """Freeze the rows of a new run and what its retriever knows of them, and write its settings."""
     data, folder = config.data, version.folder
     with version.settled(beside) as (build, _):
         planned = next((one for one in build.planned if one.stage.name == config.table), None)
@@ -285,13 +278,7 @@ def _begin(
 def score_reference(
     version: Version, config: TrainConfig, *, found: "Found", run: Path, after: "Sequence[Planned]" = ()
 ) -> None:
-    """Make what a run is compared with, as far as that can be made before the training.
-
-    Raises:
-        ConfigError: the run cannot be compared so.
-        ModelError: the model cannot be loaded.
-        TrainingError: some rows could not be scored.
-    """
+    """Make what a run is compared with, as far as that can be made before the training."""
     from pairwright.tasks.training.load_model import choose_storage, load_model
     from pairwright.tasks.training.references import FILE, choose_reference, write_table
     from pairwright.tasks.training.score_rows import STAGE, release_scorer, scoring_config

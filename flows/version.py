@@ -85,11 +85,7 @@ class Version:
         return self.record.profile
 
     def find(self, table: str) -> Planned:
-        """Return the stage that writes a table.
-
-        Raises:
-            ConfigError: this version has no such table; the message lists those that it has.
-        """
+        """Return the stage that writes a table."""
         for planned in (*self.planned, *self.off):
             if planned.stage.name == table:
                 return planned
@@ -111,21 +107,13 @@ class Version:
 
     @contextmanager
     def settled(self, beside: Sequence[Planned] = ()) -> Generator[Settled]:
-        """Open its tables and others beside them, every stage counted, without running anything.
-
-        Raises:
-            StoreError: a table holds other rows than the version states, or a part is damaged.
-        """
+        """Open its tables and others beside them, every stage counted, without running anything."""
         with self.opened(beside) as build:
             own = self.settle(build, self.planned)
             yield build, [*own, *((planned, build.settle(planned)) for planned in beside)]
 
     def settle(self, build: Build, planned: Iterable[Planned]) -> list[tuple[Planned, Counts]]:
-        """Settle some of its stages, those before them being settled; return them with what the version states.
-
-        Raises:
-            StoreError: a table holds other rows than the version states.
-        """
+        """Settle some of its stages, those before them being settled; return them with what the version states."""
         return [(one, self._stated(build, one, build.settle(one))) for one in planned]
 
     def _stated(self, build: Build, planned: Planned, counts: Counts) -> Counts:
@@ -172,12 +160,7 @@ class Version:
         return [_counts(stages[one.stage.name]["counts"]) for one in self.planned]
 
     def index(self, table: str) -> Index:
-        """Return where the rows of a table are that count; only what leads to it is settled, and nothing is written.
-
-        Raises:
-            ConfigError: this version has no such table.
-            StoreError: a part cannot be read.
-        """
+        """Return where the rows of a table are that count; only what leads to it is settled, and nothing is written."""
         if table not in self._indexes:
             last = self.find(table)
             with self.opened() as build, tempfile.TemporaryDirectory(prefix="pairwright-") as place:
@@ -188,12 +171,7 @@ class Version:
         return self._indexes[table]
 
     def plan(self, stage: Stage, config: Section, *, after: Sequence[Planned] = ()) -> Planned:
-        """Return a stage planned beside the version's own, its models pinned; nothing is run.
-
-        Raises:
-            ConfigError: the dataset has not the table that the stage reads.
-            ModelError: a model is not on this machine.
-        """
+        """Return a stage planned beside the version's own, its models pinned; nothing is run."""
         own = stage.pin(config) if stage.pin else config
         fitted = stage.fit(stage, own) if stage.fit else stage
         tables = {other.stage.name: other.fingerprint for other in (*self.planned, *after)}
@@ -222,12 +200,7 @@ def open_version(folder: Folder, number: int | None = None) -> Version:
 
 
 def open_present(folder: Folder) -> Version:
-    """Return what a dataset's last build was asked for, with the tables as they are now.
-
-    Raises:
-        ConfigError: there is no dataset.
-        StoreError: its record is damaged.
-    """
+    """Return what a dataset's last build was asked for, with the tables as they are now."""
     return Version.of(folder, read_record(folder))
 
 
@@ -310,12 +283,7 @@ def publish_version(
 
 
 def publish_anyway(folder: Folder) -> tuple[Snapshot, Verdict]:
-    """Publish what a dataset holds now, whatever its gates say.
-
-    Raises:
-        ConfigError: there is no dataset.
-        StoreError: a file cannot be read or written.
-    """
+    """Publish what a dataset holds now, whatever its gates say."""
     earlier, present = read_verdict(folder), open_present(folder)
     with present.settled() as (build, done):
         began = earlier.began if earlier else now()

@@ -35,10 +35,6 @@ def view_dataset(
         port: where to listen, on 127.0.0.1; 0: anywhere that is free.
         ready: hears the address, token and all, once pages are served; and one that is good for one visit.
         watch: hears how many rows are read before that, of how many.
-
-    Raises:
-        ConfigError: it has nothing to show, or the port is taken.
-        StoreError: a table cannot be read.
     """
     folder = found.folder
     with ExitStack() as stack:

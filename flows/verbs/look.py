@@ -127,7 +127,6 @@ def decide(
 
 
 def _say_refused(apart: "Sorted") -> list[str]:
-    """Return why decisions were not stored, a line for each reason."""
     reasons = (
         (apart.unknown, "about rows that this version has not (made anew since? Then look at them again)"),
         (apart.wordless, "that edit a pair without a preference, which has no texts of its own"),

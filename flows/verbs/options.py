@@ -113,11 +113,7 @@ def stopping(dataset: str) -> Generator[None]:
 
 
 def conclude(dataset: "Dataset") -> None:
-    """Say how a build ended and what to do next; exit with 1 where rows are owed or its gates held it back.
-
-    Raises:
-        SourceError: no image came of its source.
-    """
+    """Say how a build ended and what to do next; exit with 1 where rows are owed or its gates held it back."""
     report = dataset.outcome
     status = report.status(dataset.url) if report else dataset.status()  # where Prefect ran it, it is looked up
     print_failures(report.failures if report else ())

@@ -95,7 +95,6 @@ def _train_with_prefect(words: dict[str, Any]) -> Any:
 
 
 def _conclude_training(trained: Any, dataset: str, name: str) -> None:
-    """Say how a training ended and what to do next."""
     from pairwright.flows.show_training import describe
 
     if not trained.finished:
