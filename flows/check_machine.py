@@ -38,8 +38,8 @@ def check_machine(out: str, *, needs_gpu: bool) -> Iterator[Check]:
     """Yield what is so for every profile: Python, processor, memory, GPU, packages, disks, Prefect."""
     yield ok("machine", "Python", f"Python {sys.version.split()[0]} at {sys.executable}")
     memory = memory_bytes() / GB
-    said = f"{count_cores()} cores, {memory:.1f} GB of memory"
-    yield warning("machine", "processor", said) if memory < MIN_MEMORY_GB else ok("machine", "processor", said)
+    state = warning if memory < MIN_MEMORY_GB else ok
+    yield state("machine", "processor", f"{count_cores()} cores, {memory:.1f} GB of memory")
     yield from check_gpus(needed=needs_gpu)
     yield from check_packages([faiss_extra()])
     for name, place in (("dataset", out or "."), ("weights", str(weights_folder()))):
@@ -65,8 +65,8 @@ def _check_place(name: str, url: str) -> Iterator[Check]:
             yield missing("disk", name, f"{place} is a file", mend="name another folder with --out")
             return
         folder, free = Folder(str(place)), shutil.disk_usage(place).free / GB
-        said = f"{free:,.1f} GB free at {place}"
-        yield warning("disk", name, said) if free < MIN_FREE_GB else ok("disk", name, said)
+        state = warning if free < MIN_FREE_GB else ok
+        yield state("disk", name, f"{free:,.1f} GB free at {place}")
     trial = f".pairwright-doctor-{uuid.uuid4().hex}"
     try:
         done = folder.create(trial, b"first"), folder.create(trial, b"second")

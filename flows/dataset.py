@@ -303,7 +303,7 @@ class Dataset:
     def publish(self) -> Verdict:
         """Publish what there is now as the newest version although its profile's gates held the build back."""
         self._version = None
-        return publish_anyway(self.folder)[1]
+        return publish_anyway(self.folder)
 
     def refilter(self, settings: Settings, *, keep: bool = False) -> Refiltered:
         """Try other mining thresholds on the stored similarities; return what pairs come and go.

@@ -121,7 +121,11 @@ def evaluate_model(config: EvaluationConfig, *, watch: Watch) -> Evaluated:
     """
     benchmark = find_benchmark(config.benchmark)
     judge = _find_judge(benchmark, config)
-    exam = benchmark.open(Data(folder=config.data, rows=partial(_rows, config)))
+
+    def rows(table: str, *, without: Sequence[str] = ()) -> Iterator[Row]:
+        yield from Table[Row](open_version(Folder(str(config.data)), config.version), table).rows(without=without)
+
+    exam = benchmark.open(Data(folder=config.data, rows=rows))
     asked = first_items(exam.questions, config.limit)
     check_questions(asked)
     change = find_change(config.perturb, asked, seed=config.seed)
@@ -193,10 +197,6 @@ def _default(config: EvaluationConfig, identity: str) -> Path:
     named = [part for part in Path(config.model).parts if part != FINISHED]
     name = "-".join(filter(None, [config.benchmark, *named[-1:], config.perturb, identity[:8]]))
     return Path(FOLDER, re.sub(r"[^\w.-]+", "_", name) + ".json")
-
-
-def _rows(config: EvaluationConfig, table: str, *, without: Sequence[str] = ()) -> Iterator[Row]:
-    yield from Table[Row](open_version(Folder(str(config.data)), config.version), table).rows(without=without)
 
 
 def _ask(

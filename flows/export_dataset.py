@@ -8,7 +8,6 @@ from typing import Any
 
 from pairwright.flows.prepare_retriever import find_retriever, mine_table
 from pairwright.flows.version import Version
-from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export.export_rows import (
@@ -27,8 +26,6 @@ from pairwright.tasks.report.measure_writing import measure_writing, say_writing
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.decisions import read_decisions
-from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.snapshot import describe_version
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.find_model import require_packages
@@ -76,31 +73,37 @@ def export_dataset(
     kind = find_form(form)
     _check(kind, target, config)
     verifier = _make_verifier(kind, config.verifying) if config.verifying else None
-    folder = found.folder
     beside = _find_mined(found, config.negatives) if config.negatives else []
     with found.settled(beside) as (build, stages):
         counts = [count for _, count in stages]
         own = next((n for n, (planned, _) in enumerate(stages) if planned.stage.name == TABLES[kind.reads]), None)
         if own is None or not counts[own].rows:
-            raise ConfigError(_nothing(found, kind.reads))
-        if beside:
-            _check_mined(found, config.negatives, counts[-1])
+            raise ConfigError(_say_nothing_there(found, kind.reads))
+        if beside and (owed := counts[-1].failed + counts[-1].pending):
+            raise ConfigError(
+                f"--negatives {config.negatives}: for {owed:,} of {counts[-1].of:,} preferences nothing was mined yet. "
+                f"A training mines it before it begins: pairwright train {found.folder.url} --objective dpo --set "
+                f"negatives_from={config.negatives}{f' --version {found.number}' if found.number else ''}"
+            )
+        tables, name = Tables(build), Path(target).resolve().name
+        health = measure_health(tables) if kind.card else None
+        judged = judge_health(health, found.profile.health) if health else ()
         about = About(
-            name=Path(target).resolve().name,
+            name=name,
             version=describe_version(build, found.planned),
             counts=counts,
             profile=found.profile,
-            numbers=list(say_writing(measure_writing(Tables(build), counts))) if kind.card else [],
-            health=list(_health(Tables(build), found.profile)) if kind.card else [],
+            numbers=list(say_writing(measure_writing(tables, counts))) if kind.card else [],
+            health=[(one.name, one.value, one.about, one.good) for one in judged],
             prompts=sorted({name for planned in found.planned for name in planned.stage.prompts}),
             mined_by=config.negatives,
         )
         order = Order(
             form=kind,
             about=about,
-            setting=Setting(name=about.name, model=config.model),
+            setting=Setting(name=name, model=config.model),
             selection=config.selection,
-            decisions=read_decisions(folder),
+            decisions=read_decisions(found.folder),
             total=counts[-1 if beside else own].rows,
             verifier=verifier,
         )
@@ -146,42 +149,13 @@ def _find_mined(found: Version, negatives: str) -> list[Planned]:
     return mine_table(found, retriever, have=Version.plan)
 
 
-def _health(tables: Tables, profile: Profile) -> Iterator[tuple[str, str, str, bool]]:
-    if health := measure_health(tables):
-        for one in judge_health(health, profile.health):
-            yield one.name, one.value, one.about, one.good
-
-
-def _check_mined(found: Version, negatives: str, counts: Counts) -> None:
-    """Refuse to export a part of what a training would see."""
-    if owed := counts.failed + counts.pending:
-        raise ConfigError(
-            f"--negatives {negatives}: for {owed:,} of {counts.of:,} preferences nothing was mined yet. A training "
-            f"mines it before it begins: pairwright train {found.folder.url} --objective dpo "
-            f"--set negatives_from={negatives}{f' --version {found.number}' if found.number else ''}"
-        )
-
-
-def _nothing(version: Version, what: str) -> str:
-    until = version.record.until
-    built = f"was built until {until} and " if until else ""
-    can_be_made = version.profile.sources.kind == "scenes" or what != "preferences"
-    remedy = _remedy(version.folder, until, can_be_made=can_be_made)
-    return f"{version.folder.url}: {built}has no {what} to export. {remedy}"
-
-
-def _remedy(folder: Folder, until: str, *, can_be_made: bool) -> str:
-    if not can_be_made:
-        return (
-            "A build cannot make them: its images have no scene graph, "
-            "and captions of photographs need a writer that this version does not have"
-        )
+def _say_nothing_there(version: Version, what: str) -> str:
+    until, url = version.record.until, version.folder.url
     if until:
-        return "Build the rest with the same `pairwright build` command without --until"
-    return (
-        f"See why with: pairwright status {folder.url} "
-        f"(rows still owed are finished by: pairwright resume {folder.url})"
-    )
+        remedy = "Build the rest with the same `pairwright build` command without --until"
+    else:
+        remedy = f"See why with: pairwright status {url}. Rows still owed are finished by: pairwright resume {url}"
+    return f"{url}: {f'was built until {until} and ' if until else ''}has no {what} to export. {remedy}"
 
 
 TEXTS = ("What differs between the two images?", "A red ball is new; nothing else has changed.")

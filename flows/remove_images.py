@@ -5,7 +5,7 @@ Nothing is changed in the tables: the next build makes the parts that hold them 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,13 +96,11 @@ def _checked(texts: Sequence[str]) -> list[str]:
     return keys
 
 
-def _by_key(build: Build, images: Planned, texts: Sequence[str]) -> list[str]:
-    found: list[str] = []
+def _by_key(build: Build, images: Planned, texts: Sequence[str]) -> Iterator[str]:
     for text in texts:
         keys = keys_like(build.ledger, images.stage.name, text)
-        whole = len(text) == WHOLE and not keys
-        found.append(text if whole else _only(text, keys, "no image's key begins so"))
-    return found
+        is_whole = len(text) == WHOLE and not keys
+        yield text if is_whole else _only(text, keys, "no image's key begins so")
 
 
 def _by_name(build: Build, images: Planned, names: Sequence[str]) -> list[str]:

@@ -189,12 +189,7 @@ def open_version(folder: Folder, number: int | None = None) -> Version:
         StoreError: a file of it is gone, or another release wrote it, whose record is not read.
     """
     snapshot = latest_snapshot(folder) if number is None else _find(folder, number)
-    if snapshot is None:
-        found = open_present(folder)
-    else:
-        check_parts(folder, snapshot)
-        record = _record(folder, snapshot)
-        found = Version(folder=folder, record=record, planned=_plan(folder, snapshot, record), snapshot=snapshot)
+    found = _stated(folder, snapshot) if snapshot else open_present(folder)
     on = {is_on: [one for one in found.planned if one.stage.is_on is is_on] for is_on in (True, False)}
     return replace(found, planned=on[True], off=on[False])
 
@@ -212,39 +207,23 @@ def _find(folder: Folder, number: int) -> Snapshot:
     return read_snapshot(folder, number)
 
 
-def _record(folder: Folder, snapshot: Snapshot) -> BuildRecord:
-    """Return what the version's build was asked for, with the listing that it saw."""
-    try:
-        record = BuildRecord.model_validate(snapshot.content["lineage"])
-    except (ValidationError, KeyError) as error:
-        raise _other_release(folder, snapshot, _said(error)) from error
-    return record.model_copy(update={"items": tuple(snapshot.content["items"])})
-
-
-def _plan(folder: Folder, snapshot: Snapshot, record: BuildRecord) -> list[Planned]:
-    """Return the version's stages, each with the table that the version states."""
-    try:
-        planned = Version.of(folder, record).planned
-    except PairwrightError as error:
-        raise _other_release(folder, snapshot, str(error)) from error
+def _stated(folder: Folder, snapshot: Snapshot) -> Version:
+    """Return what the version's build was asked for, with the listing that it saw and the tables that it states."""
+    check_parts(folder, snapshot)
     stated: dict[str, Any] = snapshot.content["stages"]
-    own = [one.stage.name for one in planned]
-    if set(own) != set(stated):
-        raise _other_release(folder, snapshot, f"it has the tables {', '.join(stated)}; now they are {', '.join(own)}")
-    return [replace(one, fingerprint=stated[one.stage.name]["fingerprint"]) for one in planned]
-
-
-def _other_release(folder: Folder, snapshot: Snapshot, why: str) -> StoreError:
-    return StoreError(
-        f"{folder.url}: version {snapshot.number} was made by another release, and this one cannot open it: {why}. "
-        "Open it with that release, or build again: `pairwright build` makes a version that this one opens"
-    )
-
-
-def _said(error: ValidationError | KeyError) -> str:
-    if isinstance(error, KeyError):
-        return f"it states no {error}"
-    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False)[:3])
+    try:
+        record = BuildRecord.model_validate({**snapshot.content["lineage"], "items": snapshot.content["items"]})
+        planned = Version.of(folder, record).planned
+        if (own := {one.stage.name for one in planned}) != set(stated):
+            raise StoreError(f"it has the tables {', '.join(stated)}; now they are {', '.join(own)}")
+    except (ValidationError, KeyError, PairwrightError) as error:
+        raise StoreError(
+            f"{folder.url}: version {snapshot.number} was made by another release, and this one cannot open it: "
+            f"{' '.join(str(error).split())}. Open it with that release, or build again: `pairwright build` makes a "
+            "version that this one opens"
+        ) from error
+    planned = [replace(one, fingerprint=stated[one.stage.name]["fingerprint"]) for one in planned]
+    return Version(folder=folder, record=record, planned=planned, snapshot=snapshot)
 
 
 def _counts(stated: dict[str, Any]) -> Counts:
@@ -282,14 +261,12 @@ def publish_version(
     return snapshot, verdict
 
 
-def publish_anyway(folder: Folder) -> tuple[Snapshot, Verdict]:
+def publish_anyway(folder: Folder) -> Verdict:
     """Publish what a dataset holds now, whatever its gates say."""
     earlier, present = read_verdict(folder), open_present(folder)
     with present.settled() as (build, done):
         began = earlier.began if earlier else now()
-        snapshot, verdict = publish_version(build, done, record=present.record, began=began, force=True)
-    assert snapshot is not None
-    return snapshot, verdict
+        return publish_version(build, done, record=present.record, began=began, force=True)[1]
 
 
 def now() -> str:

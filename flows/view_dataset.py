@@ -49,7 +49,7 @@ def view_dataset(
         cards = CardSearch(stack.enter_context(open_database(str(file.path), scratch, read_only=True)))
         if not cards.count():
             raise ConfigError(f"{folder.url}: has nothing to look at: no pairs, no preferences (`pairwright status`)")
-        subject = subject_of(folder, found, build, counts=counts, pairs=0)
+        subject = subject_of(found, build, counts=counts, pairs=0)
         pages = BrowsePages(tables=tables, file=file, cards=cards, subject=subject, scratch=scratch)
         keys = Keys(int(listener.getsockname()[1]))
         ready(keys.url, keys.url_once)
