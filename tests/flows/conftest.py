@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Work, make_request, run_build
-from pairwright.tasks.store.pool import Workers
+from tests.fixtures.builds import build_here
 from tests.fixtures.photographs import write_photographs
 from tests.fixtures.prefect_server import prefect_server
 
@@ -17,9 +15,7 @@ WIDE = ["mining.min_best_similarity=0", "mining.min_similarity=0", "mining.max_s
 
 
 def build(out: Path, source: str | None, *, until: str = "", settings=()) -> Path:
-    request = make_request(str(out), source, profile="scenes", settings=settings, limit=None, until=until)
-    with Workers(1) as workers:
-        assert run_build(request, Work(run_shards=workers.run, watcher=LineWatcher())).is_complete
+    assert build_here(out, source, until=until, settings=settings).is_complete
     return out
 
 

@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 
 import pairwright as pw
-from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Work, make_request, run_build
 from pairwright.flows.stages import TABLES
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.pool import Workers
+from tests.fixtures.builds import Recorder, build_here
 from tests.fixtures.s3_server import s3_server
 
 pytestmark = pytest.mark.slow
@@ -20,12 +18,10 @@ OUT = "s3://data/photographs"
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory, mined: Path) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("s3")
-    words = {"profile": "scenes", "settings": ["run.rows_per_shard=4"], "limit": None, "until": "mining"}
     with s3_server(folder), pytest.MonkeyPatch.context() as patches:
         patches.setenv("TMPDIR", str(folder))
-        request = make_request(OUT, str(mined.parent / "in"), **words)
-        with Workers(2) as workers:
-            assert run_build(request, Work(run_shards=workers.run, watcher=LineWatcher())).is_complete
+        settings = ["run.rows_per_shard=4"]
+        assert build_here(OUT, mined.parent / "in", until="mining", settings=settings, workers=2).is_complete
         yield OUT
 
 
@@ -43,14 +39,7 @@ def test_it_leaves_no_work_behind(built: str) -> None:
 
 
 def test_it_owes_nothing(built: str, mined: Path) -> None:
-    words = {"profile": "scenes", "settings": ["run.workers=1"], "limit": None, "until": "mining"}
-    outcomes: list[object] = []
-
-    class Watcher(LineWatcher):
-        def advance(self, *about: object) -> None:
-            outcomes.append(about)
-
-    with Workers(1) as workers:
-        request = make_request(built, str(mined.parent / "in"), **words)
-        assert run_build(request, Work(run_shards=workers.run, watcher=Watcher())).is_complete
-    assert outcomes == []
+    recorder = Recorder()
+    settings = ["run.workers=1"]
+    again = build_here(built, mined.parent / "in", until="mining", settings=settings, watcher=recorder)
+    assert (again.is_complete, recorder.ran) == (True, [])

@@ -12,7 +12,7 @@ from pairwright.flows import check_machine
 from pairwright.flows.check_machine import check_profile, memory_bytes
 from pairwright.flows.fetch_weights import profile_to_fetch
 from pairwright.schemas.health import Check, ok
-from tests.flows.test_cli import run
+from tests.fixtures.command import run
 
 NOWHERE = "models.chat.endpoint=http://127.0.0.1:9/v1"
 

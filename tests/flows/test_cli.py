@@ -19,17 +19,13 @@ import typer
 from PIL import Image
 from typer.testing import CliRunner
 
-from pairwright.flows import cli, verbs
+from pairwright.flows import verbs
 from pairwright.flows.cli import app
 from pairwright.flows.verbs import VERBS
 from pairwright.flows.verbs.options import app as registered
+from tests.fixtures.command import run
 
 PAIRWRIGHT = str(Path(sys.executable).parent / "pairwright")
-
-
-@pytest.fixture(autouse=True)
-def _no_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
 
 
 @pytest.fixture
@@ -47,18 +43,6 @@ def photographs(tmp_path: Path) -> Path:
     (folder / "text.jpg").write_text("not a picture")
     (folder / "again.png").write_bytes((folder / "picture-0.png").read_bytes())
     return folder
-
-
-def run(*words: object) -> int:
-    """Call the command line in this process and return its exit code."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["pairwright", *map(str, words)])
-        patch.setattr(logging.root, "handlers", [])
-        try:
-            cli.main()
-        except SystemExit as exit_:
-            return int(exit_.code or 0)
-    return 0
 
 
 BUILD = ("--until", "mining", "--set", "run.workers=1")

@@ -12,8 +12,8 @@ from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.freeze_rows import Needs, count_reasons, freeze_rows
+from tests.fixtures.command import run
 from tests.flows.conftest import SMALL, WIDE, build
-from tests.flows.test_export_dataset import run
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def write(path, *decisions):
     return path
 
 
-def test_a_file_is_stored_and_what_it_is_not_about_is_named(dataset, tmp_path, monkeypatch, capsys):
+def test_a_file_is_stored_and_what_it_is_not_about_is_named(dataset, tmp_path, capsys):
     rows = preferences(dataset)
     pair = next(row.key for row in pw.open(dataset)["pairs"].rows() if row.key != rows[0].subject)
     file = write(
@@ -42,20 +42,20 @@ def test_a_file_is_stored_and_what_it_is_not_about_is_named(dataset, tmp_path, m
         (pair, "edit", {"chosen": "A pair has no text."}),
         ("f" * 32, "accept", {}),
     )
-    assert run(monkeypatch, "decide", dataset, file) == 1
+    assert run("decide", dataset, file) == 1
     said = capsys.readouterr()
     assert "stored: 2" in said.out
     assert "2 (1 edited, 1 rejected)" in said.out
     assert f"pairwright export {dataset} --to DIR --accepted" in said.out
     assert "f" * 32 in said.err
     assert pair in said.err
-    assert run(monkeypatch, "decide", dataset, "--json") == 0
+    assert run("decide", dataset, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["decided"], told["accept"], told["edit"], told["reject"]) == (2, 0, 1, 1)
     file.write_text('{"key": 1}\n')
-    assert run(monkeypatch, "decide", dataset, file) == 2
+    assert run("decide", dataset, file) == 2
     assert "line 1: key: " in (capsys.readouterr().err)
-    assert run(monkeypatch, "export", dataset, "--to", tmp_path / "out", "--format", "trl") == 0
+    assert run("export", dataset, "--to", tmp_path / "out", "--format", "trl") == 0
     assert "1 edited, 1 rejected" in capsys.readouterr().out
 
 

@@ -1,5 +1,4 @@
 import json
-import logging
 import math
 import re
 import shutil
@@ -10,12 +9,12 @@ from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
-from pairwright.flows import cli
 from pairwright.flows.evaluate_captions import Evaluation
 from pairwright.tasks.evaluation.measured import conclude, measure_mean
 from pairwright.tasks.evaluation.read_captions import Matched
 from pairwright.tasks.evaluation.score_captions import CaptionScores, ScoringConfig
 from pairwright.tasks.evaluation.tokenise_texts import tokenise_texts
+from tests.fixtures import command
 
 PREDICTIONS = {"1": "The red car isn't there.", "2": "Two people have left the parking-lot", "3": ""}
 REFERENCES = [
@@ -28,12 +27,8 @@ REFERENCES = [
 
 
 def run(monkeypatch, *words) -> int:
-    """Call the command line in this process and return its exit code."""
-    monkeypatch.setattr("sys.argv", ["pairwright", "evaluate", "captions", *map(str, words)])
-    monkeypatch.setattr(logging.root, "handlers", [])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    return end.value.code
+    monkeypatch.setenv("PATH", "")  # as on a machine without Java
+    return command.run("evaluate", "captions", *words)
 
 
 @pytest.fixture
@@ -60,7 +55,6 @@ def expected():
 
 
 def test_the_scores_are_the_reference_implementations(files, monkeypatch, capsys):
-    monkeypatch.setenv("PATH", "")  # as on a machine without Java
     assert run(monkeypatch, *files, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert {name: one["score"] for name, one in found["scores"].items()} == pytest.approx(expected(), abs=1e-9)
@@ -74,7 +68,6 @@ def test_the_scores_are_the_reference_implementations(files, monkeypatch, capsys
 
 
 def test_a_table_tells_scores_and_what_was_skipped(files, monkeypatch, capsys):
-    monkeypatch.setenv("PATH", "")
     assert run(monkeypatch, *files, "--resamples", "0") == 0
     said = capsys.readouterr().out
     assert f"{100 * expected()['CIDEr-D']:.2f}" in said
@@ -84,8 +77,10 @@ def test_a_table_tells_scores_and_what_was_skipped(files, monkeypatch, capsys):
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java on this machine")
-def test_java_is_used_where_it_is(files, monkeypatch, capsys):
-    assert run(monkeypatch, *files, "--metric", "bleu", "--metric", "spice", "--json") == 1  # SPICE was asked for
+def test_java_is_used_where_it_is(files, capsys):
+    assert (
+        command.run("evaluate", "captions", *files, "--metric", "bleu", "--metric", "spice", "--json") == 1
+    )  # SPICE was asked for
     found = json.loads(capsys.readouterr().out)
     assert found["tokeniser"] == {"name": "PTBTokenizer 3.4.1 (Java)", "reason": ""}
     assert found["scores"]["BLEU-4"]["score"] == pytest.approx(expected()["BLEU-4"])
@@ -117,7 +112,6 @@ def test_spot_the_diff_protocols_score_other_items(tmp_path, monkeypatch, capsys
     ],
 )
 def test_wrong_words_are_named(files, monkeypatch, capsys, words, said):
-    monkeypatch.setenv("PATH", "")
     assert run(monkeypatch, *files, *words) == 2
     assert said in capsys.readouterr().err
 

@@ -34,22 +34,22 @@ def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_checkpoint_with_adapters_is_asked_once_for_each_question(
-    qwen: Path, cola: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    qwen: Path, cola: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     to, adapters = tmp_path / "scores.json", write_adapters(qwen, tmp_path / "adapters")
     words = ("--benchmark", "cola", "--data", cola, "--to", to)
-    assert evaluate(monkeypatch, adapters, *words, "--limit", 1, "--batch", 3) == 0
+    assert evaluate(adapters, *words, "--limit", 1, "--batch", 3) == 0
     assert counts_of(to) == {"items": 1, "scored_items": 1, "questions": 4, "answered": 4, "not_read": 4}
     first, kept = rows_of(to), to.with_suffix(".answers").stat().st_size
-    assert evaluate(monkeypatch, adapters, *words) == 0
+    assert evaluate(adapters, *words) == 0
     rows, grown = rows_of(to), to.with_suffix(".answers").stat().st_size
     assert len(rows) == 4 * PAIRS
     assert {name: rows[name] for name in first} == first
-    assert evaluate(monkeypatch, adapters, *words) == 0
+    assert evaluate(adapters, *words) == 0
     assert to.with_suffix(".answers").stat().st_size == grown > kept
     assert scores_of(to) == {("", "image"): 0, ("", "text"): 0, ("", "group"): 0}
     assert "16 answers" in capsys.readouterr().out.replace("\n", " ")
-    assert evaluate(monkeypatch, qwen, *words, "--limit", 1) == 0
+    assert evaluate(qwen, *words, "--limit", 1) == 0
     assert {name: row["answer"] for name, row in rows_of(to).items()} != {n: row["answer"] for n, row in first.items()}
 
 
@@ -91,11 +91,11 @@ def answerer(folder: Path) -> Callable[[Asked], str | Fault]:
     return answer
 
 
-def test_a_served_model_is_scored_by_hand(cola: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_served_model_is_scored_by_hand(cola: Path, tmp_path: Path) -> None:
     to = tmp_path / "scores.json"
     with chat_server(answerer(cola)) as server:
         words = ("tiny", "--server", server.url, "--benchmark", "cola", "--data", cola, "--to", to)
-        assert evaluate(monkeypatch, *words) == 0
+        assert evaluate(*words) == 0
         asked = len(server.asked)
         assert scores_of(to) == {("", "image"): 0.75, ("", "text"): 0.5, ("", "group"): 0.5}
         assert counts_of(to) == {
@@ -103,7 +103,7 @@ def test_a_served_model_is_scored_by_hand(cola: Path, tmp_path: Path, monkeypatc
         }  # fmt: skip
         held = json.loads(to.read_text())["scores"][0]
         assert 0.25 <= held["low"] < 0.75 < held["high"] == 1
-        assert evaluate(monkeypatch, *words) == 0
+        assert evaluate(*words) == 0
         probes = 3  # which model there is, whether it sees two images, and what holds it to a form
         assert len(server.asked) <= asked + probes
 
@@ -133,23 +133,19 @@ def test_what_was_answered_is_not_asked_again(cola: Path, tmp_path: Path) -> Non
         ('[["a",\n1,', "line 2: "),
     ],
 )
-def test_a_wrong_file_is_named(
-    cola: Path, rows: object, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_file_is_named(cola: Path, rows: object, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     (cola / OWN).write_text(rows if isinstance(rows, str) else json.dumps(rows))
-    assert evaluate(monkeypatch, "tiny", "--server", "http://127.0.0.1:9/v1", "-b", "cola", "--data", cola) == 2
+    assert evaluate("tiny", "--server", "http://127.0.0.1:9/v1", "-b", "cola", "--data", cola) == 2
     error = capsys.readouterr().err
     assert message in error
     assert OWN in error
 
 
-def test_items_without_an_image_are_left_out(
-    qwen: Path, cola: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_items_without_an_image_are_left_out(qwen: Path, cola: Path, tmp_path: Path) -> None:
     (cola / "images/1a.png").unlink()
     (cola / "images/2b.png").write_bytes(b"no image")
     to = tmp_path / "scores.json"
-    assert evaluate(monkeypatch, qwen, "-b", "cola", "--data", cola, "--to", to) == 0
+    assert evaluate(qwen, "-b", "cola", "--data", cola, "--to", to) == 0
     assert counts_of(to) == {
         "items": PAIRS, "scored_items": 2, "questions": 16, "answered": 10, "not_read": 8, "without_image": 6,
     }  # fmt: skip
@@ -157,17 +153,15 @@ def test_items_without_an_image_are_left_out(
     assert any("1a.png" in detail for detail in details)
 
 
-def test_the_benchmarks_are_listed_with_what_they_need(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert evaluate(monkeypatch) == 0
+def test_the_benchmarks_are_listed_with_what_they_need(capsys: pytest.CaptureFixture[str]) -> None:
+    assert evaluate() == 0
     listed = capsys.readouterr().out
     assert "cola" in listed
-    assert evaluate(monkeypatch, "tiny", "-b", "colas") == 2
+    assert evaluate("tiny", "-b", "colas") == 2
     assert "cola" in capsys.readouterr().err
 
 
-def test_a_profile_names_the_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_names_the_judge(tmp_path: Path) -> None:
     lines = [{"id": 1, "image1": "a.png", "image2": "b.png", "caption": "The cup is gone."}]
     folder = write_folder(tmp_path / "data", images=["a.png", "b.png"], files={}, lines={"test.jsonl": lines})
     to, profile = tmp_path / "scores.json", tmp_path / "judged.yaml"
@@ -179,8 +173,8 @@ def test_a_profile_names_the_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with chat_server(lambda _: "No cup.") as server, chat_server(judge) as judging:
         profile.write_text(f"models: {{judge: {{endpoint: '{judging.url}', model: tiny}}}}\n")
         words = ("tiny", "--server", server.url, "-b", "omnidiff", "--data", folder, "--to", to)
-        assert evaluate(monkeypatch, *words, "--judge", profile) == 0
+        assert evaluate(*words, "--judge", profile) == 0
         assert scores_of(to) == {("", "score (0 to 100)"): 70}
-        assert evaluate(monkeypatch, *words, "--judge", judging.url, "--judge-model", "large") == 2
+        assert evaluate(*words, "--judge", judging.url, "--judge-model", "large") == 2
     assert json.loads(to.read_text())["judge"] == "tiny"
-    assert evaluate(monkeypatch, *words) == 2
+    assert evaluate(*words) == 2

@@ -3,8 +3,6 @@
 import shutil
 from pathlib import Path
 
-import pytest
-
 import pairwright as pw
 from pairwright.schemas.rows import ImageRow, PreferenceRow
 from pairwright.tasks.report.measure_health import read_judged
@@ -14,7 +12,7 @@ from tests.fixtures.chat_server import Asked, chat_server
 from tests.flows.conftest import SMALL, build
 
 
-def test_a_model_that_says_what_the_graph_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_says_what_the_graph_says(tmp_path: Path) -> None:
     rendered = build(tmp_path / "demo", None, until="sources", settings=[*SMALL, "scenes.worlds=1"])
     rows = [row for row in pw.open(rendered)["images"].rows() if isinstance(row, ImageRow) and row.graph]
     said = {
@@ -23,8 +21,8 @@ def test_a_model_that_says_what_the_graph_says(tmp_path: Path, monkeypatch: pyte
     to = tmp_path / "scores.json"
     with chat_server(lambda asked: said.get(b"".join(asked.images), "a square")) as server:
         words = ("tiny", "--server", server.url, "-b", "scenes", "--data", rendered, "--to", to, "--version")
-        assert evaluate(monkeypatch, *words, 1) == 0
-        assert evaluate(monkeypatch, *words, 2) == 2, "there is no such version"
+        assert evaluate(*words, 1) == 0
+        assert evaluate(*words, 2) == 2, "there is no such version"
     counts = counts_of(to)
     assert counts["answered"] == counts["scored_items"] >= 1
     assert {name: score for (_, name), score in scores_of(to).items()} == {
@@ -32,9 +30,7 @@ def test_a_model_that_says_what_the_graph_says(tmp_path: Path, monkeypatch: pyte
     }  # fmt: skip
 
 
-def test_the_report_shows_what_a_judge_takes_for_true(
-    rendered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_report_shows_what_a_judge_takes_for_true(rendered: Path, tmp_path: Path) -> None:
     """Of three preferences a judge believes both texts, says nothing that can be read, and is right."""
     data = Path(shutil.copytree(rendered, tmp_path / "data"))
     rows = [row for row in pw.open(data)["preferences"].rows() if isinstance(row, PreferenceRow)]
@@ -47,7 +43,7 @@ def test_the_report_shows_what_a_judge_takes_for_true(
 
     with chat_server(answer) as server:
         words = ("tiny", "--server", server.url, "-b", "preferences", "--data", data, "--limit", 3)
-        assert evaluate(monkeypatch, *words) == 0
+        assert evaluate(*words) == 0
     found = read_judged(Folder(str(data)))
     assert found == {first.key: True, third.key: False}
     pw.open(data).report(pairs=0)

@@ -1,5 +1,4 @@
 import json
-import logging
 import re
 
 import datasets
@@ -8,11 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import pairwright as pw
-from pairwright.flows import cli
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.export.formats import FORMATS, MARKER, README
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
+from tests.fixtures.command import run
 from tests.fixtures.families_of_models import write_qwen2_vl
 
 
@@ -22,15 +21,6 @@ def offline(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     datasets.disable_progress_bars()
     return str(tmp_path / "cache")
-
-
-def run(monkeypatch, *words) -> int:
-    """Call the command line in this process and return its exit code."""
-    monkeypatch.setattr("sys.argv", ["pairwright", *map(str, words)])
-    monkeypatch.setattr(logging.root, "handlers", [])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    return end.value.code
 
 
 def source_images(folder):
@@ -66,11 +56,11 @@ def test_a_rendered_dataset_loads_with_its_images(rendered, tmp_path, offline):
     assert f"| preferences | {tally.rows} | {tally.rows} |" in card
 
 
-def test_licences_are_selected_and_the_card_says_what_is_left_out(rendered, tmp_path, monkeypatch, capsys):
-    assert run(monkeypatch, "export", rendered, "--to", tmp_path / "all", "--licence", "cc0-1.0") == 0
+def test_licences_are_selected_and_the_card_says_what_is_left_out(rendered, tmp_path, capsys):
+    assert run("export", rendered, "--to", tmp_path / "all", "--licence", "cc0-1.0") == 0
     assert "left out" not in capsys.readouterr().out
     assert "left out" not in (tmp_path / "all/README.md").read_text()
-    assert run(monkeypatch, "export", rendered, "--to", tmp_path / "none", "--licence", "MIT") == 2
+    assert run("export", rendered, "--to", tmp_path / "none", "--licence", "MIT") == 2
     said = capsys.readouterr().err
     assert "licences: CC0-1.0; sources: scenes; splits: " in said
     assert not (tmp_path / "none").exists()
@@ -90,24 +80,24 @@ def test_the_dataset_itself_is_not_overwritten(rendered):
     assert (rendered / "build.json").exists()
 
 
-def test_formats_are_explained_and_the_help_names_them(monkeypatch, capsys):
-    assert run(monkeypatch, "formats") == 0
+def test_formats_are_explained_and_the_help_names_them(capsys):
+    assert run("formats") == 0
     said = capsys.readouterr().out
-    assert run(monkeypatch, "export", "--help") == 0
+    assert run("export", "--help") == 0
     helped = "".join(capsys.readouterr().out.replace("│", " ").split())  # lines may break within a name
     for form in FORMATS.values():
         assert f"{form.name}\n    {form.about}\n    {form.cannot}" in said
         assert form.name in helped
-    assert run(monkeypatch, "formats", "hf") == 0
+    assert run("formats", "hf") == 0
     assert "datasets.load_dataset(" in capsys.readouterr().out
-    assert run(monkeypatch, "formats", "csv") == 2
+    assert run("formats", "csv") == 2
     assert "--format " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("form", [name for name in FORMATS if name not in ("hf", "llava")])
-def test_every_format_is_written_by_the_command_line(rendered, tmp_path, monkeypatch, capsys, form):
+def test_every_format_is_written_by_the_command_line(rendered, tmp_path, capsys, form):
     more = ["--model", "m"] if FORMATS[form].needs_model else []
-    assert run(monkeypatch, "export", rendered, "--format", form, "--to", tmp_path / "out", *more) == 0
+    assert run("export", rendered, "--format", form, "--to", tmp_path / "out", *more) == 0
     said = capsys.readouterr().out
     assert " preferences (train " in said
     assert FORMATS[form].cannot in said
@@ -115,7 +105,7 @@ def test_every_format_is_written_by_the_command_line(rendered, tmp_path, monkeyp
     assert FORMATS[form].cannot in readme
     assert {path.name for path in (tmp_path / "out").iterdir()} == {*FORMATS[form].owns, README, MARKER}
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    assert run(monkeypatch, "export", rendered, "--format", form, "--to", tmp_path / "out", *more) == 0
+    assert run("export", rendered, "--format", form, "--to", tmp_path / "out", *more) == 0
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
 
 
@@ -150,33 +140,33 @@ def test_conversations_are_those_of_the_dataset(rendered, tmp_path):
         (["--kind", "given"], "edited"),
     ],
 )
-def test_wrong_words_of_the_command_line(rendered, tmp_path, monkeypatch, capsys, words, message):
-    assert run(monkeypatch, "export", rendered, "--to", tmp_path / "out", *words) == 2
+def test_wrong_words_of_the_command_line(rendered, tmp_path, capsys, words, message):
+    assert run("export", rendered, "--to", tmp_path / "out", *words) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
-def test_filters_leave_the_rest_out(rendered, tmp_path, monkeypatch, capsys):
+def test_filters_leave_the_rest_out(rendered, tmp_path, capsys):
     every = list(pw.open(rendered)["preferences"].rows(without=("images", "rejected_images")))
     train = [row for row in every if row.split == "train"]
     made = [row for row in train if row.rejected_maker == train[0].rejected_maker]
     words = ["--split", "train", "--kind", train[0].rejected_maker]
-    assert run(monkeypatch, "export", rendered, "--to", tmp_path / "out", *words) == 0
+    assert run("export", rendered, "--to", tmp_path / "out", *words) == 0
     assert f"{len(made)} preferences (train {len(made)})" in capsys.readouterr().out
     rows = pq.read_table(next((tmp_path / "out/data").iterdir()), columns=["key"])["key"].to_pylist()
     assert sorted(rows) == sorted(row.key for row in made)
 
 
 @pytest.mark.parametrize("form", ["trl", pytest.param("ms-swift", marks=pytest.mark.slow)])
-def test_verified_by_the_command_line(rendered, tmp_path, monkeypatch, capsys, offline, form):
+def test_verified_by_the_command_line(rendered, tmp_path, capsys, offline, form):
     words = ("export", rendered, "--format", form, "--to", tmp_path / "out", "--verify")
-    assert run(monkeypatch, *words) == 0
+    assert run(*words) == 0
     model = write_qwen2_vl(tmp_path / "qwen")
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    assert run(monkeypatch, *words, "--processor", model, "--max-length", "9") == 1
+    assert run(*words, "--processor", model, "--max-length", "9") == 1
     assert re.search(r"tokens, .*\b9\b", capsys.readouterr().err)
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
-    assert run(monkeypatch, *words, "--processor", model, "--max-length", "2000") == 0
-    assert run(monkeypatch, *words, "--max-length", "9") == 2
+    assert run(*words, "--processor", model, "--max-length", "2000") == 0
+    assert run(*words, "--max-length", "9") == 2
     assert "--processor" in capsys.readouterr().err
-    assert run(monkeypatch, *words[:-1], "--max-length", "9") == 2
+    assert run(*words[:-1], "--max-length", "9") == 2

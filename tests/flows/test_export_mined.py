@@ -12,9 +12,9 @@ from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.training.freeze_rows import FILE, FrozenRows
+from tests.fixtures.command import run, words_of
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.flows.conftest import SMALL, WIDE, build
-from tests.flows.test_train_model import run, words_of
 
 FAST = {
     "optimiser.max_steps": 1,

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows import cli
 from pairwright.flows.find_models import pin_models, served_models
 from pairwright.flows.load_profile import load_profile
 from pairwright.tasks.models import sam as sam_segmenter
 from pairwright.tasks.models import weights as find_weights
 from tests.fixtures.checkpoints import write_dinov2_folder
+from tests.fixtures.command import run, words_of
 from tests.fixtures.file_server import COMMIT, serving_files, use_as_hub
 from tests.fixtures.sam_checkpoints import write_sam
 
@@ -26,14 +26,7 @@ segmentation: {segmenter: sam, model: vit_b}
 """
 SHARDS = {f"model-0000{n}-of-00002.safetensors": random.Random(n).randbytes(5000) for n in (1, 2)}
 INDEX = json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}})
-SERVED = [
-    "--set",
-    "captions.writer=served",
-    "--set",
-    "models.chat.launch.enabled=true",
-    "--set",
-    "models.chat.model=owner/served",
-]
+SERVED = words_of(["captions.writer=served", "models.chat.launch.enabled=true", "models.chat.model=owner/served"])
 
 
 @pytest.fixture(scope="module")
@@ -66,16 +59,13 @@ def profile(tmp_path):
 
 @pytest.fixture
 def fetch(profile, capsys):
-    def run(*words):
-        """Run the verb as a shell would; return its exit code and what it said."""
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("sys.argv", ["pairwright", "fetch", "--profile", str(profile), *map(str, words)])
-            with pytest.raises(SystemExit) as ended:
-                cli.main()
+    def call(*words):
+        """Return the verb's exit code and what it said."""
+        code = run("fetch", "--profile", profile, *words)
         said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
+        return code, said.out, said.err
 
-    return run
+    return call
 
 
 def rows(out, how):

@@ -1,7 +1,6 @@
 """Preferences that a source brought get rejected images: the whole line on a tiny set, report and export included."""
 
 import io
-import json
 import socket
 from pathlib import Path
 
@@ -10,11 +9,11 @@ import pytest
 from PIL import Image
 
 import pairwright as pw
-from pairwright.flows import cli
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.store.masks import decode_mask
 from tests.fixtures.builds import ok_rows
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
+from tests.fixtures.command import counts_of, run, words_of
 from tests.fixtures.grounding_checkpoints import write_grounding_folder
 from tests.fixtures.lama_checkpoints import write_lama
 from tests.fixtures.pictures import picture
@@ -46,29 +45,13 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Return words of the command line for CLIP, tiny, to choose."""
     clip = write_clip_folder(tmp_path_factory.mktemp("models") / "clip", architecture=READING_CLIP)
     fields = ["embedding.embedders=[gradients, clip]", f"embedding.clip.checkpoint={clip}", "embedding.batch_size=8"]
-    return [word for field in (*fields, "rejections.scorer=clip", "run.workers=1") for word in ("--set", field)]
+    return words_of([*fields, "rejections.scorer=clip", "run.workers=1"])
 
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have no Prefect server and no network."""
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    """Have no network."""
     monkeypatch.setattr(socket, "getaddrinfo", lambda *words, **_: pytest.fail(f"goes to the network: {words}"))
-
-
-def run(*words: object) -> int:
-    """Run the command line as a shell would; return its exit code."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["pairwright", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-    return int(ended.value.code or 0)
-
-
-def counts_of(out: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, object]]:
-    capsys.readouterr()
-    assert run("status", out, "--json") == 0
-    return {stage["stage"]: stage for stage in json.loads(capsys.readouterr().out)["stages"]}
 
 
 def pixels(data: bytes) -> np.ndarray:
@@ -131,7 +114,7 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         "inspection.detector_enabled=false",
         "inspection.max_rim=100",
     ]
-    return [word for field in fields for word in ("--set", field)]
+    return words_of(fields)
 
 
 def test_images_are_rejected_by_models(

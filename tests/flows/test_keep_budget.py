@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Report, Work, make_request, resume_request, run_build
+from pairwright.flows.run_build import Report, resume_request
 from pairwright.tasks.store.budget import count_asked
 from pairwright.tasks.store.dataset import read_record
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.pool import Workers
+from tests.fixtures.builds import build_here, run_request
 from tests.fixtures.chat_server import ChatServer, chat_server
+from tests.fixtures.command import run
 from tests.flows.conftest import SMALL, WIDE
-from tests.flows.test_cli import run
 from tests.flows.test_report_served import answer as sound
 from tests.flows.test_report_served import kind_of
 
@@ -31,21 +30,16 @@ SERVED = [
     ),
     *("models.chat.max_pixels=784", "captions.max_tokens=40"),
 ]
-UNTIL = "captioning"
 STOPPED = "Stopped by run.budget."
 
 
 def build(out: Path, server: ChatServer, *settings: str, workers: int = 1) -> Report:
     words = [*SERVED, f"models.chat.endpoint={server.url}", *settings]
-    request = make_request(str(out), None, profile="scenes", settings=words, limit=None, until=UNTIL)
-    with Workers(workers) as pool:
-        return run_build(request, Work(run_shards=pool.run, watcher=LineWatcher()))
+    return build_here(out, settings=words, until="captioning", workers=workers)
 
 
 def resume(out: Path, *settings: str) -> Report:
-    with Workers(1) as pool:
-        request = resume_request(str(out), stage="", reason="", settings=settings)
-        return run_build(request, Work(run_shards=pool.run, watcher=LineWatcher()))
+    return run_request(resume_request(str(out), stage="", reason="", settings=settings))
 
 
 def questions(server: ChatServer) -> list[str]:
@@ -62,9 +56,7 @@ def asked_of(out: Path) -> tuple[int, int]:
 def mined(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a dataset of which only the served part is owed."""
     out = tmp_path_factory.mktemp("mined") / "out"
-    request = make_request(str(out), None, profile="scenes", settings=SERVED, limit=None, until="mining")
-    with Workers(1) as pool:
-        assert run_build(request, Work(run_shards=pool.run, watcher=LineWatcher())).is_complete
+    assert build_here(out, settings=SERVED, until="mining").is_complete
     return out
 
 

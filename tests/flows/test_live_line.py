@@ -6,9 +6,7 @@ import urllib.request
 import pytest
 
 import pairwright as pw
-from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Work, make_request, run_build
-from pairwright.tasks.store.pool import Workers
+from tests.fixtures.builds import build_here
 from tests.flows.conftest import SMALL, WIDE
 
 pytestmark = pytest.mark.live
@@ -41,13 +39,7 @@ def settings_of(qwen_server, mixtral_server) -> list[str]:
 def built(tmp_path_factory, vllm_servers):
     out = tmp_path_factory.mktemp("live") / "out"
     settings = settings_of(vllm_servers.qwen(), vllm_servers.mixtral())
-    return out, build(out, settings), settings
-
-
-def build(out, settings):
-    request = make_request(str(out), None, profile="scenes", settings=settings, limit=None, until="")
-    with Workers(1) as workers:
-        return run_build(request, Work(run_shards=workers.run, watcher=LineWatcher()))
+    return out, build_here(out, settings=settings), settings
 
 
 def test_every_row_is_accounted_for_and_preferences_come_out(built) -> None:
@@ -72,7 +64,7 @@ def test_rows_keep_what_was_asked(built, qwen_server, mixtral_server) -> None:
 def test_a_second_build_asks_no_more_than_what_is_served(built, qwen_server, mixtral_server) -> None:
     out, report, settings = built
     before = finished(qwen_server), finished(mixtral_server)
-    again = build(out, settings)
+    again = build_here(out, settings=settings)
     assert again.counts == report.counts
     assert again.snapshot.number == report.snapshot.number
     probes = finished(qwen_server) - before[0], finished(mixtral_server) - before[1]

@@ -7,21 +7,14 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from pairwright.flows import cli
 from pairwright.flows.find_models import pin_served
 from pairwright.flows.load_profile import load_profile
 from tests.fixtures.chat_server import chat_server
 from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder
+from tests.fixtures.command import counts_of, run, words_of
 from tests.fixtures.photographs import write_photographs
 
-BANDS = [
-    "--set",
-    "mining.min_best_similarity=0",
-    "--set",
-    "mining.min_similarity=0",
-    "--set",
-    "mining.max_similarity=1",
-]
+BANDS = words_of(["mining.min_best_similarity=0", "mining.min_similarity=0", "mining.max_similarity=1"])
 
 
 @pytest.fixture(scope="module")
@@ -41,26 +34,16 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Have no Prefect server, an empty cache and no network."""
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    """Have an empty cache and no network."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))  # for workers
     monkeypatch.setattr(socket, "getaddrinfo", lambda *words, **_: pytest.fail(f"goes to the network: {words}"))
 
 
-def run(*words: object) -> int:
-    """Run the command line as a shell would; return its exit code."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["pairwright", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-    return int(ended.value.code or 0)
-
-
 def local(checkpoints: tuple[Path, Path], workers: int) -> list[str]:
     clip, dinov2 = checkpoints
     fields = (f"embedding.clip.checkpoint={clip}", f"embedding.dinov2.model={dinov2}", f"run.workers={workers}")
-    return [word for field in (*fields, "embedding.batch_size=8") for word in ("--set", field)]
+    return words_of([*fields, "embedding.batch_size=8"])
 
 
 @pytest.mark.parametrize(
@@ -125,9 +108,7 @@ def test_photographs_are_mined_with_real_encoders(
 ) -> None:
     words = [photographs, "--profile", "laptop", "--until", "mining", *BANDS, *local(checkpoints, 2)]
     assert run("build", *words, "--out", tmp_path / "out") == 0
-    capsys.readouterr()
-    assert run("status", tmp_path / "out", "--json") == 0
-    counts = {stage["stage"]: stage for stage in json.loads(capsys.readouterr().out)["stages"]}
+    counts = counts_of(tmp_path / "out", capsys)
     assert counts["embeddings"]["ok"] == counts["images"]["ok"] == 24
     assert counts["pairs"]["rows"] > 0
     record = json.loads((tmp_path / "out" / "build.json").read_text())["profile"]
@@ -142,7 +123,7 @@ def test_weights_that_changed_are_not_mixed_with_the_old_ones(
 ) -> None:
     write_dinov2_folder(tmp_path / "dinov2")
     fields = ("embedding.embedders=[dinov2]", f"embedding.dinov2.model={tmp_path / 'dinov2'}", "mining.weights=[1]")
-    settings = [word for field in (*fields, "rejections.enabled=false", "run.workers=1") for word in ("--set", field)]
+    settings = words_of([*fields, "rejections.enabled=false", "run.workers=1"])
     words = ["build", photographs, "--profile", "laptop", "--out", tmp_path / "out", "--until", "embeddings", *settings]
     assert run(*words) == 0
     write_dinov2_folder(tmp_path / "dinov2", seed=1)

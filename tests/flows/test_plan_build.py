@@ -11,8 +11,8 @@ from PIL import Image
 from pairwright.flows.load_profile import load_profile
 from pairwright.flows.pipeline import Pipeline
 from pairwright.flows.stages import TABLES
+from tests.fixtures.command import run
 from tests.flows.conftest import SMALL
-from tests.flows.test_cli import run
 
 FIRST = ("images", "embeddings", "admitted", "neighbours", "similar_pairs", "pairs")
 """Those that are on up to mining."""

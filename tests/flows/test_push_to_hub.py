@@ -1,7 +1,6 @@
 """`pairwright export --push-to-hub` as a user calls it, against a stand-in of the Hub, whole and cut in the middle."""
 
 import hashlib
-import logging
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import datasets
 import huggingface_hub
 import pytest
 
-from pairwright.flows import cli
+from tests.fixtures.command import run
 from tests.fixtures.file_server import Fault, use_as_hub
 from tests.fixtures.hub_server import LARGE, READER, TOKEN, Repository, serving_hub
 
@@ -32,20 +31,16 @@ def hub(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def push(rendered, tmp_path, monkeypatch, capsys):
-    def run(*words, name=NAME):
-        """Run the verb as a shell would; return its exit code and all that it said."""
-        out = ["--to", tmp_path / "out", "--push-to-hub", name]
-        monkeypatch.setattr("sys.argv", ["pairwright", "export", *map(str, [rendered, *out, *words])])
-        monkeypatch.setattr(logging.root, "handlers", [])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
+def push(rendered, tmp_path, capsys):
+    def call(*words, name=NAME):
+        """Return the verb's exit code and all that it said."""
+        code = run("export", rendered, "--to", tmp_path / "out", "--push-to-hub", name, *words)
         said = capsys.readouterr()
         assert TOKEN not in said.out + said.err
         assert "X-Amz" not in said.out + said.err
-        return int(end.value.code or 0), said.out + said.err
+        return code, said.out + said.err
 
-    return run
+    return call
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -176,9 +171,6 @@ def test_what_is_refused_says_what_to_do(hub, push, monkeypatch, token, name, wo
     assert not hub.received
 
 
-def test_where_nothing_is_pushed_its_options_are_wrong(rendered, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["pairwright", "export", str(rendered), "--to", str(tmp_path / "o"), "--private"])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert end.value.code == 2
+def test_where_nothing_is_pushed_its_options_are_wrong(rendered, tmp_path, capsys):
+    assert run("export", rendered, "--to", tmp_path / "o", "--private") == 2
     assert "--push-to-hub" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from pairwright.flows.cli import app
 from pairwright.flows.progress import LineWatcher
 from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
-from pairwright.flows.run_build import Request, Work, run_build
+from pairwright.flows.run_build import Request, Work
 from pairwright.flows.version import open_present
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.dataset import read_record
@@ -17,6 +17,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import Workers
 from pairwright.tasks.store.snapshot import latest_snapshot, stream_live
+from tests.fixtures.builds import run_request
 from tests.flows.conftest import build
 
 TIGHTER = ["mining.min_similarity=0.85", "mining.min_best_similarity=0.85"]
@@ -65,8 +66,7 @@ def test_the_dataset_is_as_it_was_unless_the_thresholds_are_kept(dataset: Folder
     kept = Request.again(dataset)
     assert (kept.profile.mining.min_similarity, kept.until) == (0.85, "mining")
     assert by_name(open_present(dataset).counts())["pairs"] == found.after[-1]
-    with Workers(1) as workers:
-        report = run_build(kept, Work(run_shards=workers.run, watcher=LineWatcher()))
+    report = run_request(kept)
     assert report.is_complete
     assert report.snapshot.number == 2
     assert refilter(dataset, TIGHTER).gained == refilter(dataset, TIGHTER).lost == 0

@@ -21,10 +21,8 @@ from typing import Any
 import pytest
 
 import pairwright as pw
-from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Work, make_request, run_build
 from pairwright.tasks.serving.probe import LOOK
-from pairwright.tasks.store.pool import Workers
+from tests.fixtures.builds import Recorder, build_here
 from tests.fixtures.chat_server import Asked, chat_server
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder, write_dinov2_folder
 from tests.fixtures.grounding_checkpoints import write_grounding_folder
@@ -143,17 +141,11 @@ def build(out: Path, source: Path, words: list[str]) -> tuple[Any, list[str]]:
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    recorder = Recorder()
     settings = [*words, "run.workers=1"]
-    request = make_request(str(out), str(source), profile="gpu", settings=settings, limit=None, until="rejected")
-    ran: list[str] = []
     try:
-        with Workers(1) as workers:
-
-            def run(planned, shards):
-                ran.extend(shard.name for shard in shards)
-                yield from workers.run(planned, shards)
-
-            return run_build(request, Work(run_shards=run, watcher=LineWatcher())), ran
+        report = build_here(out, source, profile="gpu", settings=settings, until="rejected", watcher=recorder)
+        return report, recorder.ran
     finally:
         torch.set_num_threads(threads)
 

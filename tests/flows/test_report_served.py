@@ -7,10 +7,8 @@ from collections import Counter
 import pytest
 
 import pairwright as pw
-from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Work, make_request, run_build
 from pairwright.tasks.serving.probe import LOOK
-from pairwright.tasks.store.pool import Workers
+from tests.fixtures.builds import build_here
 from tests.fixtures.chat_server import chat_server
 from tests.flows.conftest import SMALL, WIDE, with_images_of
 from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows
@@ -66,11 +64,7 @@ def served(rendered, tmp_path_factory):
     folder = with_images_of(rendered, tmp_path_factory.mktemp("served") / "demo")
     with chat_server(answer) as server:
         chat = [f"models.chat.endpoint={server.url}", "models.chat.model=tiny", 'models.chat.structured_output="none"']
-        request = make_request(
-            str(folder), None, profile="scenes", settings=[*SMALL, *WIDE, *SERVED, *chat], limit=None, until=""
-        )
-        with Workers(1) as workers:
-            assert run_build(request, Work(run_shards=workers.run, watcher=LineWatcher())).is_complete
+        assert build_here(folder, settings=[*SMALL, *WIDE, *SERVED, *chat]).is_complete
         asked = Counter(map(kind_of, server.asked))
     pw.open(folder).report(pairs=30)
     return folder, asked

@@ -11,9 +11,10 @@ import pytest
 from pairwright.tasks.training.runs import Run
 from tests.fixtures.benchmarks import write_folder
 from tests.fixtures.chat_server import chat_server
+from tests.fixtures.command import words_of
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.prefect_server import PrefectServer
-from tests.flows.test_train_model import FAST, words_of, write_dataset
+from tests.flows.test_train_model import FAST, write_dataset
 
 CAPTIONS = """
 import sys

@@ -12,9 +12,9 @@ import yaml
 
 from pairwright.flows.cli import keep_quiet
 from pairwright.flows.stages import GROUPS
+from tests.fixtures.command import run
 from tests.fixtures.prefect_server import PrefectServer
 from tests.flows.test_build_dataset import write_photographs
-from tests.flows.test_cli import run
 
 ROOT = Path(__file__).parent.parent.parent
 NIGHTLY = ("--cron", "0 2 * * *")

@@ -14,9 +14,7 @@ from collections import Counter
 import pytest
 
 import pairwright as pw
-from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Work, make_request, run_build
-from pairwright.tasks.store.pool import Workers
+from tests.fixtures.builds import build_here
 from tests.fixtures.chat_server import Asked, Close, Hang, Raw, Reply, Status, chat_server
 from tests.flows.conftest import WIDE
 from tests.flows.test_report_served import answer as sound
@@ -52,13 +50,7 @@ def names_of(server) -> list[str]:
 
 
 def build(out, server, *settings: str):
-    return run_line(out, [*SETTINGS, f"models.chat.endpoint={server.url}", *settings])
-
-
-def run_line(out, words, *, until: str = ""):
-    request = make_request(str(out), None, profile="scenes", settings=words, limit=None, until=until)
-    with Workers(1) as workers:
-        return run_build(request, Work(run_shards=workers.run, watcher=LineWatcher()))
+    return build_here(out, settings=[*SETTINGS, f"models.chat.endpoint={server.url}", *settings])
 
 
 def rows_of(out) -> dict[str, list[tuple[str, str]]]:
@@ -74,7 +66,7 @@ def rows_of(out) -> dict[str, list[tuple[str, str]]]:
 def unwritten(tmp_path_factory):
     """Return a dataset of which nobody has asked anything yet."""
     out = tmp_path_factory.mktemp("unwritten") / "out"
-    assert run_line(out, [*SETTINGS, "models.chat.endpoint=http://127.0.0.1:9"], until="mining").is_complete
+    assert build_here(out, settings=[*SETTINGS, "models.chat.endpoint=http://127.0.0.1:9"], until="mining").is_complete
     return out
 
 

@@ -9,7 +9,7 @@ import pytest
 from pairwright.schemas.differential import SIZES
 from pairwright.tasks.training import answer_questions
 from tests.fixtures.benchmarks import rows_of, write_folder
-from tests.flows.test_train_model import run, words_of
+from tests.fixtures.command import run, words_of
 
 FAST = {
     "optimiser.max_steps": 1,

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from pairwright.tasks.training.runs import HELD_OUT, Run
+from tests.fixtures.command import words_of
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.runs_to_train import curve
-from tests.flows.test_train_model import FAST, ROWS, words_of, write_dataset
+from tests.flows.test_train_model import FAST, ROWS, write_dataset
 
 pytestmark = pytest.mark.slow
 BIN = Path(sys.executable).parent

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from pairwright.flows import cli
 from pairwright.flows.make_train_config import make_config
 from pairwright.flows.train_model import train
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, encode_part, read_about, read_part
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 from pairwright.tasks.training.runs import Run
+from tests.fixtures.command import run, words_of
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.pictures import picture
 from tests.fixtures.tables import IMAGE, struct, write_table
@@ -45,33 +45,6 @@ FAST = {
     "data.max_eval_rows": 2,
     "data.max_train_rows": 6,
 }
-
-
-def run(*words: object) -> int:
-    """Run the command line as a shell would; return its exit code."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["pairwright", *map(str, words)])
-        try:
-            cli.main()
-        except SystemExit as ended:
-            return int(ended.code or 0)
-    return 0
-
-
-def words_of(settings: dict[str, Any]) -> list[str]:
-    return [word for setting in _settings(settings) for word in ("--set", setting)]
-
-
-def _settings(settings: dict[str, Any]) -> list[str]:
-    return [f"{name}={value}" for name, value in settings.items()]
-
-
-@pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> Any:
-    before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    yield
-    signal.signal(signal.SIGTERM, before)
 
 
 def write_dataset(out: Path, **columns: Any) -> Path:

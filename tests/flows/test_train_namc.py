@@ -12,7 +12,7 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, encode_part, read_about, read_part
 from tests.fixtures.benchmarks import rows_of, write_folder
-from tests.flows.test_train_model import run, words_of
+from tests.fixtures.command import run, words_of
 
 FAST = {
     "optimiser.max_steps": 3,

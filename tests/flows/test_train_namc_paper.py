@@ -23,8 +23,8 @@ from pairwright.tasks.training.namc.train_namc import open_run
 from pairwright.tasks.training.runs import PLACES, Run
 from pairwright.tasks.training.train_model import Job
 from tests.fixtures.benchmarks import rows_of, write_folder
+from tests.fixtures.command import run, words_of
 from tests.fixtures.namc_models import write_models
-from tests.flows.test_train_model import run, words_of
 
 FAST = {
     "namc.hidden_size": 64,

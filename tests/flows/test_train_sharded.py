@@ -11,9 +11,10 @@ import pytest
 from safetensors.torch import load_file
 
 from pairwright.tasks.training.runs import HELD_OUT, Run
+from tests.fixtures.command import words_of
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.runs_to_train import curve
-from tests.flows.test_train_model import FAST, words_of, write_dataset
+from tests.flows.test_train_model import FAST, write_dataset
 
 pytest.importorskip("torch.distributed.fsdp", reason="this PyTorch has no FSDP")
 pytestmark = pytest.mark.slow

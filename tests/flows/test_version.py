@@ -8,15 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.flows.test_cli import run
+from tests.fixtures.command import run
 
 UNTIL = ("--until", "mining", "--set", "run.workers=1")
 GATE = r"images: .*\b5\b.* 0\.6, .*0\.7 \(gates\.min_yield\)"
-
-
-@pytest.fixture(autouse=True)
-def _no_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
 
 
 def write_pictures(folder: Path, names: list[str], *, seed: int = 0) -> Path:

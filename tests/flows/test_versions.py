@@ -1,7 +1,6 @@
 """The verbs of versions on a small real dataset: list, compare, follow, remove, clear up."""
 
 import json
-import logging
 import re
 import shutil
 from collections.abc import Callable
@@ -10,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import pairwright as pw
-from pairwright.flows import cli
 from pairwright.flows.version import open_present, open_version
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, read_part
 from pairwright.tasks.training.freeze_rows import FILE, FrozenRows, Needs, count_rows, freeze_rows
+from tests.fixtures.command import run
 from tests.flows.conftest import SMALL, WIDE, build
 
 Call = Callable[..., str]
@@ -24,19 +23,16 @@ SPLITS = ("train", "validation", "test")
 
 
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
     """Return a way to call the command line in this process; it gives the output."""
 
-    def run(*words: object, code: int = 0) -> str:
-        monkeypatch.setattr("sys.argv", ["pairwright", *map(str, words)])
-        monkeypatch.setattr(logging.root, "handlers", [])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
+    def called(*words: object, code: int = 0) -> str:
+        ended = run(*words)
         said = capsys.readouterr()
-        assert (end.value.code or 0) == code, said.err
+        assert ended == code, said.err
         return said.out + said.err
 
-    return run
+    return called
 
 
 @pytest.fixture

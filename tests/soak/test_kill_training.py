@@ -17,9 +17,10 @@ import pytest
 from safetensors import safe_open
 
 from pairwright.tasks.training.runs import Run
+from tests.fixtures.command import words_of
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.runs_to_train import logged
-from tests.flows.test_train_model import FAST, words_of, write_dataset
+from tests.flows.test_train_model import FAST, write_dataset
 
 PAIRWRIGHT = str(Path(sys.executable).parent / "pairwright")
 SETTINGS = {**FAST, "data.max_train_rows": 0, "optimiser.max_steps": 60, "output.save_steps": 1, "output.eval_steps": 9}

@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Work, make_request, run_build
-from pairwright.tasks.store.pool import Workers
-from tests.fixtures.builds import ok_rows
+from tests.fixtures.builds import build_here, ok_rows
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +26,7 @@ def pictures(tmp_path_factory) -> Path:
 def build(out: Path, pictures: Path, *settings: str):
     """Build up to the search; return its counts."""
     words = ["run.workers=1", "search.k=5", "run.rows_per_shard_of={neighbours: 7}", "search.min_similarity=0.2"]
-    request = make_request(
-        str(out), str(pictures), profile="scenes", settings=[*words, *settings], limit=None, until="neighbours"
-    )
-    with Workers(1) as workers:
-        report = run_build(request, Work(run_shards=workers.run, watcher=LineWatcher()))
+    report = build_here(out, pictures, settings=[*words, *settings], until="neighbours")
     assert report.is_complete
     return report.counts[-1]
 
