@@ -22,8 +22,8 @@ def workers_of(request: Request) -> Generator[Runner]:
         with Workers(run.workers) as workers:
             yield workers
         return
-    _check_cluster(request)
-
+    if run.address:
+        _check_cluster(request)
     gpus = 0 if run.address else count_gpus()
     place = Place(address=run.address, workers=run.workers, gpus=gpus, memory_gb_of=run.memory_gb_of)
     with DaskWorkers(place, _paths(request)) as workers:
@@ -31,13 +31,10 @@ def workers_of(request: Request) -> Generator[Runner]:
 
 
 def _check_cluster(request: Request) -> None:
-    run = request.profile.run
-    if not run.address:
-        return
     for field, chat in served_models(request.profile, request.until).items():
         if chat.launch.enabled:
             raise ConfigError(
-                f"{field}.launch starts vLLM on this machine, where the workers of {run.address} do not look for "
+                f"{field}.launch starts vLLM on this machine, where workers on other machines do not look for "
                 f"it: start it yourself, set {field}.launch.enabled to false and name its addresses in {field}.endpoint"
             )
 

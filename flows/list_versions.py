@@ -4,7 +4,7 @@ Reads the snapshots' own files, of whatever release, and the names of the parts 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from pairwright.flows.run_build import OWN_NOTES
@@ -91,10 +91,6 @@ class Difference:
     stages: list[StageDiff]
     names: dict[str, str]
     """Of the listed images, by key."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it for scripts."""
-        return asdict(self)
 
 
 def diff_versions(before: Version, after: Version, *, stage: str = "", listed: bool = False) -> Difference:

@@ -7,7 +7,7 @@ neighbours: that grows with the square of the images.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pairwright.flows.find_models import pin_models, pin_served
@@ -95,15 +95,6 @@ class Rates:
     amounts: Mapping[str, float]
 
 
-@dataclass
-class Measured:
-    """What a trial, or the dataset itself, has shown."""
-
-    known_from: str
-    rates: dict[str, Rates] = field(default_factory=dict[str, Rates])
-    failures: list[ShardFailed] = field(default_factory=list[ShardFailed])
-
-
 class Timer(LineWatcher):
     """Progress as lines, which also remembers the seconds per input row of each stage's last shard."""
 
@@ -143,13 +134,14 @@ def plan_build(request: Request, *, is_new: bool, trial: int = 0) -> Plan:
         words = {"profile": request.profile, "limit": request.limit, "until": request.until}
         record = read_record(request.folder).model_copy(update=words)
         counts = {one.stage: one for one in Version.of(request.folder, record).counts()}
+    notes, rates = list[str](), {} if is_new or trial else _measure(request.folder)
     if trial:
-        measured = _run_trial(request, trial)
-    else:
-        measured = Measured("") if is_new else Measured("dataset", _measure(request.folder))
-    planned = Pipeline(request.profile, request.until).plan()
-    stages = list(_walk(request, planned, counts, measured, new_items=new))
-    notes = list(_notes(request, stages, measured))
+        rates, failures = _run_trial(request, trial)
+        notes = ["Extrapolated from a build of the source's first rows. Searching grows with the square of the images."]
+        notes += [f"In the trial, shard {failure.name} failed: {failure.error}" for failure in failures]
+    known_from = "trial" if trial else "dataset"
+    stages = list(_walk(request, counts, rates, known_from=known_from, new_items=new))
+    notes += _notes(request, stages)
     return Plan(request=request, is_new=is_new, items=items, new_items=new, stages=stages, notes=notes)
 
 
@@ -158,7 +150,7 @@ def _listed_keys(folder: Folder) -> set[bytes]:
     return {bytes.fromhex(key) for table in tables for key in table.column("key").to_pylist()}
 
 
-def _run_trial(request: Request, rows: int) -> Measured:
+def _run_trial(request: Request, rows: int) -> tuple[dict[str, Rates], list[ShardFailed]]:
     """Build the first rows in this process, in a folder that goes afterwards."""
     profile = pin_models(pin_served(request.profile, request.until), request.until)
     names = [stage.name for stage in Pipeline(profile, request.until).running]
@@ -168,7 +160,7 @@ def _run_trial(request: Request, rows: int) -> Measured:
         timer, folder = Timer(), Folder(f"{place}/trial")
         small = replace(request, folder=folder, profile=profile, limit=min(rows, request.limit or rows))
         report = run_build(small, Work(run_shards=workers.run, watcher=timer))
-        return Measured("trial", _measure(folder, timer.seconds), report.failures)
+        return _measure(folder, timer.seconds), report.failures
 
 
 def _measure(folder: Folder, seconds: Mapping[str, float] | None = None) -> dict[str, Rates]:
@@ -191,7 +183,7 @@ def _measure(folder: Folder, seconds: Mapping[str, float] | None = None) -> dict
 
 
 def _walk(
-    request: Request, line: Sequence[Planned], counts: Mapping[str, Counts], measured: Measured, *, new_items: int
+    request: Request, counts: Mapping[str, Counts], known: Mapping[str, Rates], *, known_from: str, new_items: int
 ) -> Iterator[StagePlan]:
     """Yield each stage's plan: the rows that a stage gives are the new inputs of those that read it.
 
@@ -200,8 +192,8 @@ def _walk(
     """
     fresh: dict[str, float | None] = {"items": new_items}
     redone: set[str] = set()
-    for one in line:
-        stage, rates, before = one.stage, measured.rates.get(one.stage.name), counts.get(one.stage.name)
+    for one in Pipeline(request.profile, request.until).plan():
+        stage, rates, before = one.stage, known.get(one.stage.name), counts.get(one.stage.name)
         again = not redone.isdisjoint(stage.reads)
         inputs = _inputs(one, before, rates, [fresh[table] for table in stage.reads], again=again)
         if stage.whole and inputs and before and before.of and not again:
@@ -210,14 +202,14 @@ def _walk(
             fresh[stage.name] = 0
             yield StagePlan(stage=stage.name, known_from="", **dict.fromkeys(("inputs", "rows", *AMOUNTS), 0))
             continue
-        known = {} if rates is None or inputs is None else {n: inputs * rate for n, rate in rates.amounts.items()}
-        rows = known.get("rows")
+        found = {} if rates is None or inputs is None else {n: inputs * rate for n, rate in rates.amounts.items()}
+        rows = found.get("rows")
         fresh[stage.name] = max(0, rows - before.rows) if rows is not None and before and again else rows
-        if inputs and "seconds" in known:
-            known["seconds"] /= _processes(request, one, inputs)
-        amounts: dict[str, Any] = {n: value if n == "seconds" else round(value) for n, value in known.items()}
+        if inputs and "seconds" in found:
+            found["seconds"] /= _processes(request, one, inputs)
+        amounts: dict[str, Any] = {n: value if n == "seconds" else round(value) for n, value in found.items()}
         whole = None if inputs is None else round(inputs)
-        yield StagePlan(stage=stage.name, known_from=measured.known_from if rates else "", inputs=whole, **amounts)
+        yield StagePlan(stage=stage.name, known_from=known_from if rates else "", inputs=whole, **amounts)
 
 
 def _inputs(
@@ -245,16 +237,12 @@ def _processes(request: Request, planned: Planned, inputs: float) -> int:
     return max(1, min(own or workers, workers, math.ceil(inputs / size)))
 
 
-def _notes(request: Request, stages: Sequence[StagePlan], measured: Measured) -> Iterator[str]:
-    if measured.known_from == "trial":
-        yield "Extrapolated from a build of the source's first rows. Searching grows with the square of the images."
+def _notes(request: Request, stages: Sequence[StagePlan]) -> Iterator[str]:
     if missing := [one.stage for one in stages if one.rows is None]:
         more = f" and {len(missing) - 6} more" if missing[6:] else ""
         yield f"Not known: {', '.join(missing[:6])}{more}; nobody has measured this here. `--trial 50` does."
     elif any(one.seconds is None for one in stages):
         yield "Times are not known. `--trial 50` measures them."
-    for failure in measured.failures:
-        yield f"In the trial, shard {failure.name} failed: {failure.error}"
     sums = {name: sum(getattr(one, name) or 0 for one in stages) for name in AMOUNTS}
     needed = {
         "calls": sums["calls"],

@@ -6,9 +6,8 @@ Reads what runs write; needs no PyTorch.
 import logging
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -39,10 +38,6 @@ class Listed:
     held_out_loss: float | None
     held_out_margin: float | None
     problem: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it for scripts."""
-        return asdict(self)
 
     def cells(self) -> list[object]:
         """Return it for people, who do not look for a problem in a table."""

@@ -1,7 +1,7 @@
 """Follow a row through a version's tables: what was made of it, and what it was made from, with what made each."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from pairwright.flows.version import Version
@@ -44,10 +44,6 @@ class Lineage:
     made_from: list[Traced]
     tables: dict[str, dict[str, Any]]
     """Per table that occurs its fingerprint, and what it comes from: settings, models, prompts with their SHA-256."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it for scripts."""
-        return asdict(self)
 
 
 def trace_lineage(found: Version, key: str) -> Lineage:

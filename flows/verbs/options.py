@@ -1,6 +1,5 @@
 """What the verbs have in common: their application, options and exit codes; how a build ended, and what to do next."""
 
-import gc
 import os
 import signal
 import sys
@@ -77,10 +76,8 @@ Version = Annotated[int | None, typer.Option("--version", min=1, help="A version
 
 def load_dataset() -> "type[Dataset]":
     """Return ``Dataset``, with which all stages are loaded: an option that is refused does not wait for them."""
-    gc.disable()  # some 300 modules are made and none is let go: looking for garbage is a tenth of the time
     from pairwright.flows.dataset import Dataset
 
-    gc.enable()
     return Dataset
 
 

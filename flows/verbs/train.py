@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import signal
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -123,7 +124,7 @@ def runs(dataset: DatasetUrl, as_json: AsJson = False) -> None:
     """List the training runs of a dataset: what they trained, how far they are, what was measured last."""
     found = open_dataset(dataset).runs()
     if as_json:
-        print(json.dumps([one.as_json() for one in found], indent=1))
+        print(json.dumps([asdict(one) for one in found], indent=1))
     elif found:
         heads = [
             "run",

@@ -39,7 +39,7 @@ def diff(
 
     found = open_dataset(dataset).diff(before, after, stage=stage, listed=listed)
     if as_json:
-        print(json.dumps(found.as_json(), indent=1))
+        print(json.dumps(asdict(found), indent=1))
         return
     heads = ["table", f">rows of {before}", f">rows of {after}", ">in", ">out", ">ended otherwise", "fingerprint"]
     print_table(heads, *diff_rows(found))
@@ -61,7 +61,7 @@ def lineage(
 
     found = open_dataset(dataset, version).lineage(key)
     if as_json:
-        print(json.dumps(found.as_json(), indent=1))
+        print(json.dumps(asdict(found), indent=1))
     else:
         Console(width=None if sys.stdout.isatty() else 200, soft_wrap=True).print(show_lineage(found))
 
