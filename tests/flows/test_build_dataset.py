@@ -124,37 +124,6 @@ def test_a_build_has_four_steps(rendered: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_failed_is_told_alike_by_prefect_and_by_status(prefect: PrefectServer, tmp_path: Path) -> None:
-    out = tmp_path / "away"
-    words = (*PLUGIN, "--until", "embeddings", "--set", "run.workers=1")
-    done = prefect.run("pairwright", "build", "away:a-b-bad", "--out", out, *words)
-    assert done.returncode == 1, done.stderr
-
-    status = prefect.run("pairwright", "status", out, "--json", *PLUGIN)
-    images = json.loads(status.stdout)["stages"][0]
-    assert (images["in"], images["failed"], images["dropped"]) == (3, 2, 1)
-    (reason,) = [text for text, number in images["reasons"].items() if number == 2]
-    (shown,) = [row for row in table_of(prefect, "build-away") if row["stage"] == "images"]
-    assert {name: shown[name] for name in images if name != "reasons"} == {
-        name: images[name] for name in images if name != "reasons"
-    }
-    (flow_run,) = prefect.flow_runs(f"build-{out}")
-    assert flow_run["state"]["message"].splitlines()[0] in prefect.run("pairwright", "status", out, *PLUGIN).stdout
-
-    other = prefect.run("pairwright", "resume", out, *PLUGIN, "--stage", "images", "--reason", "another reason")
-    assert other.returncode == 1
-    (first,) = prefect.flow_runs(f"resume-{out}")
-    (step,) = prefect.subflows(first)
-    assert not prefect.ask("task_runs", task_runs={"flow_run_id": {"any_": [step["id"]]}}), "no row failed for that"
-    again = prefect.run("pairwright", "resume", out, *PLUGIN, "--stage", "images", "--reason", reason)
-    assert again.returncode == 1
-    (step,) = prefect.subflows(prefect.flow_runs(f"resume-{out}")[-1])
-    (task_run,) = prefect.task_runs(step)
-    assert task_run["name"] == "images-00000"
-    assert f"{reason} (2)" in task_run["state"]["message"], "the dropped row is not retried"
-
-
-@pytest.mark.slow
 def test_a_failing_build_says_why_and_not_how(prefect: PrefectServer, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = prefect.run("pairwright", "build", tmp_path / "empty", "--out", tmp_path / "out")

@@ -8,12 +8,7 @@ be compared.
 
 import hashlib
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -165,12 +160,8 @@ def test_every_step_gives_rows_and_every_row_is_accounted_for(built) -> None:
     out, report = built
     assert report.is_complete, report.failures
     assert all(count.of == count.ok + count.dropped for count in report.counts)
-    assert {name: len(rows) > 0 for name, rows in rows_of(out).items()} == dict.fromkeys(STEPS, True)
-
-
-@pytest.mark.slow
-def test_tags_are_of_texts_and_of_ram_and_lead_to_rejected_images(built) -> None:
-    rows = rows_of(built[0])
+    rows = rows_of(out)
+    assert all(rows.values())
     assert {tag.tagger for row in rows["tags"] for tag in row.tags} == {"nouns", "ram"}
     makers = Counter(row.maker for row in rows["rejections"])
     assert makers["removal"] > 0
@@ -200,36 +191,3 @@ def test_its_report_shows_boxes_candidates_and_the_one_that_was_taken(built) -> 
         assert said in text, said
     index = " ".join(re.sub(r"<[^>]+>", " ", (folder / "index.html").read_text()).split())
     assert "Removals that were checked" in index
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
-def test_a_killed_build_is_resumed_to_the_same_rows(tmp_path, built, photographs, words) -> None:
-    out = tmp_path / "out"
-    settings = [*words, "run.workers=2"]
-    command = [sys.executable, "-c", "from pairwright.flows.cli import main; main()"]
-    process = subprocess.Popen(
-        [*command, "build", str(photographs), "--profile", "gpu", "--until", "rejected", "--out", str(out)]
-        + [part for word in settings for part in ("--set", word)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "COLUMNS": "200"},
-        start_new_session=True,
-    )
-    try:
-        deadline = time.monotonic() + 300
-        while not list((out / "tables").glob("masks/*/part-*.parquet")) and process.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        _, said = process.communicate()
-    assert process.returncode == -signal.SIGKILL, said.decode()[-2000:]
-    assert not list((out / "tables").glob("rejections/*/part-*.parquet"))
-    done = subprocess.run([*command, "resume", str(out)], capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr[-2000:]
-    rows = rows_of(out)
-    assert {name: len(found) for name, found in rows.items()} == {n: len(r) for n, r in rows_of(built[0]).items()}
-    assert rows == rows_of(built[0])

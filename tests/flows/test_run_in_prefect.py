@@ -26,11 +26,6 @@ import sys
 from pairwright.flows.run_in_prefect import evaluate_model
 evaluate_model("tiny", "nlvr2", data=sys.argv[1], to=sys.argv[2], server=sys.argv[3])
 """
-EXPORT = """
-import sys
-from pairwright.flows.run_in_prefect import export_dataset
-export_dataset(sys.argv[1], sys.argv[2], form="trl")
-"""
 
 
 def write_captions(folder: Path) -> list[Path]:
@@ -56,19 +51,6 @@ def test_scores_of_captions_are_a_table_of_the_run(prefect: PrefectServer, tmp_p
 
 
 @pytest.mark.slow
-def test_what_cannot_be_scored_fails_the_run(prefect: PrefectServer, tmp_path: Path) -> None:
-    paths = write_captions(tmp_path)
-    asked = CAPTIONS.replace('"cider-d"', '"spice"')  # CoreNLP's files are fetched by nobody unasked
-    prefect.run("python", "-c", asked, *paths, PATH="")
-    skipped = prefect.flow_runs(f"evaluate-{paths[0]}")[-1]
-    assert (skipped["state_type"], "spice " in skipped["state"]["message"]) == ("FAILED", True)
-    paths[0].write_text("")
-    assert prefect.run("python", "-c", CAPTIONS, *paths).returncode != 0
-    failed = prefect.flow_runs(f"evaluate-{paths[0]}")[-1]
-    assert failed["state_type"] == "FAILED"
-
-
-@pytest.mark.slow
 def test_scores_of_a_model_are_a_table_of_the_run(prefect: PrefectServer, tmp_path: Path) -> None:
     lines = [
         {
@@ -88,15 +70,6 @@ def test_scores_of_a_model_are_a_table_of_the_run(prefect: PrefectServer, tmp_pa
     (artifact,) = prefect.ask("artifacts", artifacts={"key": {"any_": ["scores-nlvr2"]}})
     assert "2 of 2 items, 2 questions" in artifact["description"]
     assert [row["value"] for row in json.loads(artifact["data"])] == [0.5, 0.5]
-
-
-@pytest.mark.slow
-def test_an_export_shows_up_in_prefect(prefect: PrefectServer, rendered: Path, tmp_path: Path) -> None:
-    done = prefect.run("python", "-c", EXPORT, rendered, tmp_path / "export")
-    assert done.returncode == 0, done.stderr
-    (run,) = prefect.flow_runs(f"export-{rendered}")
-    assert (run["state_type"], set(run["tags"])) == ("COMPLETED", {rendered.name, "trl"})
-    assert list((tmp_path / "export").iterdir())
 
 
 @pytest.mark.slow

@@ -26,11 +26,6 @@ def loaded_by(code: str) -> list[str]:
     return done.stderr.splitlines()[-2:]
 
 
-def test_importing_the_package_loads_nothing() -> None:
-    code = f"import sys, pairwright; print(0, *(set('{HEAVY} {STORE} typer pydantic'.split()) & set(sys.modules)),"
-    assert loaded_by(f"{code} sep='\\n', file=sys.stderr)") == ["0"]
-
-
 @pytest.mark.parametrize(
     ("words", "code"),
     [
