@@ -7,7 +7,6 @@ Nothing is changed in the tables: the next build makes the parts that hold them 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from pairwright.flows.version import open_version
 from pairwright.schemas.errors import ConfigError
@@ -77,15 +76,6 @@ def list_removed(folder: Folder) -> list[tuple[str, str, str]]:
     removed = removed_by(entries)
     last = {key: entry for entry in entries if not entry.undo for key in entry.keys}
     return sorted((last[key].when, key, last[key].reason) for key in removed)
-
-
-def read_keys(file: str) -> list[str]:
-    """Return the keys that a file has in its lines; what follows a key is not read."""
-    try:
-        lines = Path(file).read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--from {file}: cannot be read: {error}") from error
-    return [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
 
 
 def _checked(texts: Sequence[str]) -> list[str]:

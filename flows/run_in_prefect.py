@@ -3,6 +3,7 @@
 They run in this process; Prefect shows them and decides when they start, never what is done.
 """
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -150,10 +151,7 @@ def evaluate_model(
     )
     with logged(), tagged(dataset_name(checkpoint), benchmark):
         found = models.evaluate_model(config, watch=log_steps)
-        rows = [
-            {"score": one.name, "of": one.category or "all", "value": one.value, "low": one.low, "high": one.high}
-            for one in found.results.scores
-        ]
+        rows = [asdict(one) for one in found.results.scores]
         publish_table(f"scores-{benchmark}", rows, "\n\n".join(mark_notes(found)))
     if owed := found.results.owed:
         return Failed(message=f"{owed:,} questions were not answered: run it again, which asks only these")
@@ -183,9 +181,7 @@ def evaluate_captions(
         found = captions.evaluate_captions(
             Path(predictions), Path(references), config, protocol=protocol, missing=missing
         )
-        rows = [
-            {"metric": one.name, "score": one.value, "low": one.low, "high": one.high} for one in found.found.scores
-        ]
+        rows = [asdict(one) for one in found.found.scores]
         publish_table("caption-scores", rows, "\n\n".join(score_notes(found)))
     if metrics and (skipped := found.found.skipped):
         return Failed(message="; ".join(f"{name} was skipped: {why}" for name, why in skipped.items()))

@@ -42,7 +42,6 @@ OTHER_WORK = {
     "operate": {"check_machine", "fetch_weights", "load_profile", "schedule_dataset"},
     "look": {"view_dataset"},  # opens a browser
     "train": {"run_in_prefect"},
-    "versions": {"remove_images"},  # reads a file of keys
 }
 """What verbs import from ``flows`` beside ``flows.dataset``, by which all work on a dataset is done."""
 TASKS = {

@@ -73,7 +73,6 @@ def lineage(
 def remove(
     dataset: DatasetUrl,
     keys: Annotated[list[str] | None, typer.Argument(help="Keys of images, or their beginnings.")] = None,
-    file: Annotated[str, typer.Option("--from", help="A file with a key in each line.")] = "",
     name: Annotated[
         list[str] | None, typer.Option("--name", help="An image as the source calls it (repeatable).")
     ] = None,
@@ -85,11 +84,8 @@ def remove(
     The same bytes stay out when they come again. Other files that show nearly the same are other images: keep those out
     with `pairwright build --exclude`. Without an image, lists what is removed.
     """
-    from pairwright.flows.remove_images import read_keys
-
-    opened, place = open_dataset(dataset), shlex.quote(dataset)
-    asked = [*(keys or ()), *(read_keys(file) if file else ())]
-    if not (asked or name or file):
+    opened, place, asked = open_dataset(dataset), shlex.quote(dataset), keys or ()
+    if not (asked or name):
         for when, key, why in opened.removed():
             print(f"{when}\t{key}\t{why}")
     elif undo:

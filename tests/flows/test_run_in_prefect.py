@@ -46,7 +46,7 @@ def test_scores_of_captions_are_a_table_of_the_run(prefect: PrefectServer, tmp_p
     assert "BLEU-4 100.0" in run["state"]["message"]
     (artifact,) = prefect.ask("artifacts", artifacts={"flow_run_id": {"any_": [run["id"]]}})
     assert "2 items, 2 references; protocol coco" in artifact["description"]
-    scores = {row["metric"]: row["score"] for row in json.loads(artifact["data"])}
+    scores = {row["name"]: row["value"] for row in json.loads(artifact["data"])}
     assert abs(scores["BLEU-1"] - 1) < 1e-9
 
 
