@@ -71,9 +71,8 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001  (Typer calls it so)
 
 
 def _be_quiet(wanted: bool) -> None:  # noqa: FBT001
-    if wanted:
-        logging.getLogger().setLevel(logging.WARNING)
-        logging.getLogger("pairwright").setLevel(logging.WARNING)
+    for name in ("", "pairwright") if wanted else ():
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _be_verbose(wanted: bool) -> None:  # noqa: FBT001

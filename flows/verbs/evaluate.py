@@ -3,7 +3,7 @@
 import json
 import signal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -47,6 +47,7 @@ def captions(
     """
     from pairwright.flows.evaluate_captions import evaluate_captions
     from pairwright.flows.progress import show_steps
+    from pairwright.flows.show_scores import score_notes, score_rows
     from pairwright.tasks.evaluation.score_captions import METRICS, ScoringConfig
 
     config = ScoringConfig(tuple(dict.fromkeys(metric or METRICS)), tokeniser, resamples, seed, limit_s)
@@ -58,17 +59,10 @@ def captions(
     if as_json:
         print(json.dumps(found.as_json(), indent=1))
     else:
-        _print_scores(found)
+        print_table(*score_rows(found))
+        print("\n".join(score_notes(found)))
     if metric and found.found.skipped:
         raise typer.Exit(OWED)
-
-
-def _print_scores(found: Any) -> None:
-    from pairwright.flows.show_scores import score_notes, score_rows
-
-    print_table(*score_rows(found))
-    for line in score_notes(found):
-        print(line)
 
 
 @evaluate.command(
@@ -106,12 +100,17 @@ def model(
     where some were not answered, and are asked again at the next call.
     """
     if benchmark == "list":
-        _list_benchmarks()
+        from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
+
+        for one in BENCHMARKS.values():
+            judge = " It needs a judge (--judge)." if one.rubric else ""
+            print(f"{one.name}\n    {one.measures}.{judge}\n    --data holds {one.layout}")
         return
     if not checkpoint:
         raise ConfigError("which model? pairwright evaluate model CHECKPOINT --benchmark NAME --data DIR")
     from pairwright.flows.evaluate_model import EvaluationConfig, evaluate_model
     from pairwright.flows.progress import show_steps
+    from pairwright.flows.show_scores import mark_notes, mark_rows
 
     config = EvaluationConfig(
         model=checkpoint,
@@ -133,22 +132,7 @@ def model(
     if as_json:
         print(json.dumps(found.as_json(), indent=1))
     else:
-        _print_marks(found)
+        print_table(*mark_rows(found))
+        print("\n".join(mark_notes(found)))
     if found.results.owed:
         raise typer.Exit(OWED)
-
-
-def _list_benchmarks() -> None:
-    from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
-
-    for one in BENCHMARKS.values():
-        judge = " It needs a judge (--judge)." if one.rubric else ""
-        print(f"{one.name}\n    {one.measures}.{judge}\n    --data holds {one.layout}")
-
-
-def _print_marks(found: Any) -> None:
-    from pairwright.flows.show_scores import mark_notes, mark_rows
-
-    print_table(*mark_rows(found))
-    for line in mark_notes(found):
-        print(line)

@@ -25,7 +25,6 @@ from pairwright.flows.verbs.options import (
 )
 
 if TYPE_CHECKING:
-    from pairwright.flows.show_status import Status
     from pairwright.tasks.store.decisions import Sorted
 
 
@@ -48,22 +47,18 @@ def status(
         if as_json:
             print(json.dumps(found.as_json(), indent=1))
         else:
-            _print_status(found)
+            print_stages(found.counts)
+            print_reasons(found.counts)
+            for line in (*found.owing, *found.held):
+                print(line)
+            if found.owed:
+                print(f"Rows are owed. Finish them with: pairwright resume {dataset}")
     for message in damaged:
         print(f"error: {message}", file=sys.stderr)
     if damaged:
         raise typer.Exit(OWED)
     if verify:
         print("Every part is sound: each byte is as it was written.", file=sys.stderr)
-
-
-def _print_status(found: "Status") -> None:
-    print_stages(found.counts)
-    print_reasons(found.counts)
-    for line in (*found.owing, *found.held):
-        print(line)
-    if found.owed:
-        print(f"Rows are owed. Finish them with: pairwright resume {found.dataset}")
 
 
 @app.command(epilog="Examples: `pairwright sources`, `pairwright sources jsonl`")

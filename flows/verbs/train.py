@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -21,9 +21,6 @@ from pairwright.flows.verbs.options import (
     say,
 )
 from pairwright.schemas.errors import ServerError
-
-if TYPE_CHECKING:
-    from pairwright.flows.dataset import Dataset
 
 
 @app.command(
@@ -64,20 +61,17 @@ def train(
             words |= {"dataset": dataset, "objective": objective, "version": version}
             trained = _train_with_prefect({"name": name, **words})
         else:
-            trained = _train_here(open_dataset(dataset, version), objective, name=name, **words)
+            from pairwright.flows.show_training import watching_training
+
+            if not is_first():
+                logging.getLogger().setLevel(logging.ERROR)
+            opened = open_dataset(dataset, version)
+            with watching_training() as watcher:
+                trained = opened.train(objective, name=name, **words, watcher=watcher)
     except KeyboardInterrupt:
         say("Stopped. The same command goes on from the last checkpoint, or begins anew where there is none.")
         raise typer.Exit(STOPPED) from None
     _conclude_training(trained, dataset, name)
-
-
-def _train_here(dataset: "Dataset", objective: str, **words: Any) -> Any:
-    from pairwright.flows.show_training import watching_training
-
-    if not is_first():
-        logging.getLogger().setLevel(logging.ERROR)
-    with watching_training() as watcher:
-        return dataset.train(objective, **words, watcher=watcher)
 
 
 def _train_with_prefect(words: dict[str, Any]) -> Any:
