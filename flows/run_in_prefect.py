@@ -17,7 +17,7 @@ from pairwright.flows import evaluate_model as models
 from pairwright.flows.dataset import Dataset
 from pairwright.flows.export_dataset import ExportConfig, Verifying
 from pairwright.flows.progress import log_steps
-from pairwright.flows.show_in_prefect import dataset_name, logged, publish_metrics, publish_table, tagged
+from pairwright.flows.show_in_prefect import dataset_name, logged, publish_table, tagged
 from pairwright.flows.show_scores import mark_notes, score_notes
 from pairwright.flows.show_training import TrainingLines
 from pairwright.flows.train_model import Trained
@@ -110,7 +110,6 @@ def train_model(
         words = {"model": model, "start": start, "name": name}
         opened = Dataset.open(dataset, version)
         trained = opened.train(objective, **words, settings=settings or [], watcher=TrainingLines())
-        publish_metrics(Path(trained.folder), dataset)
     if trained.finished:
         return Completed(message=f"the model is in {trained.folder}/checkpoint", data=trained)
     return Cancelled(message=f"Stopped at step {trained.step:,} of {trained.steps:,}, with a checkpoint", data=trained)

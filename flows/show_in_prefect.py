@@ -3,8 +3,7 @@
 import logging
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 import httpx
@@ -22,14 +21,11 @@ from pairwright.flows.run_build import Report
 from pairwright.flows.show_status import say_owed
 from pairwright.schemas.errors import PairwrightError
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.training.runs import HELD_OUT, TRAIN, MetricsFile, Run, read_metrics
 
 log = logging.getLogger(__name__)
 OURS = logging.getLogger("pairwright")
 UNREACHED = (httpx.HTTPError, PrefectHTTPStatusError, RuntimeError)
 """What Prefect's client raises where its server does not answer."""
-MAX_STEPS = 500
-"""Logged training steps that an artifact shows at most."""
 
 
 class RunLogHandler(APILogHandler):
@@ -118,28 +114,10 @@ def publish_report(dataset: str, report: Report) -> None:
     publish_table(f"build-{name}", rows, f"What became of the rows of {name}.")
 
 
-def publish_metrics(folder: Path, dataset: str) -> None:
-    """Show a training run's metrics, under the dataset's and the run's names."""
-    metrics = read_metrics(Run(folder).metrics)
-    rows = [*_steps(metrics, TRAIN)[-MAX_STEPS:], *_steps(metrics, HELD_OUT)]
-    publish_table(f"train-{dataset_name(dataset)}-{folder.name}", rows, f"What was logged of the run {folder.name}.")
-
-
 def publish_table(name: str, rows: list[dict[str, Any]], description: str) -> None:
     """Show a table under a name; where the server is gone, log that, for the rows are on disk all the same."""
     try:
-        create_table_artifact(key=_key(name), table=rows, description=description)
+        key = "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")
+        create_table_artifact(key=key, table=rows, description=description)
     except UNREACHED as error:  # after a minute, in which a server may have come back
         log.warning("%s: not shown in Prefect: %s", name, error)
-
-
-def _key(name: str) -> str:
-    return "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")
-
-
-def _steps(metrics: MetricsFile, split: Literal["train", "held-out"]) -> list[dict[str, Any]]:
-    found: dict[int, dict[str, Any]] = {}
-    for step, _, own, name, value in metrics.entries:
-        if own == split:
-            found.setdefault(step, {"split": split, "step": step})[name] = value
-    return [found[step] for step in sorted(found)]

@@ -1,9 +1,7 @@
 """Serve the pages of a dataset on this machine: open a version, make the table of its cards, and listen."""
 
 import contextlib
-import signal
-import webbrowser
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -53,22 +51,6 @@ def view_dataset(
         pages = BrowsePages(tables=tables, file=file, cards=cards, subject=subject, scratch=scratch)
         keys = Keys(int(listener.getsockname()[1]))
         ready(keys.url, keys.url_once)
-        with _ending_well(), contextlib.suppress(KeyboardInterrupt):
+        with contextlib.suppress(KeyboardInterrupt):
             serve(pages, keys, listener)
         return pages.is_busy
-
-
-def open_browser(url: str) -> None:
-    """Open an address in the user's browser, where there is one."""
-    with contextlib.suppress(webbrowser.Error, OSError):
-        webbrowser.open(url)
-
-
-@contextlib.contextmanager
-def _ending_well() -> Generator[None]:
-    """Let SIGTERM end the server as Ctrl-C does, so that its files are deleted."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -40,7 +40,6 @@ OTHER_WORK = {
     "evaluate": {"evaluate_captions", "evaluate_model"},  # of any files, of any model
     "export": {"export_dataset"},  # what an export is configured with
     "operate": {"check_machine", "fetch_weights", "load_profile", "schedule_dataset"},
-    "look": {"view_dataset"},  # opens a browser
     "train": {"run_in_prefect"},
 }
 """What verbs import from ``flows`` beside ``flows.dataset``, by which all work on a dataset is done."""

@@ -4,8 +4,11 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import sys
 import textwrap
+import webbrowser
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -147,13 +150,14 @@ def view(
     Only this machine is served, and there only who has the address that is printed: it holds a token.
     """
     from pairwright.flows.progress import show_steps
-    from pairwright.flows.view_dataset import open_browser
 
     def ready(url: str, once: str) -> None:
         print(f"Look at {dataset} at\n\n    {url}\n\nCtrl-C ends this.", flush=True)
         if not no_browser:
-            open_browser(once)
+            with suppress(webbrowser.Error, OSError):
+                webbrowser.open(once)
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that its files are deleted
     with show_steps("Rows read") as watch:
         busy = open_dataset(dataset, version).view(port=port, ready=ready, watch=watch)
     print("\nStopped. Decisions are in the dataset.", file=sys.stderr, flush=True)

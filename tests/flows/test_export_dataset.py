@@ -66,14 +66,6 @@ def test_licences_are_selected_and_the_card_says_what_is_left_out(rendered, tmp_
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize(
-    ("to", "form", "words"), [("out", "csv", "--format csv: "), ("s3://bucket/x", "hf", "s3://bucket/x")]
-)
-def test_wrong_words_are_named(rendered, tmp_path, to, form, words):
-    with pytest.raises(ConfigError, match=words):
-        pw.open(rendered).export(form, to)
-
-
 def test_the_dataset_itself_is_not_overwritten(rendered):
     with pytest.raises(ConfigError, match=r"build.json"):
         pw.open(rendered).export("hf", str(rendered))
@@ -132,6 +124,8 @@ def test_conversations_are_those_of_the_dataset(rendered, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--format", "csv"], "--format csv: "),
+        (["--to", "s3://bucket/x"], "s3://bucket/x"),
         (["--format", "openai-batch"], "--model"),
         (["--model", "m"], "--format hf "),
         (["--format", "llava", "--negatives", "hard"], "conversations "),

@@ -205,22 +205,3 @@ def test_each_served_model_is_named_by_its_field():
     )
     assert served_models(own, "")["models.own"].model == "owner/own"
     assert served_models(load_profile("scenes"), "") == {}
-
-
-def test_missing_weights_name_a_setting_that_there_is(monkeypatch, tmp_path):
-    from pairwright.flows.pipeline import Pipeline
-    from pairwright.schemas.errors import ModelError
-
-    monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    gpu = load_profile("gpu", ["source=folder:x"])
-    named = []
-    for stage in Pipeline(gpu).running:
-        if not stage.pin:
-            continue
-        try:
-            stage.pin(getattr(gpu, stage.config))
-        except ModelError as error:
-            named += [word.rstrip(".") for word in str(error).split() if word.endswith(".download=true")]
-    assert {"embedding.download=true", "segmentation.download=true"} <= set(named)
-    assert load_profile("gpu", named)
