@@ -10,7 +10,7 @@ from pairwright.flows.collect_garbage import Collected, collect_garbage
 from pairwright.flows.find_workers import working
 from pairwright.flows.list_versions import Difference, diff_versions, list_versions
 from pairwright.flows.list_versions import Listed as ListedVersion
-from pairwright.flows.pipeline import Pipeline, find_table
+from pairwright.flows.pipeline import Pipeline, check_table
 from pairwright.flows.plan_build import Plan, plan_build, request_to_plan
 from pairwright.flows.progress import say_nothing, show_steps
 from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
@@ -203,9 +203,10 @@ class Dataset:
 
         ``list(album.refused("images"))``
         """
-        name, present = find_table(table), open_present(self.folder)
+        check_table(table)
+        present = open_present(self.folder)
         with present.settled() as (build, _):
-            yield from list_refused(build, present.planned, name)
+            yield from list_refused(build, present.planned, table)
 
     def resume(
         self, *, stage: str = "", reason: str = "", settings: Settings = (), worker: Worker | None = None

@@ -167,19 +167,7 @@ def check_stage(name: str) -> None:
         raise ConfigError(f"{name}: no such stage. There are {', '.join(GROUPS)}; or a table: {', '.join(TABLES)}")
 
 
-def find_table(name: str) -> str:
-    """Return the name of a table.
-
-    Raises:
-        ConfigError: there is no such table.
-    """
+def check_table(name: str) -> None:
+    """Refuse what is no table."""
     if name not in BY_NAME:
         raise ConfigError(f"{name}: no such table. There are {', '.join(TABLES)}")
-    return name
-
-
-def why_no_neighbours(profile: Profile) -> str:
-    """Say in words how images are paired where no neighbours are searched."""
-    if profile.pairing != "similarity":
-        return f"its images pair by {profile.pairing}, not by how they look"
-    return f"its source ({profile.sources.kind}) brought the pairs"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pairwright.flows.load_profile import change_profile
-from pairwright.flows.pipeline import Pipeline, why_no_neighbours
+from pairwright.flows.pipeline import Pipeline
 from pairwright.flows.run_build import Request, Work, run_stage
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
@@ -50,7 +50,9 @@ def refilter_request(folder: Folder, settings: Sequence[str]) -> Request:
         if not setting.strip().startswith(f"{SECTION}."):
             raise ConfigError(f"--set {setting}: refilter changes {SECTION}.* only; build again to change other things")
     if "neighbours" not in {stage.name for stage in Pipeline(request.profile, SECTION).running}:
-        raise ConfigError(f"{folder.url}: {why_no_neighbours(request.profile)}: there is nothing to filter again")
+        kind, pairing = request.profile.sources.kind, request.profile.pairing
+        why = f"its source ({kind}) brought the pairs" if pairing == "similarity" else f"its images pair by {pairing}"
+        raise ConfigError(f"{folder.url}: {why}: there is nothing to filter again")
     return replace(request, profile=change_profile(request.profile, settings), until=SECTION)
 
 

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from pairwright.flows.find_models import gpus_of, pin_models, pin_served, run_served, servers_of, waits_for
 from pairwright.flows.load_profile import change_profile, load_profile
-from pairwright.flows.pipeline import Pipeline, check_stage, find_table, list_stages
+from pairwright.flows.pipeline import Pipeline, check_stage, check_table, list_stages
 from pairwright.flows.progress import LineWatcher
 from pairwright.flows.show_status import Status, say_held
 from pairwright.flows.stages import BY_NAME
@@ -160,7 +160,7 @@ def request_of(pipeline: Pipeline, folder: Folder) -> Request:
 
 def _check_tables(profile: Profile) -> None:
     for table in (*profile.run.rows_per_shard_of, *profile.gates.min_yield):
-        find_table(table)
+        check_table(table)
 
 
 def _check_place(out: str, profile: Profile) -> None:

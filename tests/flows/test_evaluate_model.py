@@ -15,7 +15,6 @@ from pairwright.tasks.evaluation.benchmark import SHORT
 from tests.fixtures.asking import config_of
 from tests.fixtures.benchmarks import counts_of, evaluate, rows_of, scores_of, write_folder
 from tests.fixtures.chat_server import Asked, Fault, Status, chat_server
-from tests.fixtures.families_of_models import write_qwen2_vl
 
 OWN = "COLA_multiobjects_matching_benchmark.json"
 PAIRS = 4
@@ -26,11 +25,6 @@ def cola(tmp_path: Path) -> Path:
     names = [f"{number}{side}.png" for number in range(PAIRS) for side in "ab"]
     rows = [[f"http://x/{n}a.png", f"red {n}", f"http://x/{n}b.png?big", f"blue {n}"] for n in range(PAIRS)]
     return write_folder(tmp_path / "cola", images=names, files={OWN: rows})
-
-
-@pytest.fixture(scope="module")
-def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
 
 
 def test_a_checkpoint_with_adapters_is_asked_once_for_each_question(

@@ -14,18 +14,12 @@ from pairwright.schemas.training import OptimiserConfig, TrainConfig
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.find_model import find_model
 from pairwright.tasks.training.runs import Run
-from tests.fixtures.families_of_models import write_qwen2_vl
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
 
 
 @pytest.fixture
-def model(written: Path, tmp_path: Path) -> Path:
+def model(qwen: Path, tmp_path: Path) -> Path:
     """Return a copy that a test may change."""
-    return Path(shutil.copytree(written, tmp_path / "models" / "qwen"))
+    return Path(shutil.copytree(qwen, tmp_path / "models" / "qwen"))
 
 
 @pytest.fixture
@@ -75,14 +69,14 @@ def test_a_run_does_not_go_on_with_a_model_that_has_changed(dataset: Folder, mod
 
 
 def test_a_run_goes_on_with_its_commit_when_the_hub_has_moved_on(
-    dataset: Folder, written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dataset: Folder, qwen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     place = tmp_path / "hub" / "models--owner--name"
     (place / "refs").mkdir(parents=True)
     run = run_of(dataset)
     for commit in ("a" * 40, "b" * 40):
-        shutil.copytree(written, place / "snapshots" / commit)
+        shutil.copytree(qwen, place / "snapshots" / commit)
         (place / "refs" / "main").write_text(commit)
         start = find_start(dataset, settings(name="owner/name"), run)
         assert (start.config.model.name, start.config.model.revision) == ("owner/name", "a" * 40)

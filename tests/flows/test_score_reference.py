@@ -21,17 +21,11 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training import score_rows
 from pairwright.tasks.training.find_model import Found, find_model
 from pairwright.tasks.training.references import FILE, Table, open_reference, open_table
-from tests.fixtures.families_of_models import write_qwen2_vl
 
 FULL = {"model": {"tuning": "full"}}
 NEAR = 5e-5
 """Rewards are differences of sums of some -250, of which float32 tells 3e-5 apart."""
 KEPT = ("loss", "margin", "margin/image", "reward/chosen", "reward/rejected", "reward/image")
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +44,7 @@ def settings(objective: str = "adavip", **values: Any) -> TrainConfig:
 
 
 def tables(folder: Folder) -> dict[str, dict[str, int]]:
-    """Return the parts of each table of references, with when they were written."""
+    """Return the parts of each table of references, with when they were qwen."""
     places = Path(folder.path("tables/reference")).glob("*")
     return {one.name: {part.name: part.stat().st_mtime_ns for part in one.glob("part-*.parquet")} for one in places}
 
@@ -67,8 +61,8 @@ def living() -> int:
     return sum(type(one).__name__ == "Qwen2VLForConditionalGeneration" for one in gc.get_objects())
 
 
-def test_every_row_is_scored_once_for_all_runs(dataset: Folder, written: Path, tmp_path: Path) -> None:
-    found, before = find_model(str(written)), living()
+def test_every_row_is_scored_once_for_all_runs(dataset: Folder, qwen: Path, tmp_path: Path) -> None:
+    found, before = find_model(str(qwen)), living()
     table = score(dataset, found, tmp_path / "one")
     assert len(table.keys) == sum(_rows(dataset))
     assert (table.keys[:-1] < table.keys[1:]).all()
@@ -79,7 +73,7 @@ def test_every_row_is_scored_once_for_all_runs(dataset: Folder, written: Path, t
     assert tables(dataset) == made
     assert (again.logps == table.logps).all()
     assert living() == before, "the model is gone again"
-    assert isinstance(open_reference(settings(), written, tmp_path / "one"), Table)
+    assert isinstance(open_reference(settings(), qwen, tmp_path / "one"), Table)
     assert living() == before
 
 
@@ -88,10 +82,10 @@ def _rows(folder: Folder) -> Iterator[int]:
         yield pq.read_table(part, columns=["status"]).column("status").to_pylist().count("ok")
 
 
-def test_what_was_scored_otherwise_is_never_used(dataset: Folder, written: Path, tmp_path: Path) -> None:
-    found = find_model(str(written))
+def test_what_was_scored_otherwise_is_never_used(dataset: Folder, qwen: Path, tmp_path: Path) -> None:
+    found = find_model(str(qwen))
     table = score(dataset, found, tmp_path / "run")
-    other = Path(shutil.copytree(written, tmp_path / "other"))
+    other = Path(shutil.copytree(qwen, tmp_path / "other"))
     (other / "chat_template.jinja").write_text("{# another #}" + (other / "chat_template.jinja").read_text())
     narrow = settings(model={"tuning": "full", "max_pixels": 784})
     for number, (changed, config) in enumerate(((find_model(str(other)), settings()), (found, narrow))):
@@ -101,11 +95,11 @@ def test_what_was_scored_otherwise_is_never_used(dataset: Folder, written: Path,
     assert (now.logps != table.logps).any()
 
 
-def test_a_table_and_a_copy_train_alike(dataset: Folder, written: Path) -> None:
+def test_a_table_and_a_copy_train_alike(dataset: Folder, qwen: Path) -> None:
     found: dict[str, dict[tuple[int, str], float]] = {}
     for by in ("table", "copy"):
         config = settings(
-            model={"tuning": "full", "name": str(written)},
+            model={"tuning": "full", "name": str(qwen)},
             reference={"method": by},
             optimiser={"per_device_train_batch_size": 2, "max_steps": 6, "learning_rate": 2e-4},
             data={"dataloader_num_workers": 0, "eval_split": ""},
@@ -140,12 +134,12 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 def test_after_a_kill_what_was_scored_is_kept(
-    fresh: Folder, dataset: Folder, written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fresh: Folder, dataset: Folder, qwen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
     run.mkdir()
     (tmp_path / "score.py").write_text(SCORE)
-    words = [sys.executable, str(tmp_path / "score.py"), fresh.url, str(written), str(run)]
+    words = [sys.executable, str(tmp_path / "score.py"), fresh.url, str(qwen), str(run)]
     process = subprocess.Popen(words, env={**os.environ, "PYTHONPATH": str(Path.cwd())}, stderr=subprocess.DEVNULL)
     while not any(tables(fresh).values()) and process.poll() is None:
         time.sleep(0.02)
@@ -155,7 +149,7 @@ def test_after_a_kill_what_was_scored_is_kept(
     ((name, first),) = tables(fresh).items()
     assert first
     monkeypatch.setattr(score_rows, "STAGE", replace(score_rows.STAGE, rows_per_shard=1))
-    found = find_model(str(written))
+    found = find_model(str(qwen))
     table = score(fresh, found, run)
     done = tables(fresh)[name]
     assert first.items() <= done.items(), "what was scored is not scored again"
