@@ -44,7 +44,7 @@ def settings(objective: str = "adavip", **values: Any) -> TrainConfig:
 
 
 def tables(folder: Folder) -> dict[str, dict[str, int]]:
-    """Return the parts of each table of references, with when they were qwen."""
+    """Return the parts of each table of references, with when they were written."""
     places = Path(folder.path("tables/reference")).glob("*")
     return {one.name: {part.name: part.stat().st_mtime_ns for part in one.glob("part-*.parquet")} for one in places}
 
