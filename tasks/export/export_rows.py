@@ -6,11 +6,11 @@ order of the parts. Needs a local disk.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pairwright.schemas.arrow import from_table, schema_of
-from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions, edit_row
+from pairwright.schemas.decisions import UNDECIDED, Decisions, edit_row
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ComparisonRow, ImageRow, PairRow, PreferenceRow, SplitRow
 from pairwright.tasks.export.form import Form, RowWriter, Setting, UnheldError
@@ -58,9 +58,13 @@ def export_rows(
     """
     check_target(target)
     with replacing(target) as folder:
+        tally = Tally()
         with order.form.opens(folder, order.setting) as writer:
-            tally = _write(groups, writer, order=order, watch=watch)
-        tally = replace(tally, sizes=dict(writer.sizes()))
+            for rows in groups:
+                for row in rows:
+                    _write_row(row, writer, order=order, tally=tally)
+                watch(tally.seen, order.total)
+        tally.sizes = dict(writer.sizes())
         if not tally.rows:
             raise ConfigError(tally.why_nothing(order.form.name))
         (folder / README).write_text(write_readme(order.form, order.about, tally), encoding="utf-8")
@@ -126,35 +130,23 @@ def _conversation(row: ComparisonRow, shown: Sequence[ImageRow], split: SplitRow
     )
 
 
-def _write(groups: Groups, writer: RowWriter, *, order: Order, watch: Callable[[int, int], None]) -> Tally:
-    tally = Tally()
-    for rows in groups:
-        for row in rows:
-            _write_row(row, writer, order=order, tally=tally)
-        watch(tally.seen, order.total)
-    return tally
-
-
 def _write_row(row: PreferenceRow, writer: RowWriter, *, order: Order, tally: Tally) -> None:
     """Write a row unless it is not selected, a person rejected it, or the form cannot hold it."""
     decision = order.decisions.about(row)
+    verdict = decision.verdict if decision else ""
     if not order.selection.keeps(row, decision):
-        tally.leave_out(row, decision.verdict if decision else "")
+        tally.leave_out(row, verdict)
         return
-    if decision and decision.verdict == "reject":
-        tally.decided["reject"] += 1
+    if verdict == "reject":
+        tally.decided[verdict] += 1
         return
     try:
         final = edit_row(row, decision) if decision else row
-        _check_edit(final, decision)
+        if verdict == "edit" and final.rejected.strip() == final.chosen.strip():
+            raise UnheldError("an edit made the chosen and the rejected text the same")
         writer.add(final)
     except UnheldError as why:
         tally.unheld[str(why)] += 1
     else:
         tally.add(final)
-        tally.decided[decision.verdict if decision else ""] += 1
-
-
-def _check_edit(row: PreferenceRow, decision: Decision | None) -> None:
-    if decision and decision.verdict == "edit" and row.rejected.strip() == row.chosen.strip():
-        raise UnheldError("an edit made the chosen and the rejected text the same")
+        tally.decided[verdict] += 1

@@ -6,8 +6,8 @@ first words, as they do in training.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -49,20 +49,55 @@ class Setting:
     bytes_per_file: int = BYTES_PER_FILE
 
 
-class RowWriter(Protocol):
-    """Writer of rows into one folder."""
+class Files(Protocol):
+    """Files of one name, such as a split's; none is made before the first record."""
+
+    rows: int
+    size_bytes: int
+    """Complete once closed."""
+
+    def write(self, record: Any) -> None:
+        """Write a record, into the next file where this one is full."""
+        ...
+
+    def close(self) -> None:
+        """Complete the files."""
+        ...
+
+
+class RowWriter:
+    """Writer of rows: each becomes records, and these go to the files that they name."""
+
+    def __init__(
+        self,
+        to_records: Callable[[PreferenceRow], Iterable[tuple[str, Any]]],
+        open_files: Callable[[str], Files],
+        names: Iterable[str] = (),
+    ) -> None:
+        """Write by these functions; ``names`` are those that come first in what is told, whatever is written first."""
+        self._to_records, self._open_files = to_records, open_files
+        self._files = {name: open_files(name) for name in names}
 
     def add(self, row: PreferenceRow) -> None:
-        """Write a row.
-
-        Raises:
-            UnheldError: the form cannot hold it; nothing of it was written.
-        """
-        ...
+        """Write a row; ``UnheldError``: the form cannot hold it, and nothing of it was written."""
+        for name, record in self._to_records(row):
+            if name not in self._files:
+                self._files[name] = self._open_files(name)
+            self._files[name].write(record)
 
     def sizes(self) -> Sizes:
         """Return what was written; complete once closed."""
-        ...
+        return {name: (files.rows, files.size_bytes) for name, files in self._files.items() if files.rows}
+
+    @contextmanager
+    def closing(self) -> Generator["RowWriter"]:
+        """Give the writer, and complete all files at the end."""
+        try:
+            yield self
+        finally:
+            with ExitStack() as stack:
+                for files in self._files.values():
+                    stack.callback(files.close)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +112,7 @@ class Form:
     """What it cannot hold, in sentences."""
     opens: Callable[[Path, Setting], AbstractContextManager[RowWriter]]
     """``opens(folder, setting)``, when it is entered, gives what writes into an empty folder, and completes its files
-    when it is left. ``write_files`` makes one of a function that turns a row into records."""
+    when it is left. ``open_lines`` makes one of a function that turns a row into records."""
     check: Callable[[Path, Any], Iterator[Sample]]
     """``check(folder, processor)`` reads its files back as its consumer does, and yields their rows; it raises
     ``BrokenRowError`` at the first that would not train."""
@@ -101,18 +136,22 @@ def ending_of(data: bytes) -> str:
     return next((ending for start, ending in SIGNATURES if data.startswith(start)), "img")
 
 
+def name_images(row: PreferenceRow) -> dict[str, bytes]:
+    """Return a row's images by the names of their files: "image1.png", ..., "rejected1.png", ..."""
+    images = {f"image{number}": image for number, image in enumerate(row.images, start=1)}
+    images |= {f"rejected{number}": image for number, image in enumerate(row.rejected_images, start=1)}
+    return {f"{name}.{ending_of(image)}": image for name, image in images.items()}
+
+
 def plain_name(name: str) -> str:
     """Return a name as other programs take it: letters, digits, ``_`` and ``-``."""
     return re.sub(r"[^\w-]+", "-", name, flags=re.ASCII).strip("-") or "dataset"
 
 
 def place_images(row: PreferenceRow, marks: Sequence[str] = MEDIA) -> list[Turn]:
-    """Return the prompt's turns with a ``PLACE`` per image.
+    """Return the prompt's turns with a ``PLACE`` per image; ``UnheldError`` where that cannot be.
 
     Readers count these marks, so a text that has one of its own is not held: it would show another image.
-
-    Raises:
-        UnheldError: there are others of the reader's marks in a text, turns that do not alternate, or no chosen text.
     """
     if not row.chosen.strip():
         raise UnheldError("no chosen text")
@@ -134,11 +173,7 @@ def place_images(row: PreferenceRow, marks: Sequence[str] = MEDIA) -> list[Turn]
 
 
 def rejected_text(row: PreferenceRow) -> str:
-    """Return what a text is preferred to.
-
-    Raises:
-        UnheldError: nothing, or the same text.
-    """
+    """Return what a text is preferred to; ``UnheldError``: nothing, or the same text."""
     if not row.rejected.strip():
         raise UnheldError("no rejected text")
     if row.rejected == row.chosen:

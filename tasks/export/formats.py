@@ -15,22 +15,14 @@ README = "README.md"
 
 
 def find_form(name: str) -> Form:
-    """Return a form of export.
-
-    Raises:
-        ConfigError: there is none of this name.
-    """
+    """Return a form of export; ``ConfigError``: there is none of this name."""
     if name not in FORMATS:
         raise ConfigError(f"--format {name}: no such format. There are: {', '.join(FORMATS)}")
     return FORMATS[name]
 
 
 def check_target(target: Path) -> None:
-    """Refuse a target that is not a folder of ours, an empty one, or a free name.
-
-    Raises:
-        ConfigError: it is something else.
-    """
+    """Raise ``ConfigError`` unless a target is a folder of ours, an empty one, or a free name."""
     if not target.exists():
         return
     if not target.is_dir():

@@ -9,11 +9,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any
 
 from pairwright.schemas.rows import PreferenceRow, make_key
-from pairwright.tasks.export.form import Setting, Sizes, ending_of
+from pairwright.tasks.export.form import RowWriter, Setting, Sizes, ending_of
 from pairwright.tasks.export.sample import naming_row, need
 
 IMAGES = "images"
@@ -42,8 +41,8 @@ class MediaFolder:
     """Images below ``folder``/images, in 256 folders."""
 
     folder: Path
-    written: int = 0
-    """Bytes of all files."""
+    uncounted: int = 0
+    """Bytes of the files that no record counts yet."""
 
     def put(self, data: bytes) -> str:
         """Write an image unless it is there; return its path from the folder. No name comes from outside."""
@@ -53,44 +52,12 @@ class MediaFolder:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-            self.written += len(data)
+            self.uncounted += len(data)
         return name
 
 
 ToRecords = Callable[[PreferenceRow, MediaFolder, Setting], Iterable[tuple[str, Record]]]
 """Returns the records of a row, each with the name of its file; it raises ``UnheldError`` before it puts an image."""
-
-
-class LineWriter:
-    """Writer of rows as the records that a function makes of them; use as a context manager."""
-
-    def __init__(self, folder: Path, setting: Setting, to_records: ToRecords, shape: Shape = JSON_LINES) -> None:
-        """Write below ``folder``; no file is made before its name's first record."""
-        self._folder, self._setting, self._to_records, self._shape = folder, setting, to_records, shape
-        self._media = MediaFolder(folder)
-        self._files: dict[str, _File] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for file in self._files.values():
-            file.close()
-
-    def add(self, row: PreferenceRow) -> None:
-        """Write a row's records, and count the images that they brought with them."""
-        before = self._media.written
-        for name, record in self._to_records(row, self._media, self._setting):
-            file = self._files.setdefault(name, _File(self._folder / "data", name, self._shape))
-            file.write(json.dumps(record, ensure_ascii=False))
-            file.size_bytes += self._media.written - before
-            before = self._media.written
-
-    def sizes(self) -> Sizes:
-        """Return rows and bytes under each name."""
-        return {name: (file.rows, file.size_bytes) for name, file in self._files.items()}
 
 
 def open_lines(
@@ -99,8 +66,10 @@ def open_lines(
     """Return what opens a form of JSON: how a row becomes records, and what is written when all are there."""
 
     @contextmanager
-    def opens(folder: Path, setting: Setting) -> Generator[LineWriter]:
-        with LineWriter(folder, setting, to_records, shape) as writer:
+    def opens(folder: Path, setting: Setting) -> Generator[RowWriter]:
+        media = MediaFolder(folder)
+        writer = RowWriter(lambda row: to_records(row, media, setting), lambda name: _Lines(media, name, shape))
+        with writer.closing():
             yield writer
         if finish:
             finish(folder, setting, writer.sizes())
@@ -108,18 +77,18 @@ def open_lines(
     return opens
 
 
-class _File:
-    """Records of one name, in one file or in several."""
+class _Lines:
+    """Records of one name, in one file or in several, and the images that they brought with them."""
 
-    def __init__(self, folder: Path, name: str, shape: Shape) -> None:
+    def __init__(self, media: MediaFolder, name: str, shape: Shape) -> None:
         self.rows = self.size_bytes = 0
-        self._folder, self._name, self._shape = folder, name, shape
+        self._media, self._name, self._shape = media, name, shape
         self._number = self._in_file = self._file_bytes = 0
         self._open: IO[bytes] | None = None
 
-    def write(self, text: str) -> None:
+    def write(self, record: Record) -> None:
         shape = self._shape
-        line = text.encode() + (b"" if shape.between else b"\n")
+        line = json.dumps(record, ensure_ascii=False).encode() + (b"" if shape.between else b"\n")
         is_long = shape.rows_per_file and self._in_file == shape.rows_per_file
         is_large = shape.bytes_per_file and self._file_bytes + len(line) > shape.bytes_per_file
         if self._open and (is_long or is_large):
@@ -128,13 +97,16 @@ class _File:
         self._put((shape.between if self._open else shape.head).encode() + line)
         self.rows += 1
         self._in_file += 1
+        self.size_bytes += self._media.uncounted
+        self._media.uncounted = 0
 
     def _put(self, data: bytes) -> None:
         if self._open is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            folder = self._media.folder / "data"
+            folder.mkdir(parents=True, exist_ok=True)
             is_cut = self._shape.rows_per_file or self._shape.bytes_per_file
             number = f"-{self._number:05d}" if is_cut else ""
-            self._open = (self._folder / f"{self._name}{number}.{self._shape.ending}").open("wb")
+            self._open = (folder / f"{self._name}{number}.{self._shape.ending}").open("wb")
         self._open.write(data)
         self._file_bytes += len(data)
         self.size_bytes += len(data)
@@ -147,11 +119,7 @@ class _File:
 
 
 def read_lines(folder: Path, name: str) -> Iterator[tuple[str, Record]]:
-    """Yield each line's name, by which it is reported, and record.
-
-    Raises:
-        BrokenRowError: a line is no JSON object.
-    """
+    """Yield each line's name, by which it is reported, and record; ``BrokenRowError``: one is no JSON object."""
     with (folder / name).open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             where = f"{name}, line {number}"

@@ -7,18 +7,18 @@ stand in the schema's ``huggingface`` metadata, so that ``datasets`` gives image
 """
 
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from importlib import import_module
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow, Turn
-from pairwright.tasks.export.form import SPLITS, Setting, Sizes, ending_of
+from pairwright.tasks.export.form import SPLITS, RowWriter, Setting, ending_of
 from pairwright.tasks.export.sample import Sample, check_answer, naming_row, need
 
 ROWS_PER_GROUP = 100
@@ -85,44 +85,18 @@ def open_parquet(
 ) -> Callable[[Path, Setting], Any]:
     """Return what opens a form of Parquet: its columns, and how a row becomes a record."""
 
-    @contextmanager
-    def opens(folder: Path, setting: Setting) -> Generator[ParquetWriter]:
-        with ParquetWriter(folder / "data", schema, setting, to_record) as writer:
-            yield writer
+    def opens(folder: Path, setting: Setting) -> AbstractContextManager[RowWriter]:
+        writer = RowWriter(
+            lambda row: [(row.split, to_record(row, setting))],
+            lambda split: _Parquet(folder / "data", split, schema, setting.bytes_per_file),
+            names=SPLITS,
+        )
+        return writer.closing()
 
     return opens
 
 
-class ParquetWriter:
-    """Writer of rows of every split; use as a context manager."""
-
-    def __init__(
-        self, folder: Path, schema: pa.Schema, setting: Setting, to_record: Callable[[PreferenceRow, Setting], Record]
-    ) -> None:
-        """Write below ``folder``; no file is made before a split's first row."""
-        self._setting, self._to_record, self._stack = setting, to_record, ExitStack()
-        self._splits = {split: _Split(folder, split, schema, setting.bytes_per_file) for split in SPLITS}
-
-    def __enter__(self) -> Self:
-        for split in self._splits.values():
-            self._stack.push(split.finish)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
-
-    def add(self, row: PreferenceRow) -> None:
-        """Write a row."""
-        self._splits[row.split].add(self._to_record(row, self._setting))
-
-    def sizes(self) -> Sizes:
-        """Return rows and bytes of each split that has any; complete once closed."""
-        return {name: (split.rows, split.size_bytes) for name, split in self._splits.items() if split.rows}
-
-
-class _Split:
+class _Parquet:
     """Files of one split."""
 
     def __init__(self, folder: Path, name: str, schema: pa.Schema, bytes_per_file: int) -> None:
@@ -134,7 +108,7 @@ class _Split:
         self._files: list[Path] = []
         self._writer: pq.ParquetWriter | None = None
 
-    def add(self, record: Record) -> None:
+    def write(self, record: Record) -> None:
         cells = [record[name] for name in self._images]
         size = sum(len(image["bytes"]) for cell in cells for image in (cell if isinstance(cell, list) else [cell]))
         if self._waiting_bytes + size > BYTES_PER_GROUP:
@@ -145,11 +119,12 @@ class _Split:
         if len(self._waiting) == ROWS_PER_GROUP:
             self._write_group()
 
-    def finish(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
+    def close(self) -> None:
+        try:
             self._write_group()
-        self._close_file()
-        for number, path in enumerate(self._files if kind is None else ()):
+        finally:
+            self._close_file()
+        for number, path in enumerate(self._files):
             path.rename(path.with_name(f"{self._name}-{number:05d}-of-{len(self._files):05d}.parquet"))
 
     def _write_group(self) -> None:
@@ -190,12 +165,7 @@ def _options(schema: pa.Schema, images: Sequence[str]) -> dict[str, Any]:
 
 
 def read_rows(folder: Path, *, lists: Sequence[str] = (), single: Sequence[str] = ()) -> Iterator[tuple[str, Record]]:
-    """Yield every row with its name, as ``datasets`` streams it; images are decoded row by row, to name a broken one.
-
-    Raises:
-        BrokenRowError: a row cannot be loaded.
-        ConfigError: datasets is not installed.
-    """
+    """Yield every row with its name, as ``datasets`` streams it; images are decoded singly, to name a broken one."""
     datasets = import_consumer("datasets")
     decode = datasets.Image().decode_example
     with naming_row("the folder", "datasets cannot load it"):
@@ -220,11 +190,7 @@ def _loaded(image: Any) -> Any:
 
 
 def read_messages(where: str, row: Record) -> Sample:
-    """Return a row of messages as a trainer sees it.
-
-    Raises:
-        BrokenRowError: its slots are not its images, or an answer is no text.
-    """
+    """Return a row of messages as a trainer sees it."""
     with naming_row(where, "no messages"):
         slots = sum(part["type"] == "image" for turn in row["prompt"] for part in turn["content"])
         said = [row["chosen"][0]["content"][0]["text"]]
@@ -232,23 +198,15 @@ def read_messages(where: str, row: Record) -> Sample:
     images = row["images"]
     need(true=slots == len(images), where=where, why=f"{slots} slots for {len(images)} images")
     answers = [check_answer(text, where, side) for text, side in zip(said, ("chosen", "rejected"), strict=False)]
-    return Sample(where=where, messages=[_plain(turn) for turn in row["prompt"]], images=images, answers=answers)
-
-
-def _plain(turn: Record) -> Record:
-    """Return a message without the empty fields that Arrow fills in."""
-    parts = [{name: given for name, given in part.items() if given is not None} for part in turn["content"]]
-    return {"role": turn["role"], "content": parts}
+    messages: list[Record] = []
+    for turn in row["prompt"]:  # without the empty fields that Arrow fills in
+        parts = [{name: given for name, given in part.items() if given is not None} for part in turn["content"]]
+        messages.append({"role": turn["role"], "content": parts})
+    return Sample(where=where, messages=messages, images=images, answers=answers)
 
 
 def import_consumer(name: str) -> Any:
-    """Return the package that reads an export.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
-    from importlib import import_module
-
+    """Return the package that reads an export; ``ConfigError``: it is not installed."""
     try:
         return import_module(name)
     except ImportError as error:

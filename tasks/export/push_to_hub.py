@@ -8,7 +8,7 @@ write; the token is read by the Hub's client, and appears in no message.
 import glob
 import sys
 import warnings
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,12 +52,7 @@ class Pushed:
 
 
 def check_destination(to: Destination) -> None:
-    """Refuse what could not be pushed to, before anything is exported; nothing is made.
-
-    Raises:
-        ConfigError: there is no token, or it may not read there; the name is wrong; what is there is no export.
-        ServerError: the Hub does not answer.
-    """
+    """Refuse what could not be pushed to, before anything is exported; nothing is made."""
     with _asking(to) as hub:
         _find(hub, to)
 
@@ -65,10 +60,7 @@ def check_destination(to: Destination) -> None:
 def push_folder(folder: Path, to: Destination) -> Pushed:
     """Have a repository hold what an export's folder holds.
 
-    Raises:
-        ConfigError: the token may not write there, or what ``check_destination`` refuses.
-        ServerError: the Hub did not answer, or broke off; the same call goes on.
-        StoreError: a file cannot be read.
+    Where the Hub does not answer or breaks off (``ServerError``), the same call goes on.
     """
     with _asking(to) as hub:
         if _find(hub, to) is None:
@@ -147,7 +139,9 @@ def _explain(error: Exception, to: Destination, token: str) -> PairwrightError:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     where = f"{FIELD} {to.repository}"
-    causes = list(_causes(error))
+    causes: list[BaseException] = [error]
+    while cause := causes[-1].__cause__:
+        causes.append(cause)
     answer = next((one for one in causes if isinstance(one, HfHubHTTPError)), None)
     if isinstance(error, HFValidationError):
         return ConfigError(f"{where}: {error}")
@@ -167,12 +161,6 @@ def _explain(error: Exception, to: Destination, token: str) -> PairwrightError:
     if code in refusals:
         return ConfigError(f"{where}: {refusals[code]}{told}")
     return ServerError(f"{where}: the Hub answers {code}.{told} {GOES_ON}")
-
-
-def _causes(error: BaseException | None) -> Iterable[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__
 
 
 def _find(hub: "HfApi", to: Destination) -> Any:

@@ -21,9 +21,6 @@ Message = Mapping[str, Any]
 class BrokenRowError(Exception):
     """A row would not train: which, and why."""
 
-    def __init__(self, where: str, why: str) -> None:
-        super().__init__(f"{where}: {why}")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
@@ -39,13 +36,9 @@ class Sample:
 
 
 def need(*, true: bool, where: str, why: str) -> None:
-    """Refuse a row unless something is true of it.
-
-    Raises:
-        BrokenRowError: it is not.
-    """
+    """Raise ``BrokenRowError`` unless something is true of a row."""
     if not true:
-        raise BrokenRowError(where, why)
+        raise BrokenRowError(f"{where}: {why}")
 
 
 @contextmanager
@@ -56,27 +49,19 @@ def naming_row(where: str, what: str) -> Generator[None]:
     except BrokenRowError:
         raise
     except Exception as error:
-        raise BrokenRowError(where, f"{what}: {type(error).__name__}: {error}") from error
+        raise BrokenRowError(f"{where}: {what}: {type(error).__name__}: {error}") from error
 
 
 def decoded(data: bytes, where: str) -> Image.Image:
-    """Return an image.
-
-    Raises:
-        BrokenRowError: it does not decode.
-    """
+    """Return an image."""
     try:
         return Image.fromarray(decode_rgb(data))
     except RefusedImageError as error:
-        raise BrokenRowError(where, f"an image does not decode: {error}") from error
+        raise BrokenRowError(f"{where}: an image does not decode: {error}") from error
 
 
 def opened_files(folder: Path, names: Any, where: str) -> list[Image.Image]:
-    """Return the images of these names, below the folder.
-
-    Raises:
-        BrokenRowError: the names are no list of names, or a file is elsewhere, missing or broken.
-    """
+    """Return the images of these names, below the folder."""
     need(
         true=isinstance(names, list) and all(isinstance(name, str) for name in names), where=where, why="no file names"
     )
@@ -119,11 +104,7 @@ def check_turns(turns: Sequence[tuple[str, str]], images: int, where: str) -> No
 
 
 def check_answer(answer: Any, where: str, what: str) -> str:
-    """Return an answer that is a text with words and without marks of images.
-
-    Raises:
-        BrokenRowError: it is something else.
-    """
+    """Return an answer that is a text with words and without marks of images."""
     need(true=isinstance(answer, str) and bool(answer.strip()), where=where, why=f"no {what} text")
     need(true=PLACE not in answer, where=where, why=f"the {what} text has {PLACE} in its words")
     return answer

@@ -103,7 +103,6 @@ class Tally:
     """Rows that were not selected."""
     left_out_of: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """What those are: "licences", "sources", "splits", ..., each with the names that there are."""
-
     decided: Counter[str] = field(default_factory=Counter[str])
     """Selected rows by what people said of them: "accept", "edit", "reject", or empty: nothing. Rejected ones are not
     written."""
@@ -138,21 +137,18 @@ class Tally:
         self.rows += 1
         self.example = self.example or row
         self.pairs += len(row.images) > 1
-        self._add_images(row)
-        self.writers[row.chosen_model] += 1
-        self.rejected_texts += bool(row.rejected)
-        self.rejected_images += bool(row.rejected_images)
-        self.crops += row.rejected_image_maker == "crop"
-        if row.rejected:
-            self.makers[row.rejected_maker] += 1
-
-    def _add_images(self, row: PreferenceRow) -> None:
         for key, licence, source in zip(row.image_keys, row.licences, row.sources, strict=True):
             name = bytes.fromhex(key)
             if name not in self.images:
                 self.images.add(name)
                 self.licences[licence] += 1
                 self.sources[source] += 1
+        self.writers[row.chosen_model] += 1
+        self.rejected_texts += bool(row.rejected)
+        self.rejected_images += bool(row.rejected_images)
+        self.crops += row.rejected_image_maker == "crop"
+        if row.rejected:
+            self.makers[row.rejected_maker] += 1
 
     def why_nothing(self, form: str) -> str:
         """Say why no row was written."""

@@ -20,12 +20,7 @@ UNLIMITED = 10_000_000
 
 
 def load_processor(name: str) -> Any:
-    """Return a processor of texts and images; nothing is fetched, no code of a checkpoint is run.
-
-    Raises:
-        ConfigError: transformers is not installed, or it takes no images.
-        ModelError: it is not on this machine, or cannot be loaded.
-    """
+    """Return a processor of texts and images; nothing is fetched, no code of a checkpoint is run."""
     try:
         from transformers import AutoProcessor
     except ImportError as error:
@@ -47,16 +42,11 @@ class Ruler:
     """Most tokens of a row."""
 
     def check(self, sample: Sample) -> None:
-        """Check a row's length: its prompt with images, and the longest of its answers.
-
-        Raises:
-            BrokenRowError: it is longer, or the processor does not take it.
-        """
+        """Check a row's length: its prompt with images, and the longest of its answers."""
         with naming_row(sample.where, "the processor refuses it"):
             length = self._measure(sample)
-        need(
-            true=length <= self.max_length, where=sample.where, why=f"{length:,} tokens, more than {self.max_length:,}"
-        )
+        why = f"{length:,} tokens, more than {self.max_length:,}"
+        need(true=length <= self.max_length, where=sample.where, why=why)
 
     def _measure(self, sample: Sample) -> int:
         messages = list(sample.messages)
@@ -69,11 +59,7 @@ class Ruler:
 
 
 def make_ruler(processor: Any, max_length: int) -> Ruler:
-    """Return what measures rows; with ``max_length`` 0 the limit is the processor's own.
-
-    Raises:
-        ConfigError: it has none.
-    """
+    """Return what measures rows; with ``max_length`` 0 the limit is the processor's own, ``ConfigError`` if none."""
     limit = max_length or getattr(processor.tokenizer, "model_max_length", None) or UNLIMITED
     if limit >= UNLIMITED:
         raise ConfigError(f"{FIELD}: its tokenizer states no maximum length; give one with --max-length")
@@ -95,9 +81,8 @@ class Verifier:
 
         Raises:
             ValidationError: names the first that would not train, or there are others than ``rows``.
-            ConfigError: a package that its consumer needs is missing.
         """
-        read = 0
+        read, failed = 0, f"--format {self.form.name}:"
         try:
             for sample in self.form.check(folder, self.processor):
                 if self.ruler:
@@ -105,9 +90,7 @@ class Verifier:
                 read += 1
                 watch(read, rows)
         except BrokenRowError as error:
-            raise ValidationError(
-                f"--format {self.form.name}: a row would not train: {error}. Nothing is kept"
-            ) from error
+            raise ValidationError(f"{failed} a row would not train: {error}. Nothing is kept") from error
         if read != rows:
-            raise ValidationError(f"--format {self.form.name}: {rows:,} rows were written and {read:,} are read back")
+            raise ValidationError(f"{failed} {rows:,} rows were written and {read:,} are read back")
         return read

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pairwright.tasks.export.form import SPLITS, Form, ending_of, plain_name
+from pairwright.tasks.export.form import SPLITS, Form, name_images, plain_name
 from pairwright.tasks.export.tally_rows import About, Tally
 
 LICENCES = ("apache-2.0", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "mit", "odc-by")
@@ -77,11 +77,8 @@ def _fill(template: str, front: Mapping[str, Any], **told: Any) -> str:
 
 def example_files(tally: Tally) -> dict[str, bytes]:
     """Return the images of the row that the card shows, by their names from its folder."""
-    if tally.example is None:
-        return {}
-    rejected = {f"rejected{number}": image for number, image in enumerate(tally.example.rejected_images, start=1)}
-    shown = {f"image{number}": image for number, image in enumerate(tally.example.images, start=1)} | rejected
-    return {f"{ASSETS}/{name}.{ending_of(image)}": image for name, image in shown.items()}
+    shown = name_images(tally.example) if tally.example else {}
+    return {f"{ASSETS}/{name}": image for name, image in shown.items()}
 
 
 def _front(about: About, tally: Tally, more: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:

@@ -117,11 +117,7 @@ def _prompt(row: PreferenceRow) -> list[Record]:
 
 
 def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    """Yield the rows; those without a rejected text have an empty list there.
-
-    Raises:
-        BrokenRowError: a row cannot be loaded, or its slots are not its images.
-    """
+    """Yield the rows; those without a rejected text have an empty list there."""
     for where, row in read_rows(folder, lists=("images", "rejected_images")):
         yield read_messages(f"{where} ({row['key']})", row)
 

@@ -45,11 +45,7 @@ TAGS = {
 
 
 def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
-    """Yield a row's record.
-
-    Raises:
-        UnheldError: it has no rejected text, its turns do not alternate, or its words have marks of images.
-    """
+    """Yield a row's record."""
     turns, rejected = place_images(row), rejected_text(row)
     yield (
         row.split,
@@ -70,11 +66,7 @@ def write_info(folder: Path, setting: Setting, sizes: Sizes) -> None:
 
 
 def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    """Yield the rows of every entry of ``dataset_info.json``.
-
-    Raises:
-        BrokenRowError: a row would not train.
-    """
+    """Yield the rows of every entry of ``dataset_info.json``."""
     with naming_row(INFO, "cannot be read"):
         entries = json.loads((folder / INFO).read_text(encoding="utf-8"))
     for name, entry in entries.items():

@@ -27,11 +27,7 @@ ROLES = {name: role for role, name in SHAREGPT_ROLES.items()}
 
 
 def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
-    """Yield a conversation, the last answer of which is the chosen text.
-
-    Raises:
-        UnheldError: its turns do not alternate, or its words have marks of images.
-    """
+    """Yield a conversation, the last answer of which is the chosen text."""
     said = [{"from": SHAREGPT_ROLES[turn.role], "value": turn.text} for turn in place_images(row, [PLACE])]
     names = [media.put(image) for image in row.images]
     yield (
@@ -45,11 +41,7 @@ def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iter
 
 
 def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    """Yield the conversations of every list.
-
-    Raises:
-        BrokenRowError: one would not train.
-    """
+    """Yield the conversations of every list."""
     for path in sorted((folder / "data").glob("*.json")):
         with naming_row(f"data/{path.name}", "no JSON"):
             records = json.loads(path.read_text(encoding="utf-8"))

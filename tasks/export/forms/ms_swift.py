@@ -27,11 +27,7 @@ MARKS = (*MEDIA, "<bbox>", "<ref-object>")
 
 
 def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
-    """Yield a record of what rejects a text, and one of what rejects images.
-
-    Raises:
-        UnheldError: it rejects nothing, its turns do not alternate, or its words have marks of images.
-    """
+    """Yield a record of what rejects a text, and one of what rejects images."""
     turns = place_images(row, MARKS)
     if not row.rejected and not row.rejected_images:
         raise UnheldError("nothing rejected")
@@ -47,11 +43,7 @@ def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iter
 
 
 def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    """Yield the rows of every file.
-
-    Raises:
-        BrokenRowError: a row would not train.
-    """
+    """Yield the rows of every file."""
     for path in sorted((folder / "data").glob("*.jsonl")):
         columns: set[str] = set()
         for where, record in read_lines(folder, f"data/{path.name}"):

@@ -20,11 +20,7 @@ KEYS = {"custom_id", "method", "url", "body"}
 
 
 def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
-    """Yield a row's request.
-
-    Raises:
-        UnheldError: words of its prompt stand for images.
-    """
+    """Yield a row's request."""
     urls = iter([_data_url(image) for image in row.images])
     messages = [
         {"role": turn.role, "content": [_shown(part, urls) for part in as_parts(turn.text)]}
@@ -45,11 +41,7 @@ def _data_url(image: bytes) -> str:
 
 
 def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    """Yield the prompts of every file's requests, by the rules of the batch API.
-
-    Raises:
-        BrokenRowError: a request would be refused.
-    """
+    """Yield the prompts of every file's requests, by the rules of the batch API."""
     most_requests, most_bytes = LIMITED.rows_per_file, LIMITED.bytes_per_file
     for path in sorted((folder / "data").glob("*.jsonl")):
         name, seen = f"data/{path.name}", set[str]()

@@ -24,11 +24,7 @@ GAP, WHITE = 16, 255
 
 
 def to_record(row: PreferenceRow, setting: Setting) -> Record:
-    """Return a row's record.
-
-    Raises:
-        UnheldError: it has no rejected text, several questions, or an image that does not decode.
-    """
+    """Return a row's record."""
     turns, rejected = place_images(row, [PLACE]), rejected_text(row)
     if len(turns) > 1:
         raise UnheldError("the prompt has several turns")
@@ -51,11 +47,7 @@ def to_record(row: PreferenceRow, setting: Setting) -> Record:
 
 
 def stitch_images(images: Sequence[bytes]) -> bytes:
-    """Return a PNG of the images from left to right, their upper edges in line, white between and below; none scaled.
-
-    Raises:
-        RefusedImageError: one does not decode.
-    """
+    """Return a PNG of the images from left to right, upper edges in line, white between and below; none scaled."""
     shown = [decode_rgb(image) for image in images]
     height = max(pixels.shape[0] for pixels in shown)
     width = sum(pixels.shape[1] for pixels in shown) + GAP * (len(shown) - 1)
@@ -67,11 +59,7 @@ def stitch_images(images: Sequence[bytes]) -> bytes:
 
 
 def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    """Yield the rows.
-
-    Raises:
-        BrokenRowError: a row cannot be loaded, or lacks a text.
-    """
+    """Yield the rows."""
     for where, row in read_rows(folder, single=("image",)):
         where = f"{where} ({row['idx']})"
         question = check_answer(row["question"], where, "question's")

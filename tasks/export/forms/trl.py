@@ -25,11 +25,7 @@ from pairwright.tasks.export.sample import PLACE, Sample, as_parts, naming_row, 
 
 
 def to_record(row: PreferenceRow, setting: Setting) -> Record:  # noqa: ARG001 - as for every form
-    """Return a row's record.
-
-    Raises:
-        UnheldError: it has no rejected text, or words in its prompt that stand for an image.
-    """
+    """Return a row's record."""
     return {
         "prompt": [_message(turn) for turn in place_images(row, [PLACE])],
         "chosen": answer(row.chosen),
@@ -44,12 +40,7 @@ def _message(turn: Turn) -> Record:
 
 
 def check(folder: Path, processor: Any) -> Iterator[Sample]:
-    """Yield the rows, each taken by TRL's own collator.
-
-    Raises:
-        BrokenRowError: a row cannot be loaded or collated.
-        ConfigError: trl is not installed.
-    """
+    """Yield the rows, each taken by TRL's own collator."""
     import_consumer("trl")
     from trl.trainer.dpo_trainer import DataCollatorForVisionPreference
 

@@ -9,15 +9,15 @@ import io
 import json
 import re
 import tarfile
-from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.form import Form, Setting, Sizes, ending_of
+from pairwright.tasks.export.form import Form, RowWriter, Setting, name_images
 from pairwright.tasks.export.sample import (
     PLACE,
     BrokenRowError,
@@ -39,53 +39,23 @@ NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)")
 IMAGE = re.compile(r"(image|rejected)([1-9]\d*)\.(png|jpg|webp|gif|bmp|tiff)")
 
 
-class WebDatasetWriter:
-    """Writer of preferences, each as the members of one name, in tars of limited size per split."""
+def opens(folder: Path, setting: Setting) -> AbstractContextManager[RowWriter]:
+    """Return what writes into a folder."""
 
-    def __init__(self, folder: Path, *, bytes_per_file: int) -> None:
-        """Write below ``folder``; no file is made before a split's first row."""
-        self._folder, self._limit = folder, bytes_per_file
-        self._tars: dict[str, _Tar] = {}
+    def to_records(row: PreferenceRow) -> list[tuple[str, dict[str, bytes]]]:
+        return [(row.split, {f"{row.key}.{suffix}": data for suffix, data in members_of(row).items()})]
 
-    def add(self, row: PreferenceRow) -> None:
-        """Write a row."""
-        tar = self._tars.setdefault(row.split, _Tar(self._folder, row.split, self._limit))
-        tar.write({f"{row.key}.{suffix}": data for suffix, data in members_of(row).items()})
-
-    def sizes(self) -> Sizes:
-        """Return what was written."""
-        return {split: (tar.rows, tar.size_bytes) for split, tar in self._tars.items()}
-
-    def close(self) -> None:
-        """Complete all files."""
-        with ExitStack() as stack:
-            for tar in self._tars.values():
-                stack.callback(tar.close)
-
-
-@contextmanager
-def opens(folder: Path, setting: Setting) -> Generator[WebDatasetWriter]:
-    """Give what writes into a folder."""
-    writer = WebDatasetWriter(folder / "data", bytes_per_file=setting.bytes_per_file)
-    try:
-        yield writer
-    finally:
-        writer.close()
+    return RowWriter(to_records, lambda split: _Tars(folder / "data", split, setting.bytes_per_file)).closing()
 
 
 def members_of(row: PreferenceRow) -> dict[str, bytes]:
     """Return the members of a row by what follows the first dot of their names."""
-    shown = {f"image{number}": image for number, image in enumerate(row.images, start=1)}
-    shown |= {f"rejected{number}": image for number, image in enumerate(row.rejected_images, start=1)}
     lists = {name: [asdict(one) for one in getattr(row, name)] for name in ("prompt", "negatives", "removal_scores")}
     told = {"pair": row.subject, **{name: getattr(row, name) for name in TOLD}, **lists}
-    return {
-        **{f"{name}.{ending_of(image)}": image for name, image in shown.items()},
-        "json": json.dumps(told, ensure_ascii=False).encode(),
-    }
+    return {**name_images(row), "json": json.dumps(told, ensure_ascii=False).encode()}
 
 
-class _Tar:
+class _Tars:
     """Members of one split's rows, in tars of limited size."""
 
     def __init__(self, folder: Path, split: str, limit: int) -> None:
@@ -98,14 +68,14 @@ class _Tar:
     def _path(self) -> Path:
         return self._folder / f"{self._split}-{self._number:06d}.tar"
 
-    def write(self, members: dict[str, bytes]) -> None:
-        size = sum(2 * BLOCK + len(data) for data in members.values())
+    def write(self, record: dict[str, bytes]) -> None:
+        size = sum(2 * BLOCK + len(data) for data in record.values())
         if self._open and self._in_file + size > self._limit:
             self.close()
         if self._open is None:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._open = tarfile.open(self._path, "w", format=tarfile.USTAR_FORMAT)  # noqa: SIM115 - closed later
-        for name, data in members.items():
+        for name, data in record.items():
             info = tarfile.TarInfo(name)
             info.size, info.mode = len(data), 0o644
             self._open.addfile(info, io.BytesIO(data))
@@ -121,11 +91,7 @@ class _Tar:
 
 
 def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    """Yield the samples of every shard.
-
-    Raises:
-        BrokenRowError: a sample is not what its members should be.
-    """
+    """Yield the samples of every shard."""
     for path in sorted((folder / "data").glob("*.tar")):
         seen: set[str] = set()
         for key, members in groupby(_members(path), key=lambda member: member[0]):
@@ -142,7 +108,7 @@ def _members(path: Path) -> Iterator[tuple[str, str, bytes]]:
             name = NAME.fullmatch(member.name)
             file = tar.extractfile(member)
             if name is None or file is None:
-                raise BrokenRowError(f"data/{path.name}, {member.name}", "is no member of a sample")
+                raise BrokenRowError(f"data/{path.name}, {member.name}: is no member of a sample")
             yield name[1], name[2], file.read()
 
 
