@@ -30,14 +30,14 @@ from pairwright.tasks.training.load_batches import Order, count_workers, find_ba
 from pairwright.tasks.training.losses.objectives import compute_loss, negative_rewards
 from pairwright.tasks.training.losses.rewards import CHOSEN, Loss
 from pairwright.tasks.training.pack_answers import pack_answers
-from pairwright.tasks.training.ranks import add_up, count_ranks, gather, own_rank
+from pairwright.tasks.training.ranks import count_ranks, gather, own_rank
 from pairwright.tasks.training.references import Reference, seen_once
 from pairwright.tasks.training.retriever.adversary import RetrieverAdversary
 from pairwright.tasks.training.runs import HELD_OUT, SAVING, STEP, TRAIN, MetricsFile, Run, Window, append_refused
 from pairwright.tasks.training.save_checkpoints import UNREADABLE, Saving, advise, first_line, is_finite, reading
 from pairwright.tasks.training.score_answers import score_answers
 from pairwright.tasks.training.tune_model import restore_beside, save_beside, split_rates, without_module
-from pairwright.tasks.training.watch_training import MEASURED
+from pairwright.tasks.training.watch_training import Watcher
 
 log = logging.getLogger(__name__)
 WINDOW, STATE = "window.json", "trainer_state.json"
@@ -52,6 +52,8 @@ class Setting:
     reference: Reference | None
     adversary: RetrieverAdversary | None
     metrics: MetricsFile
+    watcher: Watcher | None = None
+    """Told what happens; only the first rank has one."""
 
 
 class PreferenceTrainer(Trainer):
@@ -127,8 +129,8 @@ class PreferenceTrainer(Trainer):
             ) from error
         batches = [sample["batch"] for sample in samples]
         self._keys = [key for batch in batches for key in batch.keys]
-        self._total, stopping = add_up([sum(map(self._weight, batches)), float(self.stopping)])
-        self._agreed_to_stop = bool(stopping)
+        weights, stopping = zip(*gather((sum(map(self._weight, batches)), self.stopping)), strict=True)
+        self._total, self._agreed_to_stop = sum(weights), any(stopping)
         return samples, None
 
     @property
@@ -248,9 +250,9 @@ class PreferenceTrainer(Trainer):
         joined = Window()
         joined.join(gather(window.empty()))
         if (found := joined.take()) and self.is_world_process_zero():
-            metrics.add(step, self.state.epoch or 0.0, HELD_OUT, found)
-            due = self.control.should_log  # trackers and watchers are told, but the step is not taken for logged
-            named = {f"{MEASURED}{name}": value for name, value in found.items()}
+            self._add(HELD_OUT, found)
+            due = self.control.should_log  # trackers are told, but the step is not taken for logged
+            named = {f"eval_{name}": value for name, value in found.items()}
             self.callback_handler.on_log(self.args, self.state, self.control, named)
             self.control.should_log = due
         self._tokens = tokens
@@ -277,8 +279,13 @@ class PreferenceTrainer(Trainer):
         found |= {name: count / seconds for name, count in speed.items()}
         if torch.cuda.is_available():
             found["memory"] = torch.cuda.max_memory_allocated() / 2**30
-        self.setting.metrics.add(self.state.global_step, self.state.epoch or 0.0, TRAIN, found)
+        self._add(TRAIN, found)
         super().log(found, start_time)
+
+    def _add(self, split: str, found: Mapping[str, float]) -> None:
+        self.setting.metrics.add(self.state.global_step, self.state.epoch or 0.0, split, found)
+        if watcher := self.setting.watcher:
+            watcher.logged(self.state.global_step, split, found)
 
     def _join(self) -> None:
         """Bring all ranks' windows, counts and refused rows to the first rank."""
@@ -378,6 +385,8 @@ class _Events(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **words: Any) -> None:
         output = self.trainer.setting.config.output  # may be others than before
         state.logging_steps, state.save_steps = output.logging_steps, output.save_steps
+        if watcher := self.trainer.setting.watcher:
+            watcher.begin(state.global_step, state.max_steps)
 
     @override
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **words: Any) -> None:
@@ -393,7 +402,9 @@ class _Events(TrainerCallback):
 
     @override
     def on_step_end(self, args: Any, state: Any, control: Any, **words: Any) -> None:
-        every = self.trainer.setting.config.output.eval_steps
+        every, watcher = self.trainer.setting.config.output.eval_steps, self.trainer.setting.watcher
+        if watcher:
+            watcher.advance(state.global_step)
         if every and state.global_step % every == 0:
             self.trainer.measure()
         if self.trainer.is_stopping:

@@ -5,7 +5,6 @@ what all need. Where there is one process, nothing is sent. Needs PyTorch.
 """
 
 import os
-from collections.abc import Sequence
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -59,15 +58,6 @@ def spread(value: T | None) -> T:
         value = found[0]
     assert value is not None
     return value
-
-
-def add_up(values: Sequence[float]) -> list[float]:
-    """Return the sums over all processes; all have to call it."""
-    if count_ranks() == 1:
-        return list(values)
-    sums = torch.tensor(values, dtype=torch.float64)
-    dist.all_reduce(sums, group=_group())
-    return sums.tolist()
 
 
 @lru_cache(maxsize=1)

@@ -63,7 +63,7 @@ def score_rows(rows: Sequence[PreferenceRow], config: ScoringConfig) -> Iterator
     """Yield what the model gives each row's answers; rows that cannot be trained on are dropped."""
     if not rows:
         return
-    model = _open_model(config)
+    model = _open_model(config.model_dump_json())
     apart = _keeps_apart(model, rows, config)
     chunks = [rows[start : start + config.batch] for start in range(0, len(rows), config.batch)]
     for batch in _make_ahead(chunks, partial(make_batch, config=config, apart=apart)):
@@ -76,7 +76,7 @@ def _keeps_apart(model: Any, rows: Sequence[PreferenceRow], config: ScoringConfi
         return config.shared_prompt == "never"
     items, dtype = _load(rows[: 2 * config.batch], config), PRECISIONS[config.compute]
     with computing(model.device, dtype):
-        return bool(packs_well(model, _collator(config, apart=False), items, dtype=dtype))
+        return bool(packs_well(model, _collator(config.model_dump_json(), apart=False), items, dtype=dtype))
 
 
 def _score(batch: Batch, model: Any, config: ScoringConfig) -> Iterator[ReferenceRow | Dropped]:
@@ -97,8 +97,9 @@ def _score(batch: Batch, model: Any, config: ScoringConfig) -> Iterator[Referenc
 
 
 @lru_cache(maxsize=1)
-def _open_model(config: ScoringConfig) -> Any:
+def _open_model(settings: str) -> Any:
     """Load the model onto this process' device, once."""
+    config = ScoringConfig.model_validate_json(settings)
     own = ModelConfig.model_validate({"attn_implementation": config.attn_implementation})
     model = load_model(Path(config.folder), own, dtype=PRECISIONS[config.weights])
     device = choose_device()
@@ -140,7 +141,7 @@ def _make_ahead(
 
 def make_batch(rows: Sequence[PreferenceRow], *, config: ScoringConfig, apart: bool) -> Batch:
     """Return some rows as a batch; may run in another process."""
-    return _collator(config, apart=apart)(_load(rows, config))["batch"]
+    return _collator(config.model_dump_json(), apart=apart)(_load(rows, config))["batch"]
 
 
 def _load(rows: Sequence[PreferenceRow], config: ScoringConfig) -> list[Loaded | Refused]:
@@ -149,7 +150,8 @@ def _load(rows: Sequence[PreferenceRow], config: ScoringConfig) -> list[Loaded |
 
 
 @lru_cache(maxsize=2)
-def _collator(config: ScoringConfig, *, apart: bool) -> Collator:
+def _collator(settings: str, *, apart: bool) -> Collator:
+    config = ScoringConfig.model_validate_json(settings)
     return Collator(load_processor(Path(config.folder)), config.max_length, apart=apart)
 
 

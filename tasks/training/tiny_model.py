@@ -187,8 +187,8 @@ def save_processor(folder: Path, tokenizer: Any, size: Size, *, template: str) -
 
     tokenizer.chat_template = template
     tokenizer.save_pretrained(folder)
-    pixels = {"min_pixels": (4 * size.patch) ** 2, "max_pixels": size.max_pixels}
-    Qwen2VLImageProcessor(patch_size=size.patch, **pixels).save_pretrained(folder)
+    images = Qwen2VLImageProcessor(patch_size=size.patch, min_pixels=(4 * size.patch) ** 2, max_pixels=size.max_pixels)
+    images.save_pretrained(folder)
 
 
 def end_tokens(tokenizer: Any) -> dict[str, Any]:

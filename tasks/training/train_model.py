@@ -37,7 +37,7 @@ from pairwright.tasks.training.save_checkpoints import Saving, finish_model, fir
 from pairwright.tasks.training.score_answers import packs_well
 from pairwright.tasks.training.trainer_arguments import make_arguments
 from pairwright.tasks.training.tune_model import computing, prepare_model
-from pairwright.tasks.training.watch_training import Telling, Watcher, stoppable
+from pairwright.tasks.training.watch_training import Watcher, stoppable
 
 log = logging.getLogger(__name__)
 TRIED_ROWS = 8
@@ -121,8 +121,9 @@ def make_trainer(job: Job) -> PreferenceTrainer:
         reference=open_reference(config, job.start, run.folder),
         adversary=adversary,
         metrics=metrics,
+        watcher=job.watcher if own_rank() == 0 else None,
     )
-    trainer = PreferenceTrainer(
+    return PreferenceTrainer(
         setting,
         model=model,
         args=make_arguments(run, config, choose_precision(config)),
@@ -131,9 +132,6 @@ def make_trainer(job: Job) -> PreferenceTrainer:
         data_collator=collator,
         processing_class=processor,
     )
-    if job.watcher and trainer.is_world_process_zero():
-        trainer.add_callback(Telling(job.watcher))
-    return trainer
 
 
 def train_rows(job: Job) -> Any:

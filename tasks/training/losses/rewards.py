@@ -50,39 +50,23 @@ Logged = Mapping[str, tuple["Tensor", "Tensor"]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewards:
-    """Rewards of a batch's answers: in the columns of ``Scored``, K rejected texts and at least one."""
+    """beta (log pi - log pi_ref) of a batch's answers, summed over their tokens or their mean; 0 where absent.
 
-    values: "Tensor"
-    """(B, 2 + K): beta (log pi - log pi_ref), summed over an answer's tokens or their mean; 0 where absent."""
+    There are K rejected texts, at least one.
+    """
+
+    chosen: "Tensor"
+    """(B,)"""
+    image: "Tensor"
+    """(B,): of the chosen text, given the rejected images."""
+    texts: "Tensor"
+    """(B, K)"""
+    has_image: "Tensor"
+    """(B,) bool: which examples have something to rank above their chosen text with rejected images."""
+    has_texts: "Tensor"
+    """(B, K) bool: which rejected texts can be ranked below a chosen one."""
     logps: "Tensor"
     """(B, 2 + K): summed log-probabilities under the policy, detached; 0 where absent."""
-    present: "Tensor"
-    """(B, 2 + K) bool."""
-
-    @property
-    def chosen(self) -> "Tensor":
-        """Return (B,)."""
-        return self.values[:, CHOSEN]
-
-    @property
-    def image(self) -> "Tensor":
-        """Return (B,): of the chosen text, given the rejected images."""
-        return self.values[:, IMAGE]
-
-    @property
-    def texts(self) -> "Tensor":
-        """Return (B, K)."""
-        return self.values[:, TEXTS:]
-
-    @property
-    def has_image(self) -> "Tensor":
-        """Return (B,) bool: which examples have something to rank above their chosen text with rejected images."""
-        return self.present[:, CHOSEN] & self.present[:, IMAGE]
-
-    @property
-    def has_texts(self) -> "Tensor":
-        """Return (B, K) bool: which rejected texts can be ranked below a chosen one."""
-        return self.present[:, CHOSEN, None] & self.present[:, TEXTS:]
 
 
 def rewards_of(
@@ -103,7 +87,15 @@ def rewards_of(
     ratios = (policy.logps - reference.logps.detach()).where(present, 0)
     if per_token:
         ratios = ratios / policy.tokens.clamp(min=1)
-    return Rewards(values=beta * ratios, logps=policy.logps.detach().where(present, 0), present=present)
+    values, chosen = beta * ratios, present[:, CHOSEN]
+    return Rewards(
+        chosen=values[:, CHOSEN],
+        image=values[:, IMAGE],
+        texts=values[:, TEXTS:],
+        has_image=chosen & present[:, IMAGE],
+        has_texts=chosen[:, None] & present[:, TEXTS:],
+        logps=policy.logps.detach().where(present, 0),
+    )
 
 
 def _with_columns(scored: Scored, texts: int | None) -> Scored:

@@ -11,6 +11,10 @@ from tests.fixtures.scores import numbers, score, zeros_like
 F64 = torch.float64
 
 
+def columns(rewards):
+    return torch.cat([rewards.chosen[:, None], rewards.image[:, None], rewards.texts], 1)
+
+
 def every(values):
     return torch.ones(values.shape, dtype=torch.bool)
 
@@ -19,11 +23,8 @@ def test_a_reward_is_beta_times_the_log_ratio():
     policy, reference = score([-2.0, -7.0, -5.0, -6.0]), score([-3.0, -4.0, -4.5, -6.5])
     rewards = rewards_of(policy, reference, beta=0.5, texts=None)
     # 0.5 (-2 + 3), 0.5 (-7 + 4), 0.5 (-5 + 4.5), 0.5 (-6 + 6.5)
-    assert rewards.values.tolist() == [[0.5, -1.5, -0.25, 0.25]]
+    assert columns(rewards).tolist() == [[0.5, -1.5, -0.25, 0.25]]
     assert rewards.logps.tolist() == [[-2.0, -7.0, -5.0, -6.0]]
-    assert rewards.chosen.tolist() == [0.5]
-    assert rewards.image.tolist() == [-1.5]
-    assert rewards.texts.tolist() == [[-0.25, 0.25]]
 
 
 def test_per_token_it_is_divided_by_each_answers_length():
@@ -31,7 +32,7 @@ def test_per_token_it_is_divided_by_each_answers_length():
     policy, reference = score([-2.0, -7.0, -5.0, None], tokens=tokens), score([-3.0, -4.0, -4.0, None], tokens=tokens)
     rewards = rewards_of(policy, reference, beta=2.0, texts=None, per_token=True)
     # 2 (1 / 4), 2 (-3 / 1), 2 (-1 / 5); what is absent has no length to divide by
-    assert rewards.values.tolist() == [[0.5, -6.0, -0.4, 0.0]]
+    assert columns(rewards).tolist() == [[0.5, -6.0, -0.4, 0.0]]
 
 
 def test_only_so_many_texts_are_taken_and_one_is_always_there_to_be_absent():
@@ -39,16 +40,17 @@ def test_only_so_many_texts_are_taken_and_one_is_always_there_to_be_absent():
     assert rewards_of(policy, zeros_like(policy), beta=1.0).texts.tolist() == [[-5.0]]
     narrow = score([-2.0])
     rewards = rewards_of(narrow, zeros_like(narrow), beta=1.0)
-    assert rewards.values.tolist() == [[-2.0, 0.0, 0.0]]
-    assert rewards.present.tolist() == [[True, False, False]]
+    assert columns(rewards).tolist() == [[-2.0, 0.0, 0.0]]
+    assert not rewards.has_image.any()
+    assert not rewards.has_texts.any()
 
 
 def test_what_is_absent_is_0_whatever_a_model_gave_it():
     policy = score([-2.0, math.nan, math.inf], tokens=[[1, 0, 0]], grad=True)
     rewards = rewards_of(policy, score([-1.0, math.nan, None], tokens=[[1, 0, 0]]), beta=1.0)
-    assert rewards.values.tolist() == [[-1.0, 0.0, 0.0]]
+    assert columns(rewards).tolist() == [[-1.0, 0.0, 0.0]]
     assert rewards.logps.tolist() == [[-2.0, 0.0, 0.0]]
-    (gradient,) = torch.autograd.grad(rewards.values.sum(), policy.logps)
+    (gradient,) = torch.autograd.grad(columns(rewards).sum(), policy.logps)
     assert gradient.tolist() == [[1.0, 0.0, 0.0]]
 
 
