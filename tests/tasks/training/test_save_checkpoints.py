@@ -1,15 +1,12 @@
 """A checkpoint is whole or not there, and what cannot be written says what is left."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 from transformers import Trainer, TrainingArguments
 
 from pairwright.schemas.errors import ModelError, TrainingError
@@ -58,31 +55,6 @@ def test_what_cannot_be_written_says_what_is_left(error: Exception, tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
 
 
-ELSEWHERE = """
-import sys, warnings
-warnings.simplefilter("ignore")
-from pathlib import Path
-from PIL import Image
-from safetensors.torch import save_file
-from transformers import AutoModelForImageTextToText, AutoProcessor
-folders, image, out = map(Path, sys.argv[1:])
-found = {}
-for folder in folders.iterdir():
-    processor = AutoProcessor.from_pretrained(folder)
-    model = AutoModelForImageTextToText.from_pretrained(folder).eval()
-    messages = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is it?"}]}]
-    text = processor.apply_chat_template(messages, add_generation_prompt=True)
-    given = processor(text=[text], images=[Image.open(image)], return_tensors="pt")
-    found[folder.name] = model(**given).logits.detach().contiguous()
-save_file(found, out)
-"""
-KINDS: dict[str, dict[str, Any]] = {
-    "full": {"model": {"tuning": "full"}},
-    "merged": {"model": {"tuning": "lora"}},
-    "adapters": {"model": {"tuning": "lora"}, "output": {"merge_adapters": False}},
-}
-
-
 @pytest.fixture(scope="module", params=["qwen2_vl", "llava_onevision"])
 def start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return PACKED[request.param](tmp_path_factory.mktemp("families") / request.param)
@@ -115,35 +87,6 @@ def logits_here(model: Any, start: Path) -> torch.Tensor:
     text = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     with torch.no_grad():
         return model(**processor(text=[text], images=[picture(56, 56)], return_tensors="pt")).logits
-
-
-def logits_elsewhere(folders: Path, tmp_path: Path) -> dict[str, torch.Tensor]:
-    """Return what the models of some folders give, in a process that has transformers and nothing of ours."""
-    picture(56, 56).save(tmp_path / "image.png")
-    words = [sys.executable, "-c", ELSEWHERE, *map(str, (folders, tmp_path / "image.png", tmp_path / "out"))]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode == 0, done.stderr
-    return load_file(tmp_path / "out")
-
-
-@pytest.mark.parametrize("start", ["qwen2_vl", pytest.param("llava_onevision", marks=pytest.mark.slow)], indirect=True)
-def test_from_pretrained_loads_what_a_run_leaves(start: Path, tmp_path: Path) -> None:
-    expected: dict[str, torch.Tensor] = {}
-    for name, values in KINDS.items():
-        config, folder = settings(**values), tmp_path / "checkpoints" / name
-        model = trained(start, config)
-        finish(model, start, folder)
-        finish_model(folder, start, config)
-        expected[name] = logits_here(model, start)
-        again = load_model(folder, config.model, dtype=torch.float32).eval()
-        torch.testing.assert_close(logits_here(again, folder), expected[name], rtol=1e-5, atol=1e-5)
-        assert find_model(str(folder)).revision != find_model(str(start)).revision
-        assert not list(folder.rglob("*.bin")), "nothing that is a pickle"
-    before = logits_here(load_model(start, config.model, dtype=torch.float32).eval(), start)
-    for name, logits in logits_elsewhere(tmp_path / "checkpoints", tmp_path).items():
-        torch.testing.assert_close(logits, expected.pop(name), rtol=1e-5, atol=1e-5)
-        assert (logits - before).abs().max() > 0.01
-    assert not expected
 
 
 def test_adapters_upon_adapters_are_merged(start: Path, tmp_path: Path) -> None:

@@ -85,21 +85,6 @@ def test_a_finished_run(qwen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert AutoProcessor.from_pretrained(job.run.model).chat_template
 
 
-@pytest.mark.slow
-def test_loading_processes_change_nothing(qwen: Path, tmp_path: Path) -> None:
-    jobs = [
-        write_run(
-            tmp_path,
-            settings("dpo", qwen, data={"dataloader_num_workers": workers, "eval_split": ""}),
-            name=f"run{workers}",
-        )
-        for workers in (0, 1)
-    ]
-    for job in jobs:
-        train(job)
-    assert logged(jobs[0].run) == logged(jobs[1].run)
-
-
 def test_a_run_of_full_tuning_goes_on_from_its_checkpoint(qwen: Path, tmp_path: Path) -> None:
     config = settings("sft", qwen, model={"tuning": "full", "train_vision": True})
     whole, stopped = (write_run(tmp_path / name, config) for name in ("whole", "stopped"))

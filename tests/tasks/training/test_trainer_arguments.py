@@ -55,24 +55,6 @@ def test_a_tracker_that_is_not_here_is_named(monkeypatch: pytest.MonkeyPatch) ->
     check_trackers(config())
 
 
-@pytest.fixture
-def wandb() -> Any:
-    """Give W&B's library, without what it remembers of other tests."""
-    library = pytest.importorskip("wandb")
-    library.teardown()
-    yield library
-    library.teardown()
-
-
-@pytest.mark.usefixtures("wandb")
-def test_nobody_is_logged_in_to_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("WANDB_MODE", "WANDB_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
-    with pytest.raises(ConfigError, match=r"output\.report_to: wandb: .*wandb login; .*WANDB_MODE=offline"):
-        check_trackers(config(output={"report_to": ["wandb"]}))
-
-
 CONFIG = TrainConfig(objective="dpo")
 
 
