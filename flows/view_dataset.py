@@ -10,7 +10,7 @@ from pairwright.flows.report_dataset import subject_of
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.report.browse_pages import BrowsePages
-from pairwright.tasks.report.card_table import PREFERENCES, READ, make_cards
+from pairwright.tasks.report.card_table import TABLES, make_cards
 from pairwright.tasks.report.search_cards import CardSearch
 from pairwright.tasks.report.serve_pages import Keys, listen, serve
 from pairwright.tasks.report.tables import Tables, open_database
@@ -42,7 +42,7 @@ def view_dataset(
         scratch = stack.enter_context(scratch_folder(own_temporary_folder()))
         tables = Tables(build)
         cache = Path(folder.path(CACHE)) if folder.is_local else scratch
-        rows = sum(count.rows for count in counts if count.stage in (*READ, *PREFERENCES))
+        rows = sum(count.rows for count in counts if count.stage in TABLES)
         file = make_cards(tables, cache, scratch, watch=lambda done: watch(done, rows))
         cards = CardSearch(stack.enter_context(open_database(str(file.path), scratch, read_only=True)))
         if not cards.count():

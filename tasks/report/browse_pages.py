@@ -1,13 +1,16 @@
 """Render pages that are served: the cards that a search has found, with their pictures; and take decisions.
 
-Reads the rows about the cards of one page only. Pictures are written to a folder of this process as pages show them;
-about 256 MB of the latest are kept. One page is made at a time, and the charts beside them.
+Reads the rows about the cards of one page only. Pictures are written to folders of this process as pages show them;
+those of the latest pages are kept. One page is made at a time, and the charts beside them.
 """
 
-import os
 import shlex
+import shutil
+import tempfile
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +21,8 @@ from pydantic import ValidationError
 from pairwright.schemas.decisions import Decision, Decisions, say_errors
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.pages.environment import HERE as LOOKS
-from pairwright.tasks.pages.environment import make_environment
 from pairwright.tasks.report.card_table import CardFile
-from pairwright.tasks.report.gather_cards import gather_pairs, gather_singles
+from pairwright.tasks.report.gather_cards import HERE, gather_pairs, gather_singles, make_card_environment
 from pairwright.tasks.report.search_cards import ORDERS, CardSearch, Hits, Search
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.thresholds import Limits, view_thresholds
@@ -29,13 +31,13 @@ from pairwright.tasks.report.write_images import PictureFolder
 from pairwright.tasks.report.write_report import Subject, write_report
 from pairwright.tasks.store.decisions import Sorted, decision_files, read_decisions, write_decisions
 
-HERE = Path(__file__).parent
 FILES: Mapping[str, Path] = {
     "report.css": LOOKS / "report.css",
     **{name: HERE / name for name in ("pairs.css", "browse.css", "report.js", "decide.js")},
 }
 """What every page loads, by name."""
-SHELF_BYTES = 128 << 20
+KEPT_PAGES = 20
+"""Pages whose pictures are kept: a browser loads them as they are scrolled to."""
 SIZES = (5, 10, 20, 50)
 DECIDED = {
     "undecided": "not decided yet",
@@ -46,46 +48,6 @@ DECIDED = {
 }
 DEFAULT = Search()
 PAGING = {name: getattr(DEFAULT, name) for name in ("order", "size", "after", "before")}
-
-
-@dataclass
-class PictureShelf:
-    """Keep the pictures of the latest pages: those of the present folder and of the one before."""
-
-    root: Path
-    _folders: list[PictureFolder] = field(default_factory=list[PictureFolder])
-    _names: list[set[str]] = field(default_factory=list[set[str]])
-    _made: int = 0
-
-    def open(self) -> PictureFolder:
-        """Return where the pictures of the next page go."""
-        if not self._folders or _size_of(self._folders[-1].root / PICTURES) > SHELF_BYTES:
-            self._made += 1
-            place = self.root / str(self._made)
-            place.mkdir(parents=True)
-            self._folders.append(PictureFolder(place))
-            self._names.append(set())
-        for old in self._folders[:-2]:
-            for name in self._names[0]:
-                (old.root / PICTURES / name).unlink(missing_ok=True)
-        self._folders, self._names = self._folders[-2:], self._names[-2:]
-        return self._folders[-1]
-
-    def look(self) -> None:
-        """Learn which pictures were written."""
-        place = self._folders[-1].root / PICTURES
-        self._names[-1] = {path.name for path in place.iterdir()} if place.is_dir() else set()
-
-    def find(self, name: str) -> Path | None:
-        """Return the file of a picture that a page shows; nothing else has a name here."""
-        for folder, names in zip(reversed(self._folders), reversed(self._names), strict=True):
-            if name in names:
-                return folder.root / PICTURES / name
-        return None
-
-
-def _size_of(folder: Path) -> int:
-    return sum(entry.stat().st_size for entry in os.scandir(folder)) if folder.is_dir() else 0
 
 
 class NotMadeYetError(Exception):
@@ -104,11 +66,13 @@ class BrowsePages:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _known: list[str] | None = None
     _decisions: Decisions = field(default_factory=Decisions)
+    _shown: deque[PictureFolder] = field(default_factory=lambda: deque[PictureFolder]())
+    """The pictures of the latest pages."""
+    _overview: Future[dict[str, Path]] | None = None
 
     def __post_init__(self) -> None:
         self.tables.open_all()
-        self._shelf = PictureShelf(self.scratch / "pictures")
-        self._environment = make_environment(HERE)
+        self._environment = make_card_environment()
         self._frame: dict[str, Any] = {
             "subject": self.subject,
             "served": True,
@@ -125,9 +89,6 @@ class BrowsePages:
             "sizes": SIZES,
             "verdicts": DECIDED,
         }
-        self._overview: dict[str, Path] | None = None
-        self._making = False
-        self._fault: StoreError | None = None
 
     def page(self, query: Mapping[str, str], token: str) -> tuple[str, int]:
         """Return the page that a query string asks for, and its HTTP status."""
@@ -138,9 +99,7 @@ class BrowsePages:
         with self._lock:
             self._look_at_decisions()
             hits = self.cards.find(search)
-            pictures = self._shelf.open()
-            views = self._views(hits, pictures)
-            self._shelf.look()
+            views = self._views(hits)
         text = self._environment.get_template("browse.html.j2").render(
             **self._frame,
             token=token,
@@ -158,12 +117,19 @@ class BrowsePages:
         )
         return text, 400 if fault else 200
 
-    def _views(self, hits: Hits, pictures: PictureFolder) -> Sequence[Any]:
+    def _views(self, hits: Hits) -> Sequence[Any]:
+        pictures = PictureFolder(Path(tempfile.mkdtemp(dir=self.scratch)))
         told: dict[str, Any] = {"pictures": pictures, "first_number": hits.first, "decisions": self._decisions}
         if self.file.about_pairs:
-            return list(gather_pairs(self.tables, hits.keys, page="", unpaired=self.cards.unpaired(hits.keys), **told))
-        found = list(zip(hits.keys, hits.subjects, strict=True))
-        return gather_singles(self.tables, self.file.preferences, found, **told)
+            unpaired = self.cards.unpaired(hits.keys)
+            views = list(gather_pairs(self.tables, hits.keys, page="", unpaired=unpaired, **told))
+        else:
+            found = list(zip(hits.keys, hits.subjects, strict=True))
+            views = gather_singles(self.tables, self.file.preferences, found, **told)
+        self._shown.append(pictures)
+        if len(self._shown) > KEPT_PAGES:
+            shutil.rmtree(self._shown.popleft().root)
+        return views
 
     def thresholds(self, query: Mapping[str, str], token: str) -> tuple[str, int]:
         """Return the page of what was judged and the thresholds that it suggests, and its HTTP status."""
@@ -188,8 +154,10 @@ class BrowsePages:
             self._known = files
 
     def picture(self, name: str) -> Path | None:
-        """Return the file of a picture that a page shows."""
-        return self._shelf.find(name)
+        """Return the file of a picture that one of the latest pages shows; nothing else has a name here."""
+        src = f"{PICTURES}/{name}"
+        shown = ((folder.root, one) for folder in reversed(self._shown) for one in folder.written.values())
+        return next((root / one.src for root, one in shown if one.src == src), None)
 
     def decide(self, decisions: Sequence[Decision]) -> Sorted:
         """Store decisions about rows of this version; return which were, and which were not.
@@ -209,30 +177,31 @@ class BrowsePages:
             NotMadeYetError: they are being made, from the first call on; ask again.
             StoreError: a table cannot be read.
         """
-        if self._overview is None and name == "index.html":
-            if self._fault:
-                raise self._fault
-            with self._lock:
-                begins, self._making = not self._making, True
-            if begins:  # in a daemon: who ends the server does not wait for it
-                threading.Thread(target=self._make_overview, daemon=True).start()
+        with self._lock:
+            if self._overview is None and name == "index.html":
+                self._overview = Future()
+                # In a daemon: who ends the server does not wait for it.
+                threading.Thread(target=self._make_overview, args=[self._overview], daemon=True).start()
+        if self._overview is None:
+            return None
+        if not self._overview.done():
             raise NotMadeYetError
-        return (self._overview or {}).get(name)
+        return self._overview.result().get(name)
 
     @property
     def is_busy(self) -> bool:
         """Say whether charts are being made."""
-        return self._making and self._overview is None and self._fault is None
+        return self._overview is not None and not self._overview.done()
 
-    def _make_overview(self) -> None:
+    def _make_overview(self, found: Future[dict[str, Path]]) -> None:
         """Write the charts; the build's ledger, which they ask, is asked by nothing else meanwhile."""
         place = self.scratch / "overview"
         try:
-            place.mkdir(parents=True, exist_ok=True)
+            place.mkdir()
             write_report(self.tables.build, place, subject=replace(self.subject, pairs=0, back="../"))
-            self._overview = {str(one.relative_to(place)): one for one in place.rglob("*") if one.is_file()}
+            found.set_result({str(one.relative_to(place)): one for one in place.rglob("*") if one.is_file()})
         except Exception as error:  # noqa: BLE001  (of another thread: who asks next hears it)
-            self._fault = StoreError(f"the charts cannot be made: {error}")
+            found.set_exception(StoreError(f"the charts cannot be made: {error}"))
 
 
 def _options(name: str, values: Sequence[tuple[str, int]]) -> Iterator[tuple[str, str]]:

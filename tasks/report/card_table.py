@@ -9,15 +9,25 @@ second one.
 import contextlib
 import os
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
+from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.errors import StoreError
-from pairwright.schemas.rows import make_key
+from pairwright.schemas.rows import (
+    CaptionRow,
+    DifferenceRow,
+    ImageRow,
+    PairRow,
+    PreferenceRow,
+    Row,
+    SplitRow,
+    make_key,
+)
 from pairwright.tasks.report.tables import WORDS, Tables, open_database
 from pairwright.tasks.store.files import naming
 
@@ -25,55 +35,45 @@ LAYOUT = "2"
 """Of the table: a file of another layout is made anew."""
 WIDTH, PER_BIN = 0.02, 40
 """Of a bin of similarity, and how many of its candidates are shown to be judged."""
-KEPT = 3
-"""Files of other states that are kept beside the present one."""
 PREFERENCES = ("preferences", "given_preferences")
 """Tables of preferences, the last made first."""
-READ = {
-    "pairs": ("key", "first", "second", "origin", "similarity", "human_differences", "instruction"),
-    "neighbours": ("subject", "embedders", "neighbours", "similarities"),
-    "images": ("key", "name", "captions", "source", "licence"),
-    "captions": ("subject", "text"),
-    "differences": ("subject", "text"),
-    "splits": ("subject", "split"),
-    "preferences": (
-        "key", "subject", "chosen", "rejected", "rejected_maker", "rejected_image_maker", "negatives", "removal_scores",
-        "split",
-    ),
-}  # fmt: skip
-"""Columns that are read of each table; narrow ones and texts."""
 PLAIN = "lower(nfc_normalize({}))"
 """How texts are stored and searched."""
-
-STAGING = {
-    "pairs": f"""SELECT key, first, second, origin, similarity::DOUBLE AS similarity,
-        {PLAIN.format("concat_ws(chr(10), array_to_string(human_differences, chr(10)), instruction)")} AS words""",
-    "images": f"""SELECT key, source, licence,
-        {PLAIN.format("concat_ws(chr(10), name, array_to_string(captions, chr(10)))")} AS words""",
-    "captions": f"SELECT subject, {PLAIN.format('text')} AS words",
-    "differences": f"SELECT subject, {PLAIN.format('text')} AS words",
-    "splits": "SELECT subject, split",
-    "preferences": f"""SELECT key, subject, split, rejected_maker AS maker, rejected_image_maker AS image_maker,
+READ: Mapping[str, tuple[type[Row], Sequence[str], str]] = {
+    "pairs": (
+        PairRow,
+        ("key", "first", "second", "origin", "similarity", "human_differences", "instruction"),
+        "key, first, second, origin, similarity::DOUBLE AS similarity, "
+        + PLAIN.format("concat_ws(chr(10), array_to_string(human_differences, chr(10)), instruction)"),
+    ),
+    "images": (
+        ImageRow,
+        ("key", "name", "captions", "source", "licence"),
+        "key, source, licence, " + PLAIN.format("concat_ws(chr(10), name, array_to_string(captions, chr(10)))"),
+    ),
+    "captions": (CaptionRow, ("subject", "text"), f"subject, {PLAIN.format('text')}"),
+    "differences": (DifferenceRow, ("subject", "text"), f"subject, {PLAIN.format('text')}"),
+    "splits": (SplitRow, ("subject", "split"), "subject, split, NULL"),
+    "preferences": (
+        PreferenceRow,
+        (
+            "key", "subject", "chosen", "rejected", "rejected_maker", "rejected_image_maker", "negatives",
+            "removal_scores", "split",
+        ),
+        f"""key, subject, split, rejected_maker AS maker, rejected_image_maker AS image_maker,
         CASE WHEN rejected != '' THEN {WORDS.format("chosen")} - {WORDS.format("rejected")} END AS gap,
         list_max(list_transform(list_filter(removal_scores, lambda one: one.chosen), lambda one: one.score))::DOUBLE
-            AS score,
-        {
-        PLAIN.format(
+            AS score, """
+        + PLAIN.format(
             "concat_ws(chr(10), chosen, rejected, "
             "array_to_string(list_transform(negatives, lambda one: one.text), chr(10)))"
-        )
-    } AS words""",
-}
-EMPTY = {
-    "pairs": "key VARCHAR, first VARCHAR, second VARCHAR, origin VARCHAR, similarity DOUBLE, words VARCHAR",
-    "neighbours": "first VARCHAR, second VARCHAR, low DOUBLE, high DOUBLE, embedders VARCHAR[], similarities DOUBLE[]",
-    "images": "key VARCHAR, source VARCHAR, licence VARCHAR, words VARCHAR",
-    "captions": "subject VARCHAR, words VARCHAR",
-    "differences": "subject VARCHAR, words VARCHAR",
-    "splits": "subject VARCHAR, split VARCHAR",
-    "preferences": "key VARCHAR, subject VARCHAR, split VARCHAR, maker VARCHAR, image_maker VARCHAR, gap INTEGER, "
-    "score DOUBLE, words VARCHAR",
-}
+        ),
+    ),
+}  # fmt: skip
+"""Of each table the columns that are read, narrow ones and texts, and what is kept of them; last all words."""
+NEIGHBOURS = ("subject", "embedders", "neighbours", "similarities")
+TABLES = (*READ, "neighbours", "given_preferences")
+"""All tables that cards are made of."""
 
 IMAGES = """
 CREATE TABLE images AS SELECT row_number() OVER () AS number, i.key, i.source, i.licence,
@@ -106,7 +106,20 @@ FROM (SELECT subject, embedders, place, unnest(others) AS other, unnest(listed) 
         unnest(similarities) AS listed FROM chunk))
 GROUP BY subject, other HAVING count(*) = max(len(embedders))"""
 """Candidates that every encoder found, with their lowest and highest similarity: mining bounds both."""
+CELLS = f"floor(low / {WIDTH}) * {WIDTH} + {WIDTH / 2}, floor(high / {WIDTH}) * {WIDTH} + {WIDTH / 2}"
 SAMPLED = f"QUALIFY row_number() OVER (PARTITION BY floor(low / {WIDTH}) ORDER BY hash(first, second)) <= {PER_BIN}"
+STAGING = (
+    "CREATE TEMP TABLE s_counts (low DOUBLE, high DOUBLE, n BIGINT)",
+    "CREATE TEMP TABLE s_neighbours (first VARCHAR, second VARCHAR, low DOUBLE, high DOUBLE, embedders VARCHAR[], "
+    "similarities DOUBLE[])",
+)
+SAMPLING = (
+    JOINT,
+    f"INSERT INTO s_counts SELECT {CELLS}, count(*) FROM joint GROUP BY ALL",
+    f"""INSERT INTO s_neighbours SELECT least(subject, other) AS first, greatest(subject, other) AS second, low, high,
+    embedders, similarities FROM joint {SAMPLED}""",
+)
+"""Count the candidates of some anchors, and keep a sample of them: some kilobytes."""
 CANDIDATES = (
     f"""CREATE OR REPLACE TEMP TABLE s_neighbours AS SELECT * FROM (SELECT first, second, any_value(low) AS low,
     any_value(high) AS high, any_value(embedders) AS embedders, any_value(similarities) AS similarities
@@ -131,7 +144,7 @@ Chunks = Callable[[str, Sequence[str]], Iterable[pa.Table]]
 
 @dataclass(frozen=True)
 class CardFile:
-    """Name the file of a dataset's cards."""
+    """File of a dataset's cards."""
 
     path: Path
     about_pairs: bool
@@ -140,41 +153,37 @@ class CardFile:
     """Table of the preferences; empty: there is none."""
 
 
-def say_nothing(rows: int) -> None:
-    """Hear how many rows were read."""
-
-
-def make_cards(tables: Tables, cache: Path, scratch: Path, *, watch: Callable[[int], None] = say_nothing) -> CardFile:
+def make_cards(tables: Tables, cache: Path, scratch: Path, *, watch: Callable[[int], None]) -> CardFile:
     """Return the file of a dataset's cards, as it was made before or now.
 
     Args:
         tables: the dataset's, settled.
         cache: folder that keeps the file; where it cannot be written to, ``scratch`` takes its place.
         scratch: folder of this process.
-        watch: hears how many rows of the tables of ``READ`` were read.
+        watch: hears how many rows of the tables were read.
 
     Raises:
         StoreError: a table cannot be read, or the disk refuses.
     """
-    preferences = next((name for name in PREFERENCES if tables.has(name)), "")
-    name = f"{_mark(tables)}.duckdb"
     with contextlib.suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
     place = cache if os.access(cache, os.W_OK) else scratch
-    path = place / name
+    preferences = next((name for name in PREFERENCES if tables.has(name)), "")
+    path = place / f"{_mark(tables)}.duckdb"
     file = CardFile(path, tables.has("pairs"), preferences)
     if not _is_sound(path, scratch):
-        temporary = place / f"{name}.tmp-{uuid.uuid4().hex}"
+        temporary = place / f"{path.name}.tmp-{uuid.uuid4().hex}"
         with naming(str(temporary), "written"):
             try:
-                reasons = _reasons(tables, preferences)
-                write_cards(tables.chunks, temporary, scratch, about=file, reasons=reasons, watch=watch)
+                write_cards(tables.chunks, temporary, scratch, about=file, reasons=_reasons(tables), watch=watch)
                 temporary.replace(path)
             except duckdb.Error as error:
                 raise StoreError(f"{temporary}: could not be written: {error}") from error
             finally:
                 temporary.unlink(missing_ok=True)
-        _drop_old(place, path)
+        for old in place.glob("*.duckdb"):
+            if old != path:
+                old.unlink(missing_ok=True)
     return file
 
 
@@ -191,17 +200,9 @@ def _is_sound(path: Path, scratch: Path) -> bool:
 
 def _mark(tables: Tables) -> str:
     """Return what identifies the state of the tables that cards are made of."""
-    names = [name for name in (*READ, "given_preferences") if tables.has(name)]
+    names = [name for name in TABLES if tables.has(name)]
     ledger = tables.build.ledger
     return make_key(LAYOUT, *(f"{name} {ledger.places(name)} {' '.join(ledger.part_names(name))}" for name in names))
-
-
-def _drop_old(folder: Path, new: Path) -> None:
-    others = sorted(
-        (path for path in folder.glob("*.duckdb") if path != new), key=lambda path: path.stat().st_mtime, reverse=True
-    )
-    for path in others[KEPT:]:
-        path.unlink(missing_ok=True)
 
 
 def write_cards(
@@ -217,41 +218,38 @@ def write_cards(
         reasons: why pairs have no preference: the pair's key, and the reason.
         watch: hears how many rows were read.
     """
+    rows = 0
     with open_database(str(path), scratch) as database:
-        rows = 0
-        database.create_function("make_pair", lambda first, second: make_key("pair", first, second), [str, str], str)
-        database.execute("CREATE TEMP TABLE s_counts (low DOUBLE, high DOUBLE, n BIGINT)")
-        for name, columns in READ.items():
-            database.execute(f"CREATE TEMP TABLE s_{name} ({EMPTY[name]})")
-            for table in chunks(about.preferences if name == "preferences" else name, columns):
+
+        def load(name: str, columns: Sequence[str], *steps: str) -> None:
+            """Execute the steps on each ``chunk`` of a table."""
+            nonlocal rows
+            for table in chunks(name, columns):
                 database.register("chunk", table)
-                if name == "neighbours":
-                    _add_candidates(database)
-                else:
-                    database.execute(f"INSERT INTO s_{name} {STAGING[name]} FROM chunk")
-                database.unregister("chunk")
+                for step in steps:
+                    database.execute(step)
                 rows += len(table)
                 watch(rows)
+
+        database.create_function("make_pair", lambda first, second: make_key("pair", first, second), [str, str], str)
+        for step in STAGING:
+            database.execute(step)
+        load("neighbours", NEIGHBOURS, *SAMPLING)
+        for name, (row_type, columns, kept) in READ.items():
+            schema = schema_of(row_type)
+            database.register("chunk", pa.schema([schema.field(column) for column in columns]).empty_table())
+            database.execute(f"CREATE TEMP TABLE s_{name} AS SELECT {kept} AS words FROM chunk")
+            source = about.preferences if name == "preferences" else name
+            load(source, columns, f"INSERT INTO s_{name} SELECT {kept} FROM chunk")
         database.register("reasons", reasons)
         cards = (PAIRS, UNPAIRED, CANDIDATE_CARDS) if about.about_pairs else (SINGLES,)
         for step in (IMAGES, *CANDIDATES, *cards, *LAST):
             database.execute(step)
 
 
-def _add_candidates(database: duckdb.DuckDBPyConnection) -> None:
-    """Count the candidates of some anchors, and keep a sample of them: some kilobytes."""
-    database.execute(JOINT)
-    cells = f"floor(low / {WIDTH}) * {WIDTH} + {WIDTH / 2}, floor(high / {WIDTH}) * {WIDTH} + {WIDTH / 2}"
-    database.execute(f"INSERT INTO s_counts SELECT {cells}, count(*) FROM joint GROUP BY ALL")
-    ordered = "least(subject, other) AS first, greatest(subject, other) AS second"
-    database.execute(
-        f"INSERT INTO s_neighbours SELECT {ordered}, low, high, embedders, similarities FROM joint {SAMPLED}"
-    )
-
-
-def _reasons(tables: Tables, preferences: str) -> pa.Table:
+def _reasons(tables: Tables) -> pa.Table:
     """Return why pairs have no preference: the pair's key, and the reason."""
-    if preferences != "preferences" or not tables.has("pairs"):
+    if not tables.has("preferences") or not tables.has("pairs"):
         return pa.table({"key": pa.array([], pa.string()), "reason": pa.array([], pa.string())})
     return tables.build.ledger.columns(
         "SELECT key, any_value(reason) AS reason FROM outcome_preferences WHERE outcome IN ('dropped', 'failed') "

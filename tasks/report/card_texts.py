@@ -7,7 +7,7 @@ scene graphs has no checks, and its rows name no served model.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from pairwright.schemas.arrow import R
@@ -22,10 +22,7 @@ from pairwright.schemas.rows import (
     PreferenceRow,
     QuestionRow,
     RejectedTextRow,
-    Served,
-    Turn,
 )
-from pairwright.tasks.report.measure_texts import says_something
 from pairwright.tasks.report.measure_writing import SEVERAL
 from pairwright.tasks.report.tables import CHECKS, MAKERS, Tables
 
@@ -68,57 +65,31 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Byline:
-    """Who wrote a text, and from what."""
+    """How served models wrote a text."""
 
-    model: str
-    prompts: Sequence[str] = ()
+    prompts: Sequence[str]
     """Names of the prompt files, in the order in which they were asked."""
-    told: str = ""
+    told: str
     """What the model was given beside the images, or in their place; empty: not known."""
-    attempts: int = 1
-    several: bool = False
+    attempts: int
+    several: bool
     """Whether so many answers were asked for on purpose, to choose from."""
-    tokens: int = 0
+    tokens: int
     """Tokens of the answers that it was made with."""
-    seconds: float = 0.0
+    seconds: float
     """Their latency together."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaptionView:
-    """Description of one image."""
-
-    text: str
-    sentences: Sequence[str] = ()
-    """None where they would only repeat the text."""
-    by: Byline
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckView:
-    """Outcome of one check of a description."""
-
-    check: str
-    passed: bool
-    score: float | None
-    """None where nothing was found out."""
-    why: str
-    answer: str
-    """What a served model answered to the control; empty: none was asked."""
-    model: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceView:
     """Description of the difference, or one that was written beside it, marked where it differs from the chosen one."""
 
-    text: str
+    row: DifferenceRow
     segments: Sequence[Segment]
-    by: Byline
-    checks: Sequence[CheckView]
+    checks: Sequence[CheckRow]
 
     @property
-    def failed(self) -> list[CheckView]:
+    def failed(self) -> list[CheckRow]:
         """Return the checks that it did not pass."""
         return [check for check in self.checks if not check.passed]
 
@@ -131,27 +102,8 @@ class RejectedView:
     note: str
     score: float | None
     segments: Sequence[Segment]
-    by: Byline | None = None
-    """The served model that wrote it; none where a rule did."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonView:
-    """Commonalities and differences of a pair, and the conversation about them."""
-
-    commonalities: Sequence[str]
-    differences: Sequence[tuple[str, str, tuple[str, str] | None]]
-    """Axes in words (empty: the text named none), the statement, and what it says of either image where it divides."""
-    conversation: Sequence[Turn]
-    by: Byline
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionView:
-    """Question about a pair, its answer, and who wrote both."""
-
-    row: QuestionRow
-    by: Byline
+    row: RejectedTextRow | None
+    """Says which served model wrote it; none where a rule did."""
 
 
 @dataclass(frozen=True)
@@ -194,39 +146,45 @@ def _grouped(rows: Iterable[R]) -> Mapping[str, Sequence[R]]:
     return found
 
 
-def byline(model: str, served: Sequence[Served], *, told: str = "", attempts: int = 1) -> Byline:
-    """Say who wrote a text; the attempts are the row's, or the times that one prompt was asked."""
-    prompts = [one.prompt for one in served]
+def byline(row: CaptionRow | DifferenceRow | ComparisonRow | QuestionRow | RejectedTextRow) -> Byline | None:
+    """Return how a text was written; none where no served model was asked.
+
+    The attempts are the row's, or the times that one prompt was asked.
+    """
+    if not row.served:
+        return None
+    prompts = [one.prompt for one in row.served]
+    told, attempts = "", 1
+    if isinstance(row, DifferenceRow):
+        told, attempts = TOLD.get(prompts[-1], row.known), row.attempts
+    elif isinstance(row, ComparisonRow):
+        told = SHOWN.get(row.shown, row.shown)
     return Byline(
-        model=model,
         prompts=list(dict.fromkeys(prompts)),
         told=told,
-        attempts=max([attempts or 1, *(prompts.count(name) for name in prompts)]),
-        tokens=sum(one.completion_tokens for one in served),
-        seconds=sum(one.latency for one in served),
+        attempts=max(attempts, *(prompts.count(name) for name in prompts)),
+        several=isinstance(row, RejectedTextRow) and row.maker in SEVERAL,
+        tokens=sum(one.completion_tokens for one in row.served),
+        seconds=sum(one.latency for one in row.served),
     )
 
 
-def view_caption(image: ImageRow, texts: Texts) -> CaptionView | None:
+def find_caption(image: ImageRow, texts: Texts) -> CaptionRow | None:
     """Return an image's description; without one, the captions that its source brought."""
-    row = texts.captions.get(image.key)
-    if row is None:
-        brought = " ".join(image.captions)
-        return CaptionView(text=brought, by=Byline(model="given")) if brought else None
-    sentences = row.sentences if len(row.sentences) > 1 else ()
-    return CaptionView(text=row.text, sentences=sentences, by=byline(row.model, row.served))
+    brought = " ".join(image.captions)
+    if image.key in texts.captions or not brought:
+        return texts.captions.get(image.key)
+    return CaptionRow(key=image.key, source_key=image.key, subject=image.key, text=brought, sentences=(), model="given")
 
 
 def view_difference(row: DifferenceRow, texts: Texts, *, chosen: DifferenceRow | None) -> DifferenceView:
     """Return a description of a pair beside the one that was taken."""
-    told = TOLD.get(row.served[-1].prompt, row.known or "") if row.served else ""
     # The row that was taken may have a key of its own; the one that was checked has the same words.
     keys = {row.key, *(one.key for one in texts.described.get(row.subject, ()) if one.text == row.text)}
     return DifferenceView(
-        text=row.text,
+        row=row,
         segments=mark_words(row.text, chosen.text if chosen else row.text),
-        by=byline(row.model, row.served, told=told, attempts=row.attempts),
-        checks=[_check(check) for check in texts.checks.get(row.subject, ()) if check.description in keys],
+        checks=[check for check in texts.checks.get(row.subject, ()) if check.description in keys],
     )
 
 
@@ -238,42 +196,13 @@ def view_candidates(pair: str, texts: Texts) -> list[DifferenceView]:
     return sorted(views, key=lambda view: len(view.failed))
 
 
-def _check(row: CheckRow) -> CheckView:
-    return CheckView(
-        check=row.check,
-        passed=row.passed,
-        score=row.score if row.passed or says_something(row.why or "") else None,
-        why=row.why or "",
-        answer=row.text or "",
-        model=row.served[-1].model if row.served else "",
-    )
-
-
-def view_comparison(pair: str, texts: Texts) -> ComparisonView | None:
-    """Return the commonalities and differences of a pair by axes, with their conversation."""
-    row = texts.comparisons.get(pair)
-    if row is None:
-        return None
-    axes = (*row.axes, *[""] * len(row.differences))
-    return ComparisonView(
-        commonalities=row.commonalities,
-        differences=[(named, said, split_sides(said)) for named, said in zip(axes, row.differences, strict=False)],
-        conversation=row.conversation,
-        by=byline(row.model, row.served, told=SHOWN.get(row.shown or "", row.shown or "")),
-    )
-
-
-def view_questions(pair: str, texts: Texts) -> list[QuestionView]:
-    """Return the questions about a pair with their answers."""
-    return [QuestionView(row=row, by=byline(row.model, row.served)) for row in texts.questions.get(pair, ())]
-
-
 def view_rejected(
-    text: Negative | RejectedTextRow, chosen: str, by: Byline | None, *, scored: bool = True
+    text: Negative | RejectedTextRow, chosen: str, row: RejectedTextRow | None, *, scored: bool = True
 ) -> RejectedView:
     """Return a rejected text beside the chosen one."""
+    segments = mark_words(text.text, chosen)
     score = text.score if scored else None
-    return RejectedView(maker=text.maker, note=text.note, score=score, segments=mark_words(text.text, chosen), by=by)
+    return RejectedView(maker=text.maker, note=text.note, score=score, segments=segments, row=row)
 
 
 def view_unused(pair: str, texts: Texts) -> list[RejectedView]:
@@ -281,19 +210,12 @@ def view_unused(pair: str, texts: Texts) -> list[RejectedView]:
     preference, chosen = texts.preferences.get(pair), texts.differences.get(pair)
     used = {preference.rejected, *(one.text for one in preference.negatives)} if preference else set[str]()
     rows = [row for row in texts.rejected.get(pair, ()) if row.text not in used]
-    return [view_rejected(row, chosen.text if chosen else "", _author(row)) for row in rows]
+    return [view_rejected(row, chosen.text if chosen else "", row if row.served else None) for row in rows]
 
 
-def author_of(pair: str, texts: Texts, *, text: str) -> Byline | None:
-    """Return which served model wrote a rejected text; none where a rule did."""
-    authors = (_author(row) for row in texts.rejected.get(pair, ()) if row.text == text)
-    return next((author for author in authors if author), None)
-
-
-def _author(row: RejectedTextRow) -> Byline | None:
-    if not row.served:
-        return None
-    return replace(byline(row.served[-1].model, row.served), several=row.maker in SEVERAL)
+def find_author(pair: str, texts: Texts, *, text: str) -> RejectedTextRow | None:
+    """Return the row of a rejected text that a served model wrote; none where a rule did."""
+    return next((row for row in texts.rejected.get(pair, ()) if row.text == text and row.served), None)
 
 
 def mark_words(text: str, other: str) -> list[Segment]:

@@ -1,15 +1,14 @@
 """Draw where two pictures of a pair differ: one overlay for both, in which differences glow.
 
-Reads the pixels of two pictures, writes nothing. Ours, not a paper's: the difference of a pixel is the distance of its
-two colours in Lab (CIE76; 1 is hardly seen, white and black are 100 apart), after a blur that takes off noise. The map
-goes from dark to light evenly (inferno), so that what differs more looks lighter, to those who see no colours, too.
+Ours, not a paper's: the difference of a pixel is the distance of its two colours in Lab (CIE76; 1 is hardly seen,
+white and black are 100 apart), after a blur that takes off noise. The map goes from dark to light evenly (inferno), so
+that what differs more looks lighter, to those who see no colours, too.
 
 Of pictures that differ all over (two quite different photographs, another light, a camera that moved far) a
 map would glow all over and say nothing: there is none, and the share says why.
 """
 
 import io
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,34 +32,22 @@ VEIL, FULL = 150, 235
 Floats = NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class Heat:
-    """Hold the map of two pictures."""
+def draw_heat(first: RGB, second: RGB) -> tuple[bytes, float]:
+    """Return the map of two pictures ``(h, w, 3)`` as PNG, and the share of the picture that differs visibly.
 
-    share: float
-    """Of the picture, how much differs visibly."""
-    png: bytes
-    """Empty: they differ all over, or nowhere."""
-
-
-def draw_heat(first: RGB, second: RGB) -> Heat:
-    """Compare two pictures ``(h, w, 3)``; one of another size is brought to the first's."""
+    The second is brought to the first's size. The map is empty where the pictures differ all over, or nowhere.
+    """
     distance = measure_distance(first, second)
     share = float((distance > VISIBLE).mean())
-    return Heat(share, paint_heat(distance) if 0 < share <= MOST_SHARE else b"")
+    return _paint(distance) if 0 < share <= MOST_SHARE else b"", share
 
 
 def measure_distance(first: RGB, second: RGB) -> Floats:
     """Return the distance of the colours ``(h, w)`` of two pictures, at most ``SIDE`` pixels wide and high."""
-    size = _size(first)
-    return np.linalg.norm(_lab(first, size) - _lab(second, size), axis=2).astype(np.float32)
-
-
-def _size(image: RGB) -> tuple[int, int]:
-    """Return width and height of the overlay."""
-    height, width = image.shape[:2]
+    height, width = first.shape[:2]
     scale = min(SIDE / max(height, width), 1.0)
-    return max(round(width * scale), 1), max(round(height * scale), 1)
+    size = (max(round(width * scale), 1), max(round(height * scale), 1))
+    return np.linalg.norm(_lab(first, size) - _lab(second, size), axis=2).astype(np.float32)
 
 
 def _lab(image: RGB, size: tuple[int, int]) -> Floats:
@@ -70,13 +57,14 @@ def _lab(image: RGB, size: tuple[int, int]) -> Floats:
     return np.asarray(cv2.GaussianBlur(cv2.cvtColor(small, cv2.COLOR_RGB2LAB), (0, 0), BLUR), np.float32)
 
 
-def paint_heat(distance: Floats) -> bytes:
+def _paint(distance: Floats) -> bytes:
     """Return a PNG of a few colours: a dark veil, through which differences glow."""
     heat = np.clip((distance - VISIBLE / 2) / (GREATEST - VISIBLE / 2), 0, 1)
     image = Image.fromarray(np.round(heat * (LEVELS - 1)).astype(np.uint8))
     image.putpalette(list_colours().tobytes())
+    opacities = np.linspace(VEIL, FULL, LEVELS).round().astype(np.uint8).tobytes()
     sink = io.BytesIO()
-    image.save(sink, format="PNG", optimize=True, transparency=_opacities())
+    image.save(sink, format="PNG", optimize=True, transparency=opacities)
     return sink.getvalue()
 
 
@@ -86,7 +74,3 @@ def list_colours() -> NDArray[np.uint8]:
 
     steps = np.linspace(0, 255, LEVELS).round().astype(np.uint8)[:, None]
     return np.asarray(cv2.applyColorMap(steps, cv2.COLORMAP_INFERNO), np.uint8)[:, 0, ::-1]
-
-
-def _opacities() -> bytes:
-    return np.linspace(VEIL, FULL, LEVELS).round().astype(np.uint8).tobytes()

@@ -5,41 +5,52 @@ Reads the rows about what is shown and its images only; those of one call are in
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
+
+from jinja2 import Environment
 
 from pairwright.schemas.claims import content_changes
 from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions
-from pairwright.schemas.rows import ImageRow, Negative, PairRow, PreferenceRow, SplitRow, make_key
-from pairwright.schemas.scene import Mask, SceneChange, SceneGraph
+from pairwright.schemas.rows import (
+    CaptionRow,
+    ComparisonRow,
+    ImageRow,
+    Negative,
+    PairRow,
+    PreferenceRow,
+    QuestionRow,
+    SplitRow,
+    make_key,
+)
+from pairwright.schemas.scene import SceneChange, SceneGraph
+from pairwright.tasks.pages.environment import make_environment
 from pairwright.tasks.report.card_removals import RemovalsView, find_steps, view_removals
 from pairwright.tasks.report.card_texts import (
-    CaptionView,
-    ComparisonView,
     DifferenceView,
-    QuestionView,
     RejectedView,
     Segment,
     Texts,
-    author_of,
+    byline,
+    find_author,
+    find_caption,
     find_texts,
     mark_words,
+    split_sides,
     view_candidates,
-    view_caption,
-    view_comparison,
     view_difference,
-    view_questions,
     view_rejected,
     view_unused,
 )
+from pairwright.tasks.report.measure_texts import says_something
 from pairwright.tasks.report.tables import Tables
-from pairwright.tasks.report.write_images import CHANGED, SIDES, Picture, PictureFolder
+from pairwright.tasks.report.write_images import CHANGED, Heat, Picture, PictureFolder
 
-SAME_SHAPE = 0.02
-"""By how much of their ratio the shapes of two pictures may differ: sides are whole pixels."""
+HERE = Path(__file__).parent
+SIDES = ("first", "second")
 SINGLES = 12
 """Preferences about one image that a report shows."""
 SHOWS = ("images", "rejected_images")
-Both = tuple[ImageRow, ImageRow]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,21 +60,9 @@ class ImageView:
     picture: Picture
     name: str
     side: str
-    caption: CaptionView | None
+    caption: CaptionRow | None
     changed: str
     """Overlay of what is known to be changed; empty: none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeatView:
-    """Map of where the two images of a pair differ."""
-
-    src: str
-    """Overlay of both pictures; empty: they differ all over, or nowhere."""
-    share: float
-    """Of the picture, how much differs visibly."""
-    stretched: bool
-    """Whether the second image was brought to the first's shape."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,37 +82,31 @@ class PairView:
     """Pair with all that was made about it."""
 
     number: int
-    key: str
     page: str
+    row: PairRow
     images: tuple[ImageView, ImageView]
     split: str
-    origin: str
-    similarity: float
-    similarities: Sequence[tuple[str, float]]
     same_group: bool | None
     """Whether both images are of one group; ``None``: not known."""
     changes: Sequence[tuple[str, str]]
     """Side and words of each change that is known."""
-    given: Sequence[tuple[str, str]]
-    """What the source brought about the pair: what it is, and its words."""
     difference: DifferenceView | None
     candidates: Sequence[DifferenceView]
     """Descriptions that were not taken; those that failed no check first."""
-    no_change: bool
     preference: PreferenceView | None
     removals: RemovalsView | None
     unused: Sequence[RejectedView]
     """Rejected texts that are in no preference."""
-    comparison: ComparisonView | None
-    questions: Sequence[QuestionView]
-    heat: HeatView
+    comparison: ComparisonRow | None
+    questions: Sequence[QuestionRow]
+    heat: Heat
     decision: Decision | None
     """What somebody decided about it."""
 
     @property
     def decided(self) -> str:
         """Return the key that a decision is about: the preference's; without one, the pair's."""
-        return self.preference.key if self.preference else self.key
+        return self.preference.key if self.preference else self.row.key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +120,11 @@ class SingleView:
     preference: PreferenceView
     removals: RemovalsView | None
     decision: Decision | None
+
+
+def make_card_environment() -> Environment:
+    """Return what renders the pages on which cards are."""
+    return make_environment(HERE, byline=byline, says_something=says_something, split_sides=split_sides)
 
 
 def gather_pairs(
@@ -146,40 +144,26 @@ def gather_pairs(
     splits = {row.subject: row.split for row in tables.find("splits", SplitRow, list(pairs))}
     steps, texts = find_steps(tables, list(pairs), images=shown), find_texts(tables, list(pairs.values()))
     for number, pair in enumerate((pairs[key] for key in keys), first_number):
-        both = (images[pair.first], images[pair.second])
+        first, second = both = images[pair.first], images[pair.second]
         difference, preference = texts.differences.get(pair.key), texts.preferences.get(pair.key)
-        graphs = _graphs(both)
-        first, second = (
-            ImageView(
-                picture=(picture := pictures.add_image(row)),
-                name=row.name,
-                side=SIDES[side],
-                caption=view_caption(row, texts),
-                changed=_draw_changed(both, side, graphs, picture, pictures) if graphs else "",
-            )
-            for side, row in enumerate(both)
-        )
+        views = _view_images(both, texts, pictures)
+        written = [view.picture for view in views]
         yield PairView(
             number=number,
-            key=pair.key,
             page=page,
-            images=(first, second),
+            row=pair,
+            images=views,
             split=splits.get(pair.key, ""),
-            origin=pair.origin,
-            similarity=pair.similarity,
-            similarities=list(zip(pair.embedders, pair.similarities, strict=True)),
-            same_group=both[0].group == both[1].group if both[0].group and both[1].group else None,
-            changes=list(_changes(graphs)) if graphs else [],
-            given=list(_given(pair)),
+            same_group=first.group == second.group if first.group and second.group else None,
+            changes=list(_changes(both)),
             difference=view_difference(difference, texts, chosen=difference) if difference else None,
             candidates=view_candidates(pair.key, texts),
-            no_change=bool(difference and difference.no_change),
             preference=view_preference(preference, texts) if preference else None,
-            removals=view_removals(pair.key, [(both[0], first.picture), (both[1], second.picture)], steps, pictures),
+            removals=view_removals(pair.key, list(zip(both, written, strict=True)), steps, pictures),
             unused=view_unused(pair.key, texts),
-            comparison=view_comparison(pair.key, texts),
-            questions=view_questions(pair.key, texts),
-            heat=_heat(pair.key, first.picture, second.picture, pictures=pictures),
+            comparison=texts.comparisons.get(pair.key),
+            questions=texts.questions.get(pair.key, ()),
+            heat=pictures.add_heat(make_key("heat", pair.key), *written),
             decision=decisions.about(preference) if preference else decisions.by_key.get(pair.key),
         )
 
@@ -187,51 +171,50 @@ def gather_pairs(
 def view_preference(row: PreferenceRow, texts: Texts | None = None) -> PreferenceView:
     """Return a preference, its rejected texts marked where they differ from the chosen one."""
     first = Negative(text=row.rejected, maker=row.rejected_maker, note=row.rejected_note, score=0.0)
-    shown = [*([first] if row.rejected else []), *row.negatives]
     rejected = [
         view_rejected(
             one,
             row.chosen,
-            author_of(row.subject, texts, text=one.text) if texts else None,
+            find_author(row.subject, texts, text=one.text) if texts else None,
             scored=one is not first,
         )
-        for one in shown
+        for one in (first, *row.negatives)
     ]
     return PreferenceView(
         key=row.key,
         prompt="\n".join(turn.text for turn in row.prompt),
-        chosen=mark_words(row.chosen, row.rejected) if row.rejected else [Segment(row.chosen, differs=False)],
+        chosen=mark_words(row.chosen, row.rejected),
         chosen_model=row.chosen_model,
         rejected=rejected[0] if row.rejected else None,
-        negatives=rejected[bool(row.rejected) :],
+        negatives=rejected[1:],
     )
 
 
-def _heat(pair: str, first: Picture, second: Picture, *, pictures: PictureFolder) -> HeatView:
-    src, share = pictures.add_heat(make_key("heat", pair), first, second)
-    shapes = [picture.width / picture.height for picture in (first, second)]
-    return HeatView(src=src, share=share, stretched=abs(shapes[0] / shapes[1] - 1) > SAME_SHAPE)
+def _view_images(both: tuple[ImageRow, ImageRow], texts: Texts, pictures: PictureFolder) -> tuple[ImageView, ImageView]:
+    """Return both images, each with the masks of the objects whose state is not the same in the other."""
+    graphs = _graphs(both)
+    changes = content_changes(graphs[0]) ^ content_changes(graphs[1]) if graphs else ()
+    changed = {name for change in changes for name in (change.object_id, *change.object_ids)}
+    views: list[ImageView] = []
+    for row, other, side in zip(both, reversed(both), SIDES, strict=True):
+        picture = pictures.add_image(row)
+        masks = [(one.mask, CHANGED) for one in row.graph.objects if one.id in changed] if row.graph else []
+        overlay = pictures.add_masks(make_key("changed", row.key, other.key), masks, over=picture)
+        views.append(
+            ImageView(picture=picture, name=row.name, side=side, caption=find_caption(row, texts), changed=overlay)
+        )
+    return views[0], views[1]
 
 
-def _graphs(both: Both) -> tuple[SceneGraph, SceneGraph] | None:
+def _graphs(both: tuple[ImageRow, ImageRow]) -> tuple[SceneGraph, SceneGraph] | None:
     """Return the scene graphs of two photographs of one world."""
     first, second = both[0].graph, both[1].graph
     return (first, second) if first and second and first.world == second.world else None
 
 
-def _draw_changed(
-    both: Both, side: int, graphs: tuple[SceneGraph, SceneGraph], over: Picture, pictures: PictureFolder
-) -> str:
-    """Draw the masks of the objects whose state is not the same in both photographs."""
-    changes = content_changes(graphs[0]) ^ content_changes(graphs[1])
-    names = {name for change in changes for name in (change.object_id, *change.object_ids) if name}
-    masks: list[Mask] = [thing.mask for thing in graphs[side].objects if thing.id in names]
-    key = make_key("changed", both[side].key, both[1 - side].key)
-    return pictures.add_masks(key, masks, over=over, colour=CHANGED)
-
-
-def _changes(graphs: tuple[SceneGraph, SceneGraph]) -> Iterator[tuple[str, str]]:
+def _changes(both: tuple[ImageRow, ImageRow]) -> Iterator[tuple[str, str]]:
     """Yield what is known of how each photograph differs from its world's base, where the other does not."""
+    graphs = _graphs(both) or ()
     for side, graph in enumerate(graphs):
         for change in graph.changes:
             if change not in graphs[1 - side].changes:
@@ -241,16 +224,6 @@ def _changes(graphs: tuple[SceneGraph, SceneGraph]) -> Iterator[tuple[str, str]]
 def _words(change: SceneChange) -> str:
     values = " → ".join(value for value in (change.before, change.after) if value)
     return f"{change.type}: {values}" if values else change.type
-
-
-def _given(pair: PairRow) -> Iterator[tuple[str, str]]:
-    """Yield what the source brought about the pair, which served models may have been told."""
-    for text in pair.human_differences or ():
-        yield "what people wrote", text
-    if pair.instruction:
-        yield "edit instruction", pair.instruction
-    if pair.change_types:
-        yield "kinds of change", ", ".join(pair.change_types)
 
 
 def gather_preferences(tables: Tables, pictures: PictureFolder, decisions: Decisions = UNDECIDED) -> list[SingleView]:

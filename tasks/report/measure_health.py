@@ -25,7 +25,6 @@ from pairwright.schemas.claims import CLAIMS, Claim, all_hold
 from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.preference_health import HealthConfig
 from pairwright.schemas.rows import ImageRow
-from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
@@ -43,39 +42,26 @@ JUDGED_ROWS, REJECTED = "judged/preferences.rows.jsonl", "_rejected"
 TEXTS = ("key", "subject", "component", "chosen", "rejected", "rejected_maker", "image_keys")
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """Share of a sample, and the range that holds the whole's 19 times of 20."""
-
-    value: float
-    low: float
-    high: float
-
-
-def share_of(part: float, whole: int) -> Estimate:
-    """Return a share with Wilson's range, which suits small numbers and shares near 0 and 1."""
-    z = 1.96**2
-    middle = (part + z / 2) / (whole + z)
-    half = (z * (part * (whole - part) / whole + z / 4)) ** 0.5 / (whole + z)
-    return Estimate(part / whole, max(0.0, middle - half), min(1.0, middle + half))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Share of some rows; it has a value where there are any."""
+    """Share of a sample; it has a value where there are any rows."""
 
     hits: float
     of: int
 
     @property
-    def known(self) -> Estimate:
-        """Return it with the range that holds it 19 times of 20."""
-        return share_of(self.hits, self.of)
-
-    @property
     def value(self) -> float:
-        """Return it as it is."""
-        return self.known.value
+        """Return hits / of."""
+        return self.hits / self.of
+
+    def interval(self, z: float = 1.96) -> tuple[float, float]:
+        """Return the range that holds the whole's share, with ``z`` = 1.96 19 times of 20.
+
+        After Wilson (1927), whose range suits small numbers and shares near 0 and 1.
+        """
+        middle = (self.hits + z**2 / 2) / (self.of + z**2)
+        half = z * (self.hits * (1 - self.value) + z**2 / 4) ** 0.5 / (self.of + z**2)
+        return max(0.0, middle - half), min(1.0, middle + half)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +103,7 @@ class Finding:
 def judge_health(health: Health, bounds: HealthConfig) -> Iterator[Finding]:
     """Yield what was measured, each with what it means and whether the profile's bounds hold."""
     if told := health.told:
-        low, high = told.known.low, told.known.high
+        low, high = told.interval()
         by = ", ".join(f"{maker or 'unnamed'} {share.value:.0%}" for maker, share in health.told_by.items())
         about = f"A classifier that sees no image finds the chosen text ({low:.0%} to {high:.0%}; chance: 50%): {by}."
         yield Finding("Told by the text", f"{told.value:.0%}", about, low <= bounds.max_text_only_accuracy)
@@ -149,19 +135,23 @@ def measure_health(tables: Tables) -> Health | None:
     rows = _read(tables)
     if not rows:
         return None
+    texts = [(row["chosen"], row["rejected"]) for row in rows]
     both = [row for row in rows if row["rejected"]]
     lengths = np.array([[len(row[side].split()) for side in ("chosen", "rejected")] for row in both]).reshape(-1, 2)
     right = tell(both)
-    makers = sorted({row["rejected_maker"] for row in both})
+    makers = [row["rejected_maker"] for row in both]
+    of_maker = {maker: np.array(makers) == maker for maker in sorted(set(makers))}
     return Health(
         rows=len(rows),
         words=(float(lengths[:, 0].mean()), float(lengths[:, 1].mean())) if both else (0.0, 0.0),
         longer=Share(hits=float(_wins(lengths[:, 0] - lengths[:, 1]).sum()), of=len(both)),
         told=None if right is None else Share(hits=float(right.sum()), of=len(both)),
-        told_by={} if right is None else {maker: _of_maker(both, right, maker) for maker in makers},
+        told_by={}
+        if right is None
+        else {maker: Share(hits=float(right[own].sum()), of=int(own.sum())) for maker, own in of_maker.items()},
         true=_count_true(tables, both),
-        repeated=_count_repeated(rows),
-        same=sum(row["chosen"] == row["rejected"] for row in rows),
+        repeated=Share(hits=len(texts) - len(set(texts)), of=len(texts)),
+        same=sum(chosen == rejected for chosen, rejected in texts),
         changed=tuple(sorted(_changes(tables))),
         believed=_count_believed(tables, both),
     )
@@ -219,21 +209,13 @@ def _deal(components: Sequence[str]) -> NDArray[np.int64]:
     return np.array([fold_of[component] for component in components], dtype=np.int64)
 
 
-def _of_maker(rows: Sequence[Mapping[str, Any]], right: NDArray[np.float64], maker: str) -> Share:
-    own = np.array([row["rejected_maker"] == maker for row in rows])
-    return Share(hits=float(right[own].sum()), of=int(own.sum()))
-
-
-def _count_repeated(rows: Sequence[Mapping[str, Any]]) -> Share:
-    texts = [(row["chosen"], row["rejected"]) for row in rows]
-    return Share(hits=len(texts) - len(set(texts)), of=len(texts))
-
-
 def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
     """Count the rejected texts that hold of their images, where their claims and the images' graphs are known."""
     known = _claims(tables, {plain_text(row["rejected"]) for row in rows})
     wanted = [row for row in rows if plain_text(row["rejected"]) in known and len(row["image_keys"]) == 2]
-    graphs = _graphs(tables, {key for row in wanted for key in row["image_keys"]})
+    keys = sorted({key for row in wanted for key in row["image_keys"]})
+    images = tables.find("images", ImageRow, keys, without=["image"])
+    graphs = {row.key: row.graph for row in images if row.graph}
     held = [
         all_hold(known[plain_text(row["rejected"])], (graphs[first], graphs[second]))
         for row in wanted
@@ -248,35 +230,28 @@ def _count_believed(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
 
     It was asked about the preferences themselves, or about the texts when they were descriptions.
     """
-    verdicts: dict[str, bool] = {}
-    for table in tables.chunks("judged", ["description", "passed", "why"]):
-        columns = (table[name].to_pylist() for name in ("description", "passed", "why"))
-        verdicts |= {key: passed for key, passed, why in zip(*columns, strict=True) if why != NO_RATING}
-    said: dict[tuple[str, str], bool] = {}
-    for table in tables.chunks("described", ["key", "subject", "text"]) if verdicts else ():
-        columns = (table[name].to_pylist() for name in ("key", "subject", "text"))
-        said |= {
-            (pair, plain_text(text)): verdicts[key] for key, pair, text in zip(*columns, strict=True) if key in verdicts
-        }
+    ratings = _rows(tables, "judged", "description", "passed", "why")
+    verdicts = {key: passed for key, passed, why in ratings if why != NO_RATING}
+    described = _rows(tables, "described", "key", "subject", "text") if verdicts else ()
+    said = {(pair, plain_text(text)): verdicts[key] for key, pair, text in described if key in verdicts}
     asked = read_judged(tables.build.folder)
     verdict = [asked.get(row["key"], said.get((row["subject"], plain_text(row["rejected"])))) for row in rows]
     found = [taken for taken in verdict if taken is not None]
     return Share(hits=sum(found), of=len(found))
 
 
+def _rows(tables: Tables, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+    for table in tables.chunks(name, columns):
+        yield from zip(*(table[column].to_pylist() for column in columns), strict=True)
+
+
 def _claims(tables: Tables, wanted: set[str]) -> dict[str, tuple[Claim, ...]]:
     """Return what these texts claim, where a description of the dataset has the same words and says so."""
     found: dict[str, tuple[Claim, ...]] = {}
-    for table in tables.chunks("differences", ["text", "claims"]):
-        for text, claims in zip(*(table[name].to_pylist() for name in ("text", "claims")), strict=True):
-            if claims and claims != "[]" and (plain := plain_text(text)) in wanted and plain not in found:
-                found[plain] = CLAIMS.validate_json(claims)
+    for text, claims in _rows(tables, "differences", "text", "claims"):
+        if claims != "[]" and (plain := plain_text(text)) in wanted and plain not in found:
+            found[plain] = CLAIMS.validate_json(claims)
     return found
-
-
-def _graphs(tables: Tables, keys: set[str]) -> dict[str, SceneGraph]:
-    rows = tables.find("images", ImageRow, sorted(keys), without=["image"]) if keys else []
-    return {row.key: row.graph for row in rows if row.graph}
 
 
 def _changes(tables: Tables) -> Iterator[float]:
@@ -299,20 +274,16 @@ def _share(before: bytes, after: bytes) -> float:
 def read_judged(folder: Folder) -> dict[str, bool]:
     """Return, by preference, whether a judge took its rejected text for true.
 
-    Reads what ``evaluate model --benchmark preferences`` wrote; what is torn or says nothing is passed over.
+    Reads what ``evaluate model --benchmark preferences`` wrote.
 
     Raises:
         StoreError: the file cannot be read.
     """
     if not folder.exists(JUDGED_ROWS):
         return {}
-    found: dict[str, bool] = {}
-    for line in folder.read(JUDGED_ROWS).splitlines():
-        try:
-            row = json.loads(line)
-            name, taken = row["name"], {"True": True, "False": False}.get(row["taken_for"])
-        except (ValueError, KeyError, TypeError):
-            continue
-        if isinstance(name, str) and name.endswith(REJECTED) and taken is not None:
-            found[name.removesuffix(REJECTED)] = taken
-    return found
+    rows = [json.loads(line) for line in folder.read(JUDGED_ROWS).splitlines()]
+    return {
+        row["name"].removesuffix(REJECTED): row["taken_for"] == "True"
+        for row in rows
+        if row["name"].endswith(REJECTED) and row["taken_for"]
+    }

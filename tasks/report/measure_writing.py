@@ -7,7 +7,7 @@ table. The sentences stand in the card of an exported dataset; the pages show th
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pairwright.tasks.report.measure_texts import (
@@ -185,49 +185,3 @@ def say_writing(writing: Writing) -> Iterator[str]:
         own = [use for use in writing.uses if use.model == model]
         requests, tokens = (sum(getattr(use, name) for use in own) for name in ("requests", "completion_tokens"))
         yield f"{model} answered {requests:,} requests with {tokens:,} tokens, for the rows that were written."
-
-
-def write_plainly(writing: Writing) -> str:
-    """Return the tables as Markdown: what was written and refused, what models were asked, what checks found."""
-    uses = ("stage", "model", "requests", "asked again", "prompt tokens", "completion tokens", "median s", "p95 s")
-    parts = {
-        "What was written, what was refused, and why": _table(
-            ("stage", "written by", "in", "rows", "dropped", "failed", "pending", "why"), map(_line, writing.written)
-        ),
-        "Served models": _table((*uses, "finish reasons"), map(_used, writing.uses)) if writing.uses else "",
-        "Checks of descriptions": _table(
-            ("check", "rows", "passed", "found wrong", "why not"), map(_check, writing.checks)
-        )
-        if writing.checks
-        else "",
-    }
-    return "\n".join(f"## {title}\n\n{part}" for title, part in parts.items() if part)
-
-
-def _line(one: Written) -> list[object]:
-    own = one.counts
-    return [own.stage, one.by, own.of, own.rows, own.dropped, own.failed, own.pending, _reasons(own.reasons)]
-
-
-def _used(use: ServedUse) -> list[object]:
-    numbers = (use.requests, use.again, use.prompt_tokens, use.completion_tokens)
-    return [use.stage, use.model, *numbers, f"{use.median:.2f}", f"{use.p95:.2f}", _reasons(use.finish_reasons)]
-
-
-def _check(check: Check) -> list[object]:
-    return [check.name, check.rows, check.passed, check.against, _reasons(check.why)]
-
-
-def _reasons(reasons: Mapping[str, int]) -> str:
-    return "; ".join(f"{number:,} x {reason}" for reason, number in reasons.items())
-
-
-def _table(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
-    rows = [head, ["---"] * len(head), *([_cell(cell) for cell in line] for line in lines)]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
-
-
-def _cell(value: object) -> str:
-    """Return a value that is one cell, whatever is in it: names and reasons may come from outside."""
-    text = f"{value:,}" if isinstance(value, int) else str(value)
-    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

@@ -15,13 +15,11 @@ from PIL import Image
 
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, Row
 from pairwright.tasks.pages.environment import HERE as LOOKS
-from pairwright.tasks.pages.environment import make_environment
-from pairwright.tasks.report.gather_cards import gather_pairs, gather_singles
+from pairwright.tasks.report.gather_cards import HERE, gather_pairs, gather_singles, make_card_environment
 from pairwright.tasks.report.tables import Tables
-from pairwright.tasks.report.write_images import FOLDER, PictureFolder
+from pairwright.tasks.report.write_images import PictureFolder
 from pairwright.tasks.store.images import decode_rgb
 
-HERE = Path(__file__).parent
 STYLES = (LOOKS / "report.css", HERE / "pairs.css")
 KINDS = {".jpg": "jpeg", ".png": "png", ".webp": "webp"}
 THUMBNAIL, QUALITY = 96, 80
@@ -31,22 +29,10 @@ LONGEST = 2_000
 
 
 def render_card(tables: Tables, table: str, row: Row) -> str:
-    """Return the page of a row: of a pair with all that was made of it, else of its fields and its image.
-
-    Args:
-        tables: the dataset's, settled.
-        table: the row's.
-        row: the row.
-    """
+    """Return the page of a table's row: of a pair with all that was made of it, else of its fields and its image."""
     with tempfile.TemporaryDirectory(prefix="pairwright-") as place:
         pictures = PictureFolder(Path(place))
-        told: dict[str, Any] = {
-            "pair": None,
-            "single": None,
-            "worded": tables.has("differences"),
-            "table": table,
-            "row": row,
-        }
+        told: dict[str, Any] = {"pair": None, "single": None, "worded": tables.has("differences")}
         if tables.find("pairs", PairRow, [row.subject]):
             (told["pair"],) = gather_pairs(tables, [row.subject], pictures=pictures, first_number=1, page="")
         elif isinstance(row, PreferenceRow):
@@ -56,26 +42,25 @@ def render_card(tables: Tables, table: str, row: Row) -> str:
             images = tables.find("images", ImageRow, [row.subject])
             told |= {"images": [(pictures.add_image(image), image.name) for image in images], "fields": _fields(row)}
         looks = "\n".join(path.read_text() for path in STYLES)
-        page = make_environment(HERE).get_template("card.html.j2").render(**told, looks=looks)
-        return _inlined(page, Path(place) / FOLDER)
+        page = make_card_environment().get_template("card.html.j2").render(**told, table=table, row=row, looks=looks)
+        for picture in pictures.written.values():
+            path = pictures.root / picture.src
+            page = page.replace(f'src="{picture.src}"', f'src="{_address(path.read_bytes(), KINDS[path.suffix])}"')
+        return page
 
 
 def _fields(row: Row) -> list[tuple[str, str]]:
-    values = {one.name: getattr(row, one.name) for one in fields(row)}
-    shown = {name: str(value) for name, value in values.items() if value not in ("", (), None)}
-    return [(name, text[:LONGEST]) for name, text in shown.items() if not isinstance(values[name], bytes)]
+    values = [(one.name, getattr(row, one.name)) for one in fields(row)]
+    return [
+        (name, str(value)[:LONGEST])
+        for name, value in values
+        if value not in ("", (), None) and not isinstance(value, bytes)
+    ]
 
 
-def _inlined(page: str, folder: Path) -> str:
-    """Return the page with its pictures in it."""
-    for path in folder.iterdir() if folder.is_dir() else ():
-        page = page.replace(f'src="{FOLDER}/{path.name}"', f'src="{data_address(path.read_bytes(), path.suffix)}"')
-    return page
-
-
-def data_address(data: bytes, suffix: str) -> str:
+def _address(data: bytes, kind: str) -> str:
     """Return a picture as the address that holds it."""
-    return f"data:image/{KINDS[suffix]};base64,{base64.b64encode(data).decode()}"
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +74,8 @@ class ShownRow:
 
 def render_rows(name: str, columns: Sequence[str], rows: Sequence[ShownRow], *, total: int) -> str:
     """Return the rows as HTML; every text is escaped."""
-    return (
-        make_environment(HERE).get_template("rows.html.j2").render(name=name, columns=columns, rows=rows, total=total)
-    )
+    template = make_card_environment().get_template("rows.html.j2")
+    return template.render(name=name, columns=columns, rows=rows, total=total)
 
 
 def small_picture(data: bytes) -> str:
@@ -100,4 +84,4 @@ def small_picture(data: bytes) -> str:
     image.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS)
     sink = io.BytesIO()
     image.save(sink, format="JPEG", quality=QUALITY)
-    return data_address(sink.getvalue(), ".jpg")
+    return _address(sink.getvalue(), "jpeg")

@@ -1,13 +1,12 @@
 """Search the cards of a dataset: words, filters, an order, and a page of them; every value is bound, none is SQL.
 
 Pages are found by their neighbour's key, not by a count, so that going on is right also when decisions change what is
-found. Which cards hold words is remembered for the last searches, as numbers of 8 bytes.
+found.
 """
 
 import re
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import duckdb
@@ -18,7 +17,6 @@ from pairwright.schemas.rows import PairRow
 from pairwright.tasks.report.card_table import PLAIN
 from pairwright.tasks.store.decisions import Sorted, sort_by_keys
 
-REMEMBERED = 8
 MOST_WORDS = 20
 TERM = re.compile(r'"([^"]+)"|(\S+)')
 NONE = "none"
@@ -114,8 +112,8 @@ class CardSearch:
     """Search an open file of cards; one thread at a time."""
 
     database: duckdb.DuckDBPyConnection
-    _found: OrderedDict[tuple[str, ...], str] = field(default_factory=OrderedDict[tuple[str, ...], str])
-    _made: int = 0
+    _words: Sequence[str] = ()
+    """Whose cards the table ``found`` has: those of the last search, of which more pages may be asked for."""
 
     def set_decisions(self, decisions: Decisions) -> None:
         """Know what is decided now."""
@@ -128,11 +126,11 @@ class CardSearch:
 
     def facets(self) -> dict[str, list[tuple[str, int]]]:
         """Return the values of each filter with how many cards have them, the most frequent first."""
-        lists = {"licence": "licences", "source": "sources", "kind": "kinds"}
-        found = {name: self._values(f"list_distinct({column})") for name, column in lists.items()}
         return {
             "split": self._values("[split]"),
-            **found,
+            "licence": self._values("list_distinct(licences)"),
+            "source": self._values("list_distinct(sources)"),
+            "kind": self._values("list_distinct(kinds)"),
             "reason": self._values("[reason]", "NOT whole"),
         }
 
@@ -183,38 +181,30 @@ class CardSearch:
         column = search.order.removeprefix("-")
         value = "0.0" if column == "key" else f"coalesce({'-' if search.order.startswith('-') else ''}{column}, {LAST})"
         which, values = self._conditions(search)
-        hits = f"""SELECT c.key, c.subject, ({value})::DOUBLE AS value FROM cards c
-            LEFT JOIN decided d ON d.key = c.decided LEFT JOIN decided e ON e.key = c.key,
-            LATERAL (SELECT coalesce(d.verdict, e.verdict) AS verdict) v WHERE {which}"""
-        place = self._place(search.after or search.before, value)
-        if place and search.before and not search.after:
-            found = self._page(hits, values, "< (?, ?)", place, size=search.size, back=True)
-            if len(found) < search.size:  # there is no full page before: it is the first one
-                place, found = None, self._page(hits, values, "", None, size=search.size)
-        else:
-            found = self._page(hits, values, "> (?, ?)" if place else "", place, size=search.size)
-        first = (found[0][2], found[0][0]) if found else (0.0, "")
-        before, total = self._one(
-            f"SELECT count(*) FILTER ((value, key) < (?, ?)), count(*) FROM ({hits})", [*first, *values]
+        self.database.execute(
+            f"""CREATE OR REPLACE TEMP TABLE hits AS SELECT c.key, c.subject, ({value})::DOUBLE AS value
+            FROM cards c LEFT JOIN decided d ON d.key = c.decided LEFT JOIN decided e ON e.key = c.key,
+            LATERAL (SELECT coalesce(d.verdict, e.verdict) AS verdict) v WHERE {which}""",
+            values,
         )
+        query = f"SELECT ({value})::DOUBLE, key FROM cards WHERE key = ?"
+        place = self.database.execute(query, [search.after or search.before]).fetchone()
+        found = self._page(place, search.size, back=not search.after)
+        if place and not search.after and len(found) < search.size:  # there is no full page before: it is the first one
+            found = self._page(None, search.size)
+        first = (found[0][2], found[0][0]) if found else (0.0, "")
+        before, total = self._one("SELECT count(*) FILTER ((value, key) < (?, ?)), count(*) FROM hits", first)
         return Hits(
             keys=[key for key, _, _ in found], subjects=[one for _, one, _ in found], first=before + 1, total=total
         )
 
-    def _page(
-        self, hits: str, values: Sequence[Any], beyond: str, place: tuple[float, str] | None, *, size: int,
-        back: bool = False,
-    ) -> list[tuple[str, str, float]]:  # fmt: skip
-        direction = "DESC" if back else "ASC"
-        which = f"WHERE (value, key) {beyond}" if place else ""
-        query = f"SELECT * FROM ({hits}) {which} ORDER BY value {direction}, key {direction} LIMIT {size:d}"
-        found = self.database.execute(query, [*values, *(place or ())]).fetchall()
-        return found[::-1] if back else found
-
-    def _place(self, key: str, value: str) -> tuple[float, str] | None:
-        """Return where a card is in the order; ``None``: there is no such card."""
-        found = self.database.execute(f"SELECT ({value})::DOUBLE FROM cards WHERE key = ?", [key]).fetchall()
-        return (found[0][0], key) if key and found else None
+    def _page(self, place: tuple[Any, ...] | None, size: int, *, back: bool = False) -> list[tuple[str, str, float]]:
+        """Return the hits after a place (value and key), or the ones before it; without one, the first."""
+        sign, direction = ("<", "DESC") if place and back else (">", "ASC")
+        which = f"WHERE (value, key) {sign} (?, ?)" if place else ""
+        query = f"SELECT * FROM hits {which} ORDER BY value {direction}, key {direction} LIMIT {size:d}"
+        found = self.database.execute(query, place or ()).fetchall()
+        return found[::-1] if direction == "DESC" else found
 
     def _conditions(self, search: Search) -> tuple[str, list[Any]]:
         asked: list[tuple[str, list[Any]]] = [("c.sampled" if search.judge else "NOT c.candidate", [])]
@@ -242,28 +232,23 @@ class CardSearch:
             if bound is not None:
                 asked.append((f"c.{column} {sign} ?", [bound]))
         if search.words:
-            asked.append((f"c.number IN (SELECT number FROM {self._with_words(tuple(search.words))})", []))
+            self._find_words(search.words)
+            asked.append(("c.number IN (SELECT number FROM found)", []))
         return " AND ".join(f"({one})" for one, _ in asked), [value for _, some in asked for value in some]
 
-    def _with_words(self, words: tuple[str, ...]) -> str:
-        """Return the table of the numbers of the cards that hold all words, made now or before."""
-        if words in self._found:
-            self._found.move_to_end(words)
-            return self._found[words]
-        self._made += 1
-        name = f"found_{self._made}"
+    def _find_words(self, words: Sequence[str]) -> None:
+        """Make the table of the numbers of the cards that hold all words."""
+        if words == self._words:
+            return
         has = f"contains({{}}, {PLAIN.format('?')})"
         shown = f"(SELECT number FROM images WHERE {has.format('words')})"
-        each = f"({has.format('t.words')} OR c.first IN {shown} OR coalesce(c.second, -1) IN {shown})"
+        each = f"({has.format('t.words')} OR c.first IN {shown} OR c.second IN {shown})"
         self.database.execute(
-            f"CREATE TEMP TABLE {name} AS SELECT c.number FROM cards c JOIN texts t USING (number) "
+            "CREATE OR REPLACE TEMP TABLE found AS SELECT c.number FROM cards c JOIN texts t USING (number) "
             f"WHERE {' AND '.join([each] * len(words))}",
             [word for word in words for _ in range(3)],
         )
-        self._found[words] = name
-        while len(self._found) > REMEMBERED:
-            self.database.execute(f"DROP TABLE {self._found.popitem(last=False)[1]}")
-        return name
+        self._words = words
 
     def _one(self, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
         found = self.database.execute(query, list(values)).fetchone()

@@ -78,10 +78,10 @@ class Tables:
             batch.append(table)
             rows += len(table)
             if rows >= CHUNK_ROWS:
-                yield _joined(batch)
+                yield pa.concat_tables(batch).combine_chunks()
                 batch, rows = [], 0
         if batch:
-            yield _joined(batch)
+            yield pa.concat_tables(batch).combine_chunks()
 
     @contextlib.contextmanager
     def database(self, **columns: Sequence[str]) -> Generator[duckdb.DuckDBPyConnection]:
@@ -93,31 +93,23 @@ class Tables:
             tempfile.TemporaryDirectory(prefix="pairwright-") as scratch,
             open_database(":memory:", Path(scratch)) as database,
         ):
-            for name, names in columns.items():
-                self._load(database, name, names)
+            for name, wanted in columns.items():
+                planned = self._planned(name)
+                has = schema_of(planned.stage.writes) if planned else pa.schema([])
+                fields = [has.field(one) if one in has.names else pa.field(one, pa.null()) for one in wanted]
+                empty, rows = pa.schema(fields).empty_table(), 0
+                database.register("chunk", empty)
+                database.execute(f"CREATE TABLE {name} AS SELECT *, 0::BIGINT AS number FROM chunk")
+                for table in self.chunks(name, wanted):
+                    database.register("chunk", pa.concat_tables([empty, table], promote_options="default"))
+                    database.execute(f"INSERT INTO {name} SELECT *, row_number() OVER () + {rows} FROM chunk")
+                    rows += len(table)
             yield database
-
-    def _load(self, database: duckdb.DuckDBPyConnection, name: str, columns: Sequence[str]) -> None:
-        planned = self._planned(name)
-        has = schema_of(planned.stage.writes) if planned else pa.schema([])
-        fields = [has.field(one) if one in has.names else pa.field(one, pa.null()) for one in columns]
-        empty, rows = pa.schema(fields).empty_table(), 0
-        database.register("chunk", empty)
-        database.execute(f"CREATE TABLE {name} AS SELECT *, 0::BIGINT AS number FROM chunk")
-        for table in self.chunks(name, columns):
-            database.register("chunk", pa.concat_tables([empty, table], promote_options="default"))
-            database.execute(f"INSERT INTO {name} SELECT *, row_number() OVER () + {rows} FROM chunk")
-            rows += len(table)
 
     def served(self) -> list[str]:
         """Return the tables whose rows say what served models were asked for them, in the order of the build."""
         planned = [one.stage for one in self.build.planned]
         return [stage.name for stage in planned if "served" in schema_of(stage.writes).names]
-
-    def read(self, name: str, columns: Sequence[str]) -> pa.Table:
-        """Return some narrow columns of all live rows at once; with a table that was not reached, null columns."""
-        parts = list(self.stream(name, columns))
-        return pa.concat_tables(parts) if parts else pa.table({column: pa.array([], pa.string()) for column in columns})
 
     def refused(self, name: str) -> Iterator[tuple[str, str, str]]:
         """Yield status, reason and detail of each input that a table's stage dropped or failed, copies left out."""
@@ -172,8 +164,3 @@ def count(database: duckdb.DuckDBPyConnection, query: str, given: Sequence[Any] 
     """Return how often each value of a query occurs, the most frequent first; null is empty."""
     counted = f"SELECT coalesce(value, ''), count(*) FROM ({query}) GROUP BY 1 ORDER BY 2 DESC, 1"
     return dict(database.execute(counted, list(given)).fetchall())
-
-
-def _joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the tables as one; a column that a part of an older version lacks is null there."""
-    return pa.concat_tables(tables, promote_options="default").combine_chunks()

@@ -5,9 +5,9 @@ least ``min_similarity`` and its highest at most ``max_similarity``: so unrelate
 the other. Shares stand with the interval that holds the true share nine times in ten (Wilson).
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Annotated
 
 import duckdb
@@ -17,9 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pairwright.schemas.config import MiningConfig
 from pairwright.tasks.pages.charts import Chart, Tally, draw_histogram
 from pairwright.tasks.report.card_table import WIDTH
+from pairwright.tasks.report.measure_health import Share
 
-Z = 1.6448536269514722
-"""Of a two-sided interval of 90 %."""
 ENOUGH = 6
 """Judgements from which on a range counts; fewer where it shows fewer pairs."""
 Percent = Annotated[float, Field(ge=0, le=100)]
@@ -42,22 +41,13 @@ class Range:
     high: float
     candidates: int
     shown: int
-    judged: int
-    bad: int
-    """Judged unrelated, or near-identical, whichever is asked."""
+    bad: Share
+    """Of the judged ones, those that are unrelated, or near-identical, whichever is asked."""
 
     @property
     def counts(self) -> bool:
         """Say whether enough of it was judged."""
-        return 0 < self.judged >= min(ENOUGH, self.shown)
-
-    @property
-    def interval(self) -> tuple[float, float, float]:
-        """Return the share of the bad ones, and the interval that holds it; not of none."""
-        share, scale = self.bad / self.judged, 1 + Z * Z / self.judged
-        centre = (share + Z * Z / (2 * self.judged)) / scale
-        half = Z / scale * math.sqrt(share * (1 - share) / self.judged + Z * Z / (4 * self.judged**2))
-        return share, max(0.0, centre - half), min(1.0, centre + half)
+        return 0 < self.bad.of >= min(ENOUGH, self.shown)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +61,8 @@ class ThresholdsView:
     judged: int
     band: tuple[float, float]
     """The present thresholds."""
-    low: float | None
-    """The suggested ones; ``None``: nothing suggests any."""
-    high: float | None
+    suggested: tuple[float, float] | None
+    """``None``: nothing suggests any."""
 
 
 def view_thresholds(database: duckdb.DuckDBPyConnection, mining: MiningConfig, limits: Limits) -> ThresholdsView:
@@ -83,8 +72,7 @@ def view_thresholds(database: duckdb.DuckDBPyConnection, mining: MiningConfig, l
     rising = [one for one in reversed(highs) if one.counts]
     low, high = _reach(falling, limits.unrelated), _reach(rising, limits.near)
     ((judged,),) = database.execute("SELECT count(*) FROM judged").fetchall()
-    found = (max(low.low, 0.0) if low else None, min(high.high, 1.0) if high else None)
-    fits = found[0] is not None and found[1] is not None and found[0] < found[1]
+    band = (max(low.low, 0.0), min(high.high, 1.0)) if low and high else (1.0, 0.0)
     charts = [
         _draw("Lowest similarity of any encoder", lows, f"min {mining.min_similarity:g}", mining.min_similarity),
         _draw("Highest similarity of any encoder", highs, f"max {mining.max_similarity:g}", mining.max_similarity),
@@ -95,14 +83,12 @@ def view_thresholds(database: duckdb.DuckDBPyConnection, mining: MiningConfig, l
         highs=highs,
         judged=judged,
         band=(mining.min_similarity, mining.max_similarity),
-        low=found[0] if fits else None,
-        high=found[1] if fits else None,
+        suggested=band if band[0] < band[1] else None,
     )
 
 
 def read_ranges(database: duckdb.DuckDBPyConnection, side: str, bad: str) -> list[Range]:
     """Return the ranges of the lowest or of the highest similarity ("low", "high"), the most similar first."""
-    assert side in ("low", "high")
     rows = database.execute(
         f"""SELECT cell, n, coalesce(shown, 0), coalesce(of, 0), coalesce(bad, 0)
         FROM (SELECT {side} AS cell, sum(n)::BIGINT AS n FROM counts GROUP BY 1) LEFT JOIN
@@ -112,19 +98,21 @@ def read_ranges(database: duckdb.DuckDBPyConnection, side: str, bad: str) -> lis
         [bad],
     ).fetchall()
     return [
-        Range(low=round(at * WIDTH, 4), high=round((at + 1) * WIDTH, 4), candidates=n, shown=shown, judged=of, bad=many)
+        Range(
+            low=round(at * WIDTH, 4),
+            high=round((at + 1) * WIDTH, 4),
+            candidates=n,
+            shown=shown,
+            bad=Share(hits=many, of=of),
+        )
         for at, n, shown, of, many in rows
     ]
 
 
 def _reach(ranges: Sequence[Range], limit: float) -> Range | None:
     """Return the last range before the first that is over the limit."""
-    last = None
-    for one in ranges:
-        if one.bad > limit / 100 * one.judged + 1e-9:
-            break
-        last = one
-    return last
+    within = list(takewhile(lambda one: one.bad.hits <= limit / 100 * one.bad.of + 1e-9, ranges))
+    return within[-1] if within else None
 
 
 def _draw(title: str, ranges: Sequence[Range], word: str, now: float) -> Chart | None:

@@ -4,7 +4,6 @@ DIR/report/
   index.html         what is in the dataset, its charts, its stages
   pairs-1.html ...   a sample of its pairs, ten to a page
   preferences.html   without pairs: a few preferences whose images lost an element
-  written.md         what was written, what was refused and why, as plain text
   report.css, pairs.css, report.js, decide.js
   images/            pictures of the sampled pairs and masks
 
@@ -18,12 +17,18 @@ from typing import Any
 
 from pairwright.schemas.config import Profile, SourceConfig
 from pairwright.schemas.decisions import UNDECIDED, Decisions
-from pairwright.tasks.pages.environment import copy_looks, make_environment, write_page
-from pairwright.tasks.report.gather_cards import PairView, gather_pairs, gather_preferences
+from pairwright.tasks.pages.environment import copy_looks, write_page
+from pairwright.tasks.report.gather_cards import (
+    HERE,
+    PairView,
+    gather_pairs,
+    gather_preferences,
+    make_card_environment,
+)
 from pairwright.tasks.report.measure_dataset import list_dropped, measure_dataset
 from pairwright.tasks.report.measure_health import judge_health, measure_health
 from pairwright.tasks.report.measure_removals import measure_removals
-from pairwright.tasks.report.measure_writing import measure_writing, write_plainly
+from pairwright.tasks.report.measure_writing import measure_writing
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.write_images import PictureFolder
 from pairwright.tasks.store.dataset import Build
@@ -33,9 +38,7 @@ PAIRS_PER_PAGE = 10
 SHOWN_FIRST = 6
 """Pairs that the first page shows small."""
 FILES = ("report.js", "decide.js", "pairs.css")
-PLAIN = "written.md"
 PREFERENCES = "preferences.html"
-HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +78,7 @@ class Pages:
 def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
     """Write all pages into an empty folder; the build's stages are settled."""
     tables = Tables(build)
-    environment = make_environment(HERE)
+    environment = make_card_environment()
     keys = sample_pairs(tables, subject.pairs)
     starts = range(0, len(keys), PAIRS_PER_PAGE)
     names = tuple(f"pairs-{number}.html" for number in range(1, len(starts) + 1))
@@ -93,16 +96,12 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
     }
     for name, start in zip(names, starts, strict=True):
         part = keys[start : start + PAIRS_PER_PAGE]
-        views = list(
-            gather_pairs(
-                tables, part, pictures=pictures, first_number=start + 1, page=name, decisions=subject.decisions
-            )
-        )
+        told: dict[str, Any] = {"page": name, "first_number": start + 1, "decisions": subject.decisions}
+        views = list(gather_pairs(tables, part, pictures=pictures, **told))
         first += views[: SHOWN_FIRST - len(first)]
         write_page(folder / name, environment.get_template("pairs.html.j2").render(**frame, here=name, pairs=views))
     if in_full:
         write_page(folder / in_full, environment.get_template("preferences.html.j2").render(**frame, here=in_full))
-    writing = measure_writing(tables, subject.counts)
     index = environment.get_template("index.html.j2").render(
         **frame,
         here="index.html",
@@ -110,14 +109,12 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
         measures=measure_dataset(tables, subject.counts, subject.profile.mining),
         health=list(judge_health(health, subject.profile.health)) if (health := measure_health(tables)) else [],
         removals=measure_removals(tables, subject.counts),
-        writing=writing,
+        writing=measure_writing(tables, subject.counts),
         totals={one.stage: one.rows for one in subject.counts},
         dropped=list_dropped(tables, subject.counts),
         owed=sum(one.failed + one.pending for one in subject.counts),
     )
     copy_looks(folder, [HERE / name for name in FILES])
-    if writing.written:
-        write_page(folder / PLAIN, write_plainly(writing))
     write_page(folder / "index.html", index)
     return Pages(names=("index.html", *names, *filter(None, [in_full])), shown=len(keys))
 

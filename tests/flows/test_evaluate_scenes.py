@@ -50,6 +50,3 @@ def test_the_report_shows_what_a_judge_takes_for_true(rendered: Path, tmp_path: 
     page = (data / "report/index.html").read_text()
     assert "Rejected, yet believed" in page
     assert "50.0%" in page
-    with (data / "judged/preferences.rows.jsonl").open("a") as file:
-        file.write('{"name": "torn')
-    assert read_judged(Folder(str(data))) == found

@@ -42,6 +42,7 @@ from pairwright.tasks.store.masks import encode_mask
 from pairwright.tasks.store.pool import Workers
 from pairwright.tasks.store.snapshot import write_snapshot
 from pairwright.tasks.store.stage import Planned, Stage, fingerprint
+from tests.fixtures.rows import row_of
 from tests.tasks.report.handmade_removals import REMOVING, reject_images, remove_balls
 
 SIZE = (160, 120)
@@ -100,59 +101,38 @@ def make_images(groups: int, photographs: int, *, size=SIZE) -> list[ImageRow]:
         places = [(x, rng.randint(45, 80)) for x in (20, 50, 80)]
         colours = [rng.choice(COLOURS) for _ in places]
         for number in range(photographs):
-            shown = [
-                COLOURS[(COLOURS.index(c) + number) % 6] if i == number % 3 and number else c
-                for i, c in enumerate(colours)
-            ]
+            shown, changes, changed = list(colours), [], number % 3
+            if number:
+                shown[changed] = COLOURS[(COLOURS.index(colours[changed]) + number) % 6]
+                change = {"object_id": f"ball{changed}", "before": colours[changed], "after": shown[changed]}
+                changes = [SceneChange(type="colour", **change)]
             form = ("png", "jpeg", "webp", "tiff")[number % 4]
             data = encode(draw(world, list(zip(shown, places, strict=True)), size), form)
-            things = [
-                SceneObject(
-                    id=f"ball{i}",
-                    shape="ball",
-                    colour=colour,
-                    material="rubber",
-                    size="small",
-                    depth="front",
-                    visible=1.0,
-                    column=("left", "centre", "right")[i],
-                    box=ball_box(*place, size),
-                    mask=ball_mask(*place, size),
-                )
-                for i, (colour, place) in enumerate(zip(shown, places, strict=True))
-            ]
-            changed = number % 3
-            changes = (
-                [SceneChange(type="colour", object_id=f"ball{changed}", before=colours[changed], after=shown[changed])]
-                if number
-                else []
-            )
             key = make_key(data)
+            graph = SceneGraph(
+                world=f"world{world}",
+                photograph=number,
+                place="a wooden table-top",
+                light="warm light",
+                viewpoint="a low viewpoint",
+                objects=tuple(_ball(i, shown[i], places[i], size) for i in range(3)),
+                changes=tuple(changes),
+            )
             rows.append(
                 ImageRow(
-                    key=key,
-                    source_key=make_key("item", world, number),
-                    subject=key,
-                    image=data,
-                    format=form,
-                    width=size[0],
-                    height=size[1],
-                    name=f"world {world} <b>photograph</b> {number}",
-                    source="drawn",
-                    licence="CC0-1.0",
-                    group=f"world{world}",
-                    graph=SceneGraph(
-                        world=f"world{world}",
-                        photograph=number,
-                        place="a wooden table-top",
-                        light="warm light",
-                        viewpoint="a low viewpoint",
-                        objects=tuple(things),
-                        changes=tuple(changes),
-                    ),
+                    key=key, source_key=make_key("item", world, number), subject=key, image=data, format=form,
+                    width=size[0], height=size[1], name=f"world {world} <b>photograph</b> {number}", source="drawn",
+                    licence="CC0-1.0", group=f"world{world}", graph=graph,
                 )
-            )
+            )  # fmt: skip
     return rows
+
+
+def _ball(number, colour, place, size) -> SceneObject:
+    return SceneObject(
+        id=f"ball{number}", shape="ball", colour=colour, material="rubber", size="small", depth="front", visible=1.0,
+        column=("left", "centre", "right")[number], box=ball_box(*place, size), mask=ball_mask(*place, size),
+    )  # fmt: skip
 
 
 def make_pairs(images: Sequence[ImageRow]) -> list[PairRow]:
@@ -163,19 +143,11 @@ def make_pairs(images: Sequence[ImageRow]) -> list[PairRow]:
         key = make_key("pair", first, second)
         rows.append(
             PairRow(
-                key=key,
-                source_key=a.key,
-                subject=key,
-                first=first,
-                second=second,
-                origin="mined",
-                anchor=a.key,
-                cluster=n % 3,
-                embedders=("layout", "gradients"),
+                key=key, source_key=a.key, subject=key, first=first, second=second, origin="mined", anchor=a.key,
+                cluster=n % 3, embedders=("layout", "gradients"), similarity=0.79 + n % 14 / 100,
                 similarities=(0.80 + n % 16 / 100, 0.78 + n % 11 / 100),
-                similarity=0.79 + n % 14 / 100,
             )
-        )
+        )  # fmt: skip
     return rows
 
 
@@ -190,83 +162,44 @@ def about_pair(pair: PairRow, images: dict[str, ImageRow], split: str, rejection
     }
     texts = {
         maker: [
-            RejectedTextRow(
-                key=make_key(maker, pair.key),
-                source_key=pair.key,
-                subject=pair.key,
-                text=text,
-                maker=maker,
-                note=f"{maker}: ball -> cube",
-                score=score,
-                skipped_true=skipped,
+            row_of(
+                RejectedTextRow, maker, pair.key, source=pair.key, text=text, maker=maker,
+                note=f"{maker}: ball -> cube", score=score, skipped_true=skipped,
             )
         ]
         for maker, (text, score, skipped) in wrong.items()
-    }
-    names = {"source_key": pair.key, "subject": pair.key}
-    preference = PreferenceRow(
-        key=make_key("preference", pair.key),
-        **names,
+    }  # fmt: skip
+    negatives = [Negative(text=wrong[m][0], maker=m, note="", score=wrong[m][1]) for m in ("swapped", "retrieved")]
+    preference = row_of(
+        PreferenceRow, "preference", pair.key, source=pair.key,
         prompt=(Turn(role="user", text="What differs?"),),
-        images=(first.image, second.image),
-        image_keys=(first.key, second.key),
-        chosen=chosen,
-        chosen_model="by hand",
-        rejected=wrong["edited"][0],
-        rejected_maker="edited",
-        rejected_note="ball -> cube",
-        negatives=tuple(
-            Negative(text=wrong[m][0], maker=m, note="", score=wrong[m][1]) for m in ("swapped", "retrieved")
-        ),
+        images=(first.image, second.image), image_keys=(first.key, second.key),
+        chosen=chosen, chosen_model="by hand",
+        rejected=wrong["edited"][0], rejected_maker="edited", rejected_note="ball -> cube", negatives=tuple(negatives),
         rejected_images=(first.image, second.image) if rejection.maker else (),
-        removal_scores=rejection.removal_scores,
-        component=f"component-{split}",
-        split=split,
-        sources=(first.source, second.source),
-        licences=(first.licence, second.licence),
-        rejected_image_maker=rejection.maker,
-    )
+        rejected_image_maker=rejection.maker, removal_scores=rejection.removal_scores,
+        component=f"component-{split}", split=split,
+        sources=(first.source, second.source), licences=(first.licence, second.licence),
+    )  # fmt: skip
+    difference = row_of(
+        DifferenceRow, "difference", pair.key, source=pair.key, text=chosen, first_half=chosen[:40],
+        second_half=chosen[40:], verbs=("shows", "recoloured"), attempts=1, model="by hand", claims="[]",
+    )  # fmt: skip
+    turns = ("Compare them.", "Both show a table.", f"Which one is described: {HOSTILE}", "Image 2")
+    comparison = row_of(
+        ComparisonRow, "comparison", pair.key, source=pair.key, text="Both...",
+        commonalities=("Both images show a table.",),
+        differences=("The left ball is red in Image 1 and blue in Image 2.",), axes=("attributes",),
+        conversation=tuple(Turn(role=("user", "assistant")[n % 2], text=text) for n, text in enumerate(turns)),
+        model="by hand",
+    )  # fmt: skip
+    row = row_of(SplitRow, "split", pair.key, source=pair.key, component=f"component-{split}", split=split)
     return {
-        **texts,
-        "differences": [
-            DifferenceRow(
-                key=make_key("difference", pair.key),
-                **names,
-                text=chosen,
-                first_half=chosen[:40],
-                second_half=chosen[40:],
-                verbs=("shows", "recoloured"),
-                attempts=1,
-                finish_reason="stop",
-                model="by hand",
-                claims="[]",
-                no_change=False,
-            )
-        ],
-        "comparisons": [
-            ComparisonRow(
-                key=make_key("comparison", pair.key),
-                **names,
-                text="Both...",
-                commonalities=("Both images show a table.",),
-                differences=("The left ball is red in Image 1 and blue in Image 2.",),
-                axes=("attributes",),
-                conversation=(
-                    Turn(role="user", text="Compare them."),
-                    Turn(role="assistant", text="Both show a table."),
-                    Turn(role="user", text=f"Which one is described: {HOSTILE}"),
-                    Turn(role="assistant", text="Image 2"),
-                ),
-                model="by hand",
-            )
-        ],
-        "splits": [SplitRow(key=make_key("split", pair.key), **names, component=f"component-{split}", split=split)],
-        "preferences": [preference],
-    }
+        **texts, "differences": [difference], "comparisons": [comparison], "splits": [row], "preferences": [preference],
+    }  # fmt: skip
 
 
 def _words(image: ImageRow) -> str:
-    assert image.graph
     return " and a ".join(f"{one.colour} ball" for one in image.graph.objects)
 
 
@@ -279,14 +212,7 @@ def make_whole(groups: int = 6, photographs: int = 4) -> Handmade:
         {"images": [*images], "pairs": [*pairs, Dropped(source_key=images[-1].key, reason="no candidate <left>")]}
     )
     made.tables["captions"] = [
-        CaptionRow(
-            key=make_key("caption", row.key),
-            source_key=row.key,
-            subject=row.key,
-            text=f"A {_words(row)}. {HOSTILE}",
-            sentences=(),
-            model="by hand",
-        )
+        row_of(CaptionRow, "caption", row.key, source=row.key, text=f"A {_words(row)}. {HOSTILE}", model="by hand")
         for row in images
     ]
     for number, row in enumerate(images):
@@ -338,26 +264,14 @@ def make_given(groups: int = 3, photographs: int = 4) -> Handmade:
 
 
 def _given(image: ImageRow, n: int) -> PreferenceRow:
-    return PreferenceRow(
-        key=make_key("given", image.key, n),
-        source_key=image.key,
-        subject=image.key,
+    return row_of(
+        PreferenceRow, "given", image.key, n, source=image.key,
         prompt=(Turn(role="user", text=f"What is shown? {HOSTILE}"),),
-        images=(image.image,),
-        image_keys=(image.key,),
-        chosen=f"There is a {_words(image)}. {HOSTILE}",
-        chosen_model="given",
-        rejected=f"There is a lamp. {HOSTILE}",
-        rejected_maker="given",
-        rejected_note="",
-        negatives=(),
-        rejected_images=(),
-        removal_scores=(),
-        component="component",
-        split="train",
-        sources=(image.source,),
-        licences=(image.licence,),
-    )
+        images=(image.image,), image_keys=(image.key,),
+        chosen=f"There is a {_words(image)}. {HOSTILE}", chosen_model="given",
+        rejected=f"There is a lamp. {HOSTILE}", rejected_maker="given",
+        component="component", split="train", sources=(image.source,), licences=(image.licence,),
+    )  # fmt: skip
 
 
 LINE = (
@@ -416,14 +330,14 @@ def _giver(rows):
 
 @contextmanager
 def build_handmade(
-    root: Path, made: Handmade, until: str = "preferences", line=LINE
+    root: Path, made: Handmade, until: str = "preferences", line=LINE, rows_per_shard: int = 7
 ) -> Iterator[tuple[Build, list[Counts]]]:
     """Write the dataset, publish a version, and yield it settled, with its counts."""
     folder = Folder(str(root))
     planned = plan_handmade(made, until, line)
     keys = dict.fromkeys(row.source_key for row in made.tables.get("images", []))
     items = write_items(folder, [ItemRow(key=k, source_key=k, subject=k, name=k, locator=json.dumps(k)) for k in keys])
-    with Workers(1) as pool, Build(folder, planned, items, rows_per_shard=7) as build:
+    with Workers(1) as pool, Build(folder, planned, items, rows_per_shard=rows_per_shard) as build:
         counts = []
         for stage in planned:
             build.settle(stage)

@@ -15,13 +15,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from pairwright.schemas.config import MiningConfig, Section
+from pairwright.schemas.config import MiningConfig
 from pairwright.schemas.rows import ImageRow, ItemRow, NeighbourRow, PairRow, make_key
-from pairwright.tasks.store.dataset import Build, write_items
-from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.pool import Workers
-from pairwright.tasks.store.stage import Planned, Stage, fingerprint
-from tests.tasks.report.handmade import HOSTILE, _giver, make_images, make_pairs
+from pairwright.tasks.store.dataset import Build
+from tests.fixtures.rows import row_of
+from tests.tasks.report.handmade import HOSTILE, Handmade, build_handmade, make_images, make_pairs
 
 FOUND = {
     "A": ("B .9375 C .8125 D .625", "C .75 B .625 E .375"),
@@ -45,22 +43,19 @@ def make_five() -> dict[str, ImageRow]:
     return {letter: replace(row, name=f"{letter} {HOSTILE}") for letter, row in zip("ABCDE", rows, strict=True)}
 
 
-def make_neighbours(images: dict[str, ImageRow], found=FOUND, embedders=EMBEDDERS) -> list[NeighbourRow]:
+def make_neighbours(images: dict[str, ImageRow]) -> list[NeighbourRow]:
     """Return the raw search results."""
     rows = []
-    for letter, texts in found.items():
+    for letter, texts in FOUND.items():
         words = [text.split() for text in texts]
-        image = images[letter]
+        key = images[letter].key
         rows.append(
-            NeighbourRow(
-                key=make_key("neighbours", image.key),
-                source_key=image.key,
-                subject=image.key,
-                embedders=embedders[: len(words)],
+            row_of(
+                NeighbourRow, "neighbours", key, source=key, embedders=EMBEDDERS,
                 neighbours=tuple(tuple(images[one].key for one in text[::2]) for text in words),
                 similarities=tuple(tuple(map(float, text[1::2])) for text in words),
             )
-        )
+        )  # fmt: skip
     return rows
 
 
@@ -70,25 +65,9 @@ def pair_key(images: dict[str, ImageRow], letters: str) -> str:
 
 
 @contextmanager
-def build_neighbours(
-    root: Path, images: dict[str, ImageRow], rows: list[NeighbourRow], *, rows_per_shard: int = 3
-) -> Iterator[Build]:
+def build_neighbours(root: Path, images: dict[str, ImageRow]) -> Iterator[Build]:
     """Write the dataset, with A and B its only pair, and yield it settled."""
-    folder, planned, tables = Folder(str(root)), [], {}
-    made = {"images": [*images.values()], "neighbours": rows, "pairs": make_pairs(list(images.values())[:2])}
-    for name, reads, row, writes, group in LINE:
-        stage = Stage(
-            name=name, version=1, group=group, reads={reads: row}, writes=writes, config="none",
-            function=_giver(made[name]), tie="anchor" if name == "pairs" else "source_key",
-        )  # fmt: skip
-        tables[name] = fingerprint(stage, Section(), prompts={}, tables=tables)
-        planned.append(Planned(stage=stage, config=Section(), fingerprint=tables[name]))
-    keys = [row.source_key for row in images.values()]
-    items = write_items(folder, [ItemRow(key=k, source_key=k, subject=k, name=k, locator='""') for k in keys])
-    with Workers(1) as pool, Build(folder, planned, items, rows_per_shard=rows_per_shard) as build:
-        for stage in planned:
-            build.settle(stage)
-            outcomes = list(pool.run(stage, build.shards(stage)))
-            assert all(hasattr(outcome.result, "part") for outcome in outcomes), outcomes
-            build.settle(stage)
+    rows = [*images.values()]
+    made = Handmade({"images": rows, "neighbours": make_neighbours(images), "pairs": make_pairs(rows[:2])})
+    with build_handmade(root, made, until="pairs", line=LINE, rows_per_shard=3) as (build, _):
         yield build

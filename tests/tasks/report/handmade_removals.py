@@ -25,6 +25,7 @@ from pairwright.schemas.rows import (
 )
 from pairwright.tasks.store.images import decode_rgb, encode_png
 from pairwright.tasks.store.masks import decode_mask, encode_mask
+from tests.fixtures.rows import row_of
 
 REMOVING = (
     ("tags", "images", ImageRow, TagsRow, "rejected"),
@@ -43,7 +44,6 @@ CROP = (10, 20, 90, 80)
 
 def remove_balls(image: ImageRow, number: int, hostile: str) -> dict[str, list[Row]]:
     """Return one image's rows of every step up to the checks; ``number`` chooses the check that is failed."""
-    assert image.graph
     names = [*(f"{ball.colour} ball {hostile}" for ball in image.graph.objects), "table"]
     tags = tuple(Tag(name=name, score=0.9 - n / 10, tagger="ram") for n, name in enumerate([*names, "cloud"]))
     boxes = tuple(_box(n, ball.box, 0.8 - n / 10) for n, ball in enumerate(image.graph.objects))
@@ -53,47 +53,25 @@ def remove_balls(image: ImageRow, number: int, hostile: str) -> dict[str, list[R
     masks = [*(ball.mask for ball in image.graph.objects), encode_mask(wide)]
     rows = {name: make_key(name, image.key) for name in ("tags", "boxes", "masks")}
     elements = [
-        ElementRow(
-            key=make_key("element", image.key, n),
-            source_key=rows["masks"],
-            subject=image.key,
-            tag=name,
-            tagger="ram",
-            tag_score=tags[n].score,
-            object_ids=(),
-            boxes=(boxes[n],),
+        row_of(
+            ElementRow, "element", image.key, n, source=rows["masks"], subject=image.key, tag=name, tagger="ram",
+            tag_score=tags[n].score, boxes=(boxes[n],), mask=mask.model_dump_json(),
             box=tuple(round(value) for value in (boxes[n].x0, boxes[n].y0, boxes[n].x1, boxes[n].y1)),
-            mask=mask.model_dump_json(),
-            area_share=float(np.float32(decode_mask(mask).mean())),
-            why=TOO_LARGE if name == "table" else "",
+            area_share=float(np.float32(decode_mask(mask).mean())), why=TOO_LARGE if name == "table" else "",
         )
         for n, (name, mask) in enumerate(zip(names, masks, strict=True))
-    ]
+    ]  # fmt: skip
     removals = [_removal(image, row) for row in elements[:3]]
-    shared = {"subject": image.key, "width": image.width, "height": image.height}
+    shared = {"subject": image.key, "width": image.width, "height": image.height, "boxes": boxes}
+    refused = (RefusedTag(name=f"red {hostile}", reason="names no thing"),)
+    segmented = row_of(
+        MasksRow, "masks", image.key, source=rows["boxes"], tags=tags[:4], whys=("",) * 4,
+        masks=tuple(mask.model_dump_json() for mask in masks), mask_scores=(0.97, 0.96, 0.95, 0.94), **shared,
+    )  # fmt: skip
     return {
-        "tags": [
-            TagsRow(
-                key=rows["tags"],
-                source_key=image.key,
-                subject=image.key,
-                tags=tags,
-                refused_tags=(RefusedTag(name=f"red {hostile}", reason="names no thing"),),
-            )
-        ],
-        "boxes": [BoxesRow(key=rows["boxes"], source_key=rows["tags"], tags=tags[:4], boxes=boxes, **shared)],
-        "masks": [
-            MasksRow(
-                key=rows["masks"],
-                source_key=rows["boxes"],
-                tags=tags[:4],
-                boxes=boxes,
-                masks=tuple(mask.model_dump_json() for mask in masks),
-                whys=("",) * 4,
-                mask_scores=(0.97, 0.96, 0.95, 0.94),
-                **shared,
-            )
-        ],
+        "tags": [row_of(TagsRow, "tags", image.key, source=image.key, tags=tags, refused_tags=refused)],
+        "boxes": [row_of(BoxesRow, "boxes", image.key, source=rows["tags"], tags=tags[:4], **shared)],
+        "masks": [segmented],
         "elements": [*elements],
         "removals": [*removals],
         "inspected": [_inspection(row, n, FAILS[number % 4]) for n, row in enumerate(removals)],
@@ -106,46 +84,25 @@ def _box(tag: int, place, score: float) -> Box:
 
 
 def _removal(image: ImageRow, element: ElementRow) -> RemovalRow:
-    assert image.graph
-    pixels = decode_rgb(image.image)
     mask = next(decode_mask(one.mask) for one in image.graph.objects if one.mask.model_dump_json() == element.mask)
-    pixels = np.where(mask[:, :, None], np.uint8(GREY[0]), pixels)
+    pixels = np.where(mask[:, :, None], np.uint8(GREY[0]), decode_rgb(image.image))
     x0, y0, x1, y1 = window = (*element.box[:2], element.box[2] + 1, element.box[3] + 1)  # the circle's last pixel
-    return RemovalRow(
-        key=make_key("removal", element.key),
-        source_key=element.key,
-        subject=element.key,
-        image_key=image.key,
-        tag=element.tag,
-        object_ids=(),
-        box=element.box,
-        mask=element.mask,
-        window=window,
-        patch=encode_png(np.ascontiguousarray(pixels[y0:y1, x0:x1])),
-        area_share=element.area_share,
-        dilate=5,
-        feather=3,
-        inpainter=f"LaMa xxh3:{'0123abcd' * 4}",
-        changed_outside=0,
-    )
+    return row_of(
+        RemovalRow, "removal", element.key, source=element.key, image_key=image.key, tag=element.tag, box=element.box,
+        mask=element.mask, window=window, patch=encode_png(np.ascontiguousarray(pixels[y0:y1, x0:x1])),
+        area_share=element.area_share, dilate=5, feather=3, inpainter=f"LaMa xxh3:{'0123abcd' * 4}",
+    )  # fmt: skip
 
 
 def _inspection(removal: RemovalRow, n: int, fails: str) -> InspectionRow:
     why = fails if n == 2 else ""
-    return InspectionRow(
-        key=make_key("inspection", removal.key),
-        source_key=removal.key,
-        subject=removal.image_key,
-        element=removal.subject,
-        passed=not why,
-        why=why,
-        found_before=0.8 - n / 10,
+    return row_of(
+        InspectionRow, "inspection", removal.key, source=removal.key, subject=removal.image_key,
+        element=removal.subject, passed=not why, why=why, found_before=0.8 - n / 10,
         found_after=0.5 if why == "still detected" else 0.04,
-        grown="kettle" if why == "something grew" else "",
-        grown_score=0.41 if why == "something grew" else 0.0,
-        rim=2.6 if why == "halo" else 1.1,
-        changed_outside=17 if why == "changed outside" else 0,
-    )
+        grown="kettle" if why == "something grew" else "", grown_score=0.41 if why == "something grew" else 0.0,
+        rim=2.6 if why == "halo" else 1.1, changed_outside=17 if why == "changed outside" else 0,
+    )  # fmt: skip
 
 
 def reject_images(subject: str, sides, n: int) -> RejectionRow:
@@ -158,27 +115,17 @@ def reject_images(subject: str, sides, n: int) -> RejectionRow:
     for side, (elements, inspected) in enumerate(sides):
         for place, row in enumerate(elements):
             taken = maker == "removal" and side == 0 and place == 1
-            score = {"removal": 0.5 if place == 1 else 0.25 * (place == 2), "crop": -0.1, "": 0.0}[maker]
+            base = score = {"removal": 0.5 if place == 1 else 0.25 * (place == 2), "crop": -0.1, "": 0.0}[maker]
+            score -= 0.125 * side
+            why = inspected[row.key].why
             scores.append(
                 RemovalScore(
-                    removal=row.key,
-                    tag=row.tag,
-                    side=side,
-                    score=score - 0.125 * side,
-                    chosen=taken,
-                    clip=1.5 - score,
-                    why=inspected[row.key].why,
+                    removal=row.key, tag=row.tag, side=side, score=score, chosen=taken, clip=1.5 - base, why=why
                 )
             )
     chosen = next((score for score in scores if score.chosen), None)
-    return RejectionRow(
-        key=make_key("rejection", subject),
-        source_key=subject,
-        subject=subject,
-        maker=maker,
-        side=len(sides) - 1 if maker == "crop" else 0,
-        element=chosen.removal if chosen else "",
-        window=CROP if maker == "crop" else (0, 0, 0, 0),
-        removal_scores=tuple(scores),
-        why="" if chosen else "no removal changes how the text fits",
-    )
+    return row_of(
+        RejectionRow, "rejection", subject, source=subject, maker=maker, side=len(sides) - 1 if maker == "crop" else 0,
+        element=chosen.removal if chosen else "", window=CROP if maker == "crop" else (0, 0, 0, 0),
+        removal_scores=tuple(scores), why="" if chosen else "no removal changes how the text fits",
+    )  # fmt: skip

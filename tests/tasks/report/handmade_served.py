@@ -20,8 +20,8 @@ from pairwright.schemas.rows import (
     RejectedTextRow,
     Served,
     Turn,
-    make_key,
 )
+from tests.fixtures.rows import row_of
 from tests.tasks.report.handmade import HOSTILE, LINE, Handmade, make_whole
 
 CHAT, LANGUAGE, JUDGE = "Qwen/Qwen2-VL-7B-Instruct", "mistralai/Mixtral-8x7B-Instruct-v0.1", "judge <b>model</b>"
@@ -124,22 +124,12 @@ def _described(pair: PairRow, text: str, n: int, *, place: int) -> DifferenceRow
     prompt = ("difference_from_captions", "difference_from_human", "difference_from_edit")[n % 3]
     attempts = 2 if n % 5 == 0 and place == 2 else 1
     seeds = range(30_000 + 10 * n + 3 * place, 30_000 + 10 * n + 3 * place + attempts)
-    return DifferenceRow(
-        key=make_key("described", pair.key, place),
-        source_key=pair.key,
-        subject=pair.key,
-        text=text,
-        first_half=text[:40],
-        second_half=text[40:],
-        verbs=("shows", "features") if place == 1 else ("displays", "contains"),
-        attempts=attempts,
-        finish_reason="stop",
-        model=CHAT,
-        claims="[]",
-        no_change=False,
-        known=("captions", "human difference", "edit")[n % 3],
+    return row_of(
+        DifferenceRow, "described", pair.key, place, source=pair.key, text=text, first_half=text[:40],
+        second_half=text[40:], verbs=("shows", "features") if place == 1 else ("displays", "contains"),
+        attempts=attempts, model=CHAT, claims="[]", known=("captions", "human difference", "edit")[n % 3],
         served=tuple(asked(prompt, seed, latency=1.0 + n / 50, tokens=(2700, 45)) for seed in seeds),
-    )
+    )  # fmt: skip
 
 
 def _check(made: Handmade, row: DifferenceRow, n: int, *, passes: bool) -> None:
@@ -157,19 +147,12 @@ def _check(made: Handmade, row: DifferenceRow, n: int, *, passes: bool) -> None:
         model = JUDGE if check == "judged" else CHAT
         request = asked(prompt.get(check, ""), 60_000 + 100 * n + 10 * number + passes, model=model, latency=0.9)
         made.tables[table].append(
-            CheckRow(
-                key=make_key(check, row.key),
-                source_key=row.key,
-                subject=row.subject,
-                description=row.key,
-                check=check,
-                passed=not failed,
-                score=score,
-                text=answer,
-                why=fails if failed else "",
+            row_of(
+                CheckRow, check, row.key, source=row.key, subject=row.subject, description=row.key, check=check,
+                passed=not failed, score=score, text=answer, why=fails if failed else "",
                 served=(request,) if answer else (),
             )
-        )
+        )  # fmt: skip
 
 
 def _comparison(row: ComparisonRow, n: int) -> ComparisonRow:
@@ -196,32 +179,19 @@ def _comparison(row: ComparisonRow, n: int) -> ComparisonRow:
 
 def _question(pair: PairRow, n: int) -> QuestionRow:
     about = ("both", "first", "second")[n % 3]
-    return QuestionRow(
-        key=make_key("question", pair.key),
-        source_key=pair.key,
-        subject=pair.key,
-        question=f"Which ball is larger? {NASTY}",
-        answer=f"The one in the {'second' if about == 'both' else about} image {NASTY}.",
-        about=about,
-        round=n % 4,
-        rounds=4,
-        model=LANGUAGE,
+    return row_of(
+        QuestionRow, "question", pair.key, source=pair.key, question=f"Which ball is larger? {NASTY}",
+        answer=f"The one in the {'second' if about == 'both' else about} image {NASTY}.", about=about, round=n % 4,
+        rounds=4, model=LANGUAGE,
         served=(asked("ask_pair", 45_000 + n, model=LANGUAGE, latency=4.0, tokens=(900, 300)),),
-    )
+    )  # fmt: skip
 
 
 def _rejected(pair: PairRow, text: str, maker: str, n: int, *, served) -> RejectedTextRow:
-    return RejectedTextRow(
-        key=make_key(maker, pair.key),
-        source_key=pair.key,
-        subject=pair.key,
-        text=text,
-        maker=maker,
-        note=f"{maker}: {NASTY}",
-        score=0.5 + n / 100,
-        skipped_true=0,
-        served=served,
-    )
+    return row_of(
+        RejectedTextRow, maker, pair.key, source=pair.key, text=text, maker=maker, note=f"{maker}: {NASTY}",
+        score=0.5 + n / 100, served=served,
+    )  # fmt: skip
 
 
 def _prefer(made: Handmade) -> None:

@@ -4,6 +4,7 @@ import html
 import re
 import urllib.parse
 from contextlib import contextmanager
+from functools import partial
 
 from pairwright.schemas.decisions import parse_decision
 from pairwright.tasks.report import browse_pages
@@ -21,12 +22,13 @@ def browsing(root, made, line):
     with build_handmade(root / "dataset", made, line=line) as (build, counts):
         tables, scratch = Tables(build), root / "scratch"
         scratch.mkdir(exist_ok=True)
-        file = make_cards(tables, root / "cache", scratch)
+        make = partial(make_cards, tables, root / "cache", scratch, watch=lambda _: None)
+        file = make()
         before = file.path.stat().st_mtime_ns
-        assert make_cards(tables, root / "cache", scratch) == file
+        assert make() == file
         assert file.path.stat().st_mtime_ns == before
         file.path.write_bytes(b"damaged" * 1000)  # then it is made anew
-        assert make_cards(tables, root / "cache", scratch) == file
+        assert make() == file
         subject = Subject(
             name="hand <b>made</b>", version="version 1", made="", counts=counts, profile=PROFILE, pairs=0
         )
@@ -73,12 +75,12 @@ def test_pairs_without_a_preference_are_found_by_the_reason(tmp_path):
 
 
 def test_pictures_of_the_latest_pages_are_kept_and_no_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(browse_pages, "SHELF_BYTES", 1)
+    monkeypatch.setattr(browse_pages, "KEPT_PAGES", 2)
     with browsing(tmp_path, make_given(), LINE_GIVEN) as pages:
         shown = []
         for size in ("1", "2", "3"):
             text, _ = pages.page({"size": size}, "")
             shown.append(set(re.findall(r"images/([0-9a-f]+\.\w+)", text)))
             assert all(pages.picture(name) for name in shown[-1])
-            assert len(list((tmp_path / "scratch/pictures").rglob("*.*"))) <= sum(map(len, shown[-2:]))
+            assert len(list((tmp_path / "scratch").rglob("images/*"))) <= sum(map(len, shown[-2:]))
         assert pages.picture("../cards.duckdb") is None

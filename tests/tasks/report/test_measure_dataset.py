@@ -138,7 +138,7 @@ def counts(chart):
 def test_neighbours_are_counted_at_every_threshold(tmp_path):
     images = make_five()
     rows = make_neighbours(images)
-    with build_neighbours(tmp_path, images, rows) as build:
+    with build_neighbours(tmp_path, images) as build:
         chart = draw_yields(Tables(build), {}, MINING.model_copy(update={"max_similarity": 0.95}))[0]
     assert chart.heads == ("threshold", P, Q)
     stored = [[s for row in rows for s in row.similarities[place] if s <= 0.95] for place in (0, 1)]

@@ -103,6 +103,12 @@ def test_what_is_beyond_its_bound_is_said(change: dict[str, object], name: str) 
     )
 
 
+def test_intervals_are_wilson_s() -> None:
+    # 2 of 10 at 90 %: (0.2 + z²/20 ± z·sqrt(0.016 + z²/400)) / (1 + z²/10) with z = 1.645.
+    assert Share(hits=2, of=10).value == 0.2
+    assert Share(hits=2, of=10).interval(1.645) == pytest.approx((0.0686, 0.4592), abs=1e-3)
+
+
 def test_few_rows_above_a_bound_by_chance_are_not_beyond_it() -> None:
     few = replace(GOOD, told=Share(hits=34, of=40))
     assert all(one.good for one in judge_health(few, HealthConfig(max_text_only_accuracy=0.8)))

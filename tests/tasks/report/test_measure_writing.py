@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pairwright.schemas.rows import DifferenceRow
-from pairwright.tasks.report.measure_writing import measure_served, measure_writing, say_writing, write_plainly
+from pairwright.tasks.report.measure_writing import measure_served, measure_writing, say_writing
 from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import Handmade, build_handmade, make_whole
 from tests.tasks.report.handmade_served import CHAT, LANGUAGE, LINE_SERVED, asked, make_served
@@ -113,22 +113,6 @@ def test_every_stage_that_writes_is_listed_with_its_writer(served):
     assert by["grounded"] == ""
 
 
-def test_as_plain_text(served):
-    text = write_plainly(served)
-    lines = text.splitlines()
-    assert [line for line in lines if line.startswith("#")] == [
-        "## What was written, what was refused, and why",
-        "## Served models",
-        "## Checks of descriptions",
-    ]
-    tables = [line for line in lines if line.startswith("|")]
-    widths = {line.replace("\\|", "").count("|") for line in tables}
-    assert widths == {9, 10, 6}
-    (described,) = [line for line in tables if line.startswith("| described |") and "template" in line]
-    assert described == f"| described | {CHAT} | 8 | 13 | 1 | 0 | 0 | 1 x off the template |"
-    assert "| judge &lt;b>model&lt;/b> |" in text
-
-
 def test_scenes_list_their_own_writer(tmp_path):
     with build_handmade(tmp_path, make_whole(2, 2)) as (build, counts):
         writing = measure_writing(Tables(build), counts)
@@ -141,8 +125,6 @@ def test_scenes_list_their_own_writer(tmp_path):
         "edited": "a rule",
         "retrieved": "retrieval",
     }
-    text = write_plainly(writing)
-    assert text.count("## ") == 1
 
 
 def said(tmp_path, made, **options):

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.tasks.report.write_report import Subject, write_report
-from pairwright.tasks.store.part import Part, encode_part, read_about, read_part
 from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows
-from tests.tasks.report.handmade import HOSTILE, PROFILE, Handmade, build_handmade
+from tests.tasks.report.handmade import HOSTILE, Handmade
 from tests.tasks.report.handmade_served import CHAT, JUDGE, LANGUAGE, LINE_SERVED, make_served
 from tests.tasks.report.pages import PHONE, SCRIPTS, WITH_DECISIONS, read, report
 
@@ -90,7 +88,6 @@ def test_the_first_page_shows_checks_and_what_was_refused(pages, made):
                    "grounding: no half says what is there 5", "1 × off the template",
                    "1 × no description passed its checks", "1 × no answer in time"):  # fmt: skip
         assert phrase in text
-    assert "1 x off the template" in (pages / "written.md").read_text()
     why = text.split("Dropped, and why")[1]
     assert "preferences" in why
     assert "off the template" not in why, "it stands in the table of what was written"
@@ -199,31 +196,3 @@ def test_text_stands_out_from_its_ground(browser, pages):
             with open_page(browser, pages / name, color_scheme=scheme) as (page, _):
                 page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
                 assert page.evaluate(script) == []
-
-
-def forget_columns(build, name, columns):
-    """Write a table's parts as a version did that did not have these columns."""
-    planned = next(one for one in build.planned if one.stage.name == name)
-    for path in Path(build.folder.path(planned.table)).glob("*.parquet"):
-        part = Part(build.folder, f"{planned.table}/{path.name}")
-        table, about = read_part(part).drop_columns(columns), read_about(part)
-        path.write_bytes(encode_part(table, about))
-
-
-def test_parts_of_older_versions_have_no_new_columns(tmp_path, made):
-    (tmp_path / "report").mkdir()
-    with build_handmade(tmp_path / "dataset", made, line=LINE_SERVED) as (build, counts):
-        forget_columns(build, "captions", ["served"])
-        for name in ("described", "differences"):
-            forget_columns(build, name, ["known", "checks", "served"])
-        forget_columns(build, "comparisons", ["shown", "served"])
-        forget_columns(build, "sampled", ["served"])
-        subject = Subject(name="old", version="version 1", made="", counts=counts, profile=PROFILE, pairs=8)
-        write_report(build, tmp_path / "report", subject=subject)
-    folder = tmp_path / "report"
-    assert "Told the captions" not in words(folder, "pairs-1.html")
-    assert f"Chosen {CHAT}" in words(folder, "pairs-1.html")
-    table = (folder / "index.html").read_text().split('aria-label="Served models"')[1].split("</table>")[0]
-    assert re.findall(r'<th scope="row">(.*?)</th>', table) == [
-        "controlled", "judged", "questions", "refuted", "counterfactual",
-    ]  # fmt: skip

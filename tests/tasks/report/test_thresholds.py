@@ -4,17 +4,16 @@ import html
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-import pytest
-
 from pairwright.schemas.decisions import Decision, latest
 from pairwright.tasks.report.browse_pages import BrowsePages
 from pairwright.tasks.report.card_table import make_cards
+from pairwright.tasks.report.measure_health import Share
 from pairwright.tasks.report.search_cards import CardSearch, Search
 from pairwright.tasks.report.tables import Tables, open_database
 from pairwright.tasks.report.thresholds import Limits, Range, read_ranges, view_thresholds
 from pairwright.tasks.report.write_report import Subject
 from tests.tasks.report.handmade import PROFILE
-from tests.tasks.report.handmade_neighbours import MINING, build_neighbours, make_five, make_neighbours, pair_key
+from tests.tasks.report.handmade_neighbours import MINING, build_neighbours, make_five, pair_key
 from tests.tasks.report.pages import Reader
 
 JOINT = {
@@ -27,10 +26,10 @@ JOINT = {
 @contextmanager
 def browsing(root):
     images = make_five()
-    with build_neighbours(root / "dataset", images, make_neighbours(images)) as build:
+    with build_neighbours(root / "dataset", images) as build:
         tables = Tables(build)
         (root / "scratch").mkdir()
-        file = make_cards(tables, root / "cache", root / "scratch")
+        file = make_cards(tables, root / "cache", root / "scratch", watch=lambda _: None)
         profile = PROFILE.model_copy(update={"mining": MINING})
         subject = Subject(name="five <b>", version="version 1", made="", counts=[], profile=profile, pairs=0)
         with open_database(str(file.path), root / "scratch", read_only=True) as database:
@@ -98,14 +97,12 @@ def test_counts_are_of_all_candidates(tmp_path):
         assert sum(one.candidates for one in lows) == 12, "each is found from one or from both of its images"
         assert sum(one.shown for one in lows) == 7
         view = view_thresholds(cards.database, pages.subject.profile.mining, Limits())
-        assert (view.judged, view.low, view.high) == (0, None, None)
+        assert (view.judged, view.suggested) == (0, None)
         assert [chart.now.label for chart in view.charts] == ["min 0.5", "max 0.9"]
 
 
-def test_intervals_are_wilson_s():
-    # 2 of 10 at 90 %: (0.2 + z²/20 ± z·sqrt(0.016 + z²/400)) / (1 + z²/10) with z = 1.645.
-    one = Range(low=0.5, high=0.52, candidates=20, shown=10, judged=10, bad=2)
-    assert one.interval == pytest.approx((0.2, 0.0686, 0.4592), abs=1e-3)
-    assert one.counts
-    assert not Range(low=0.5, high=0.52, candidates=20, shown=10, judged=5, bad=0).counts
-    assert Range(low=0.5, high=0.52, candidates=3, shown=2, judged=2, bad=0).counts
+def test_enough_of_a_range_must_be_judged():
+    def judged(of, *, shown):
+        return Range(low=0.5, high=0.52, candidates=20, shown=shown, bad=Share(hits=0, of=of)).counts
+
+    assert [judged(10, shown=10), judged(5, shown=10), judged(2, shown=2)] == [True, False, True]

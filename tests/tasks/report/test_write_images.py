@@ -108,20 +108,19 @@ def test_a_crop_is_shown_at_the_size_of_the_image(tmp_path, images):
     assert np.abs(decode_rgb((tmp_path / picture.src).read_bytes()).astype(int) - (250, 10, 10)).max() < 8
 
 
-def test_masks_of_elements_have_their_own_colours(tmp_path, images):
+def test_masks_have_their_own_colours(tmp_path, images):
     folder, row = PictureFolder(tmp_path), images["png"]
     masks = []
-    for left in (10, 90):
+    for left, colour in ((10, TONE_COLOURS[0]), (90, TONE_COLOURS[3])):
         mask = np.zeros((120, 160), bool)
         mask[40:80, left : left + 40] = True
-        masks.append(encode_mask(mask))
-    src = folder.add_tones("k", [(masks[0], 0), (masks[1], 3)], over=folder.add_image(row))
+        masks.append((encode_mask(mask), colour))
+    src = folder.add_masks("k", masks, over=folder.add_image(row))
     with Image.open(tmp_path / src) as shown:
         overlay = np.asarray(shown)
     assert overlay[60, 30].tolist() == [*TONE_COLOURS[0], 96]
     assert overlay[60, 110].tolist() == [*TONE_COLOURS[3], 96]
     assert overlay[60, 70, 3] == 0
-    assert folder.add_tones("none", [], over=folder.add_image(row)) == ""
 
 
 def test_the_style_sheet_has_the_same_colours():
@@ -141,13 +140,11 @@ def test_mask_is_half_transparent_with_a_full_rim():
     assert pixels[2, 2, :3].tolist() == list(CHANGED)
 
 
-def test_masks_are_joined_and_follow_the_preview(tmp_path):
+def test_masks_of_a_colour_are_joined_and_follow_the_preview(tmp_path):
     row = make_images(1, 1, size=(1600, 1200))[0]
     folder = PictureFolder(tmp_path)
-    picture = folder.add_image(row)
-    masks = [ball_mask(20, 50, (1600, 1200)), ball_mask(80, 50, (1600, 1200))]
-    src = folder.add_masks(make_key("m"), masks, over=picture, colour=CHANGED)
-    with Image.open(tmp_path / src) as shown:
+    masks = [(ball_mask(x, 50, (1600, 1200)), CHANGED) for x in (20, 80)]
+    with Image.open(tmp_path / folder.add_masks(make_key("m"), masks, over=folder.add_image(row))) as shown:
         alpha = np.asarray(shown)[:, :, 3]
     assert alpha.shape == (480, 640)
     # Balls of radius 160 at 20 % and 80 % of the width, seen at 0.4 of the size.
@@ -158,7 +155,5 @@ def test_masks_are_joined_and_follow_the_preview(tmp_path):
 
 def test_empty_masks_have_no_file(tmp_path, images):
     folder = PictureFolder(tmp_path)
-    picture = folder.add_image(images["png"])
-    empty = encode_mask(np.zeros((120, 160), bool))
-    assert folder.add_masks("m", [empty], over=picture, colour=CHANGED) == ""
-    assert folder.add_masks("n", [], over=picture, colour=CHANGED) == ""
+    picture, empty = folder.add_image(images["png"]), encode_mask(np.zeros((120, 160), bool))
+    assert folder.add_masks("m", [(empty, CHANGED)], over=picture) == folder.add_masks("n", [], over=picture) == ""
