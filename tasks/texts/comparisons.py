@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Literal, get_args
 
 from pairwright.schemas.replies import RefusedText
-from pairwright.tasks.texts.words import declines, repeats_itself
+from pairwright.tasks.texts.words import declines, repeats_itself, split_by_rules
 
 Axis = Literal["object types", "attributes", "counts", "actions", "locations", "relative positions"]
 AXES: tuple[Axis, ...] = get_args(Axis)
@@ -68,7 +68,7 @@ CLAUSE = re.compile(r"\b(?:are|is|was|were|includes?|that|lie|can|have|has)\b", 
 LABEL_LINE = re.compile(
     rf"^{MARKUP}(?P<label>[^\n:.!?*_#|]{{3,60}}?)[ \t]*+[*_#]*+[ \t]*+:?+[*_#]*+[ \t]*+$", re.MULTILINE
 )
-MOST_LABEL_WORDS = 8
+MAX_LABEL_WORDS = 8
 FENCE = re.compile(r"^[ \t]*+```\w*+[ \t]*+$\n?", re.MULTILINE)
 RULE = re.compile(r"[ \t]*+(?:-{3,}+|\*{3,}+|_{3,}+)?+[ \t]*+")
 YES = r"(?:sure|certainly|of course|absolutely|okay|ok|great|yes)"
@@ -101,15 +101,7 @@ class Block:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Summary as it is laid out, without what does not belong to it."""
-
-    text: str
-    blocks: tuple[Block, ...]
-
-
-def tidy(text: str) -> str:
+def _without_frame(text: str) -> str:
     """Take off what frames a summary: fences, rules, and what the model says at the end to the person who asked."""
     lines = FENCE.sub("", re.sub(r"\r\n?", "\n", text)).strip().split("\n")
     is_list = any(LISTED.match(line) for line in lines)
@@ -129,18 +121,11 @@ def _is_over(lines: Sequence[str], *, is_list: bool) -> bool:
     )
 
 
-def without_greeting(text: str) -> str:
-    """Take off the sentences in which a model only says that it will answer."""
-    while match := GREETING.match(text):
-        text = text[match.end() :]
-    return text
-
-
-def find_layout(text: str) -> Layout:
+def _find_blocks(text: str) -> tuple[str, list[Block]]:
     """Return the text from its first heading on, and its blocks in order; none where there is no heading."""
     heads = _find_heads(text)
     if not heads:
-        return Layout(text, ())
+        return text, []
     closing = LAST_HEADING.search(text, heads[-1].end())
     text = text[: closing.start()].rstrip() if closing else text
     start, label = _label_before(text, heads[0].start(), 0)
@@ -152,40 +137,31 @@ def find_layout(text: str) -> Layout:
         own = head["tail"].strip() if read_axes(head["tail"]) else current
         blocks.append(Block(head["common"] is not None, own, text[head.end() : end]))
         current = after or current
-    return Layout(text[start:].strip(), tuple(blocks))
+    return text[start:].strip(), blocks
 
 
-def is_label(line: re.Match[str]) -> bool:
+def _is_label(line: re.Match[str]) -> bool:
     """Say whether a line that could be a label names axes and is set off, by markup or by being nothing else."""
     label = line["label"]
-    return (
-        len(label.split()) <= MOST_LABEL_WORDS
-        and bool(read_axes(label))
-        and not re.search(r"\bimages?\b", label, re.IGNORECASE)
-    )
+    return len(label.split()) <= MAX_LABEL_WORDS and bool(read_axes(label)) and not _names_image(label)
 
 
 def _find_heads(text: str) -> list[re.Match[str]]:
     """Return the headings in order, where the same words match twice the longer ones."""
     found: list[re.Match[str]] = []
-    for match in sorted(_candidates(text), key=lambda match: (match.end(), match.start())):
+    lines = [match for match in LINE_HEADING.finditer(text) if match["colon"] or not CLAUSE.search(match["tail"])]
+    candidates = [*lines, *INLINE_HEADING.finditer(text)]
+    for match in sorted(candidates, key=lambda match: (match.end(), match.start())):
         if not found or match.start() >= found[-1].end():
             found.append(match)
     return found
-
-
-def _candidates(text: str) -> Iterator[re.Match[str]]:
-    for match in LINE_HEADING.finditer(text):
-        if match["colon"] is not None or not CLAUSE.search(match["tail"]):
-            yield match
-    yield from INLINE_HEADING.finditer(text)
 
 
 def _label_before(text: str, end: int, start: int) -> tuple[int, str]:
     """Return the label of an axis that stands last before a heading, and where it begins; else nothing, and the end."""
     before = text[start:end].rstrip()
     line = LABEL_LINE.match(before, before.rfind("\n") + 1)
-    return (start + line.start(), line["label"]) if line and is_label(line) else (end, "")
+    return (start + line.start(), line["label"]) if line and _is_label(line) else (end, "")
 
 
 MARK = re.compile(
@@ -194,7 +170,6 @@ MARK = re.compile(
     re.MULTILINE,
 )
 NUMBERED_INLINE = re.compile(r"(?:^|(?<=[.!?:;\"'”»])\s)[*_]*+\(?(?P<number>\d{1,2})[.)][*_]*+\s")
-SENTENCE_END = re.compile(r"(?<=[.!?])\s++(?=[A-Z\"'“«„])")
 ENDED = re.compile(r"[.!?:;,][\"'”’“»«)*_]*$")
 EMPHASIS = re.compile(r"\*{1,3}|_{2,3}|^[ \t]*+#{1,6}[ \t]*+", re.MULTILINE)
 ONE_IMAGE = re.compile(r"(?:in |the )*(?:(?:image|photo|picture) ?(?:[12]|one|two)|first|second)\b", re.IGNORECASE)
@@ -204,8 +179,8 @@ LEAD = re.compile(
     r"(?:in terms of|regarding|as for|with regard to|with respect to|concerning|when it comes to) ([^,.:]{2,60}),",
     re.IGNORECASE,
 )
-MOST_WORDS = 12
-MOST_WORDS_BEFORE_DASH = 5
+MAX_WORDS = 12
+MAX_WORDS_BEFORE_DASH = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,31 +191,24 @@ class Item:
     text: str
 
 
-def read_item(text: str, label: str = "") -> Item:
+def _read_item(text: str, label: str = "") -> Item:
     """Return an item without its label; one that has none gets the axes of the ``label`` that stands above it."""
-    if (match := COLON.match(text)) and len(match[1].split()) <= MOST_WORDS and not _names_image(match[1]):
-        axes = read_axes(match[1])
-        return Item(axes, match[2].strip()) if axes else Item(read_axes(label), text)
-    dashed = DASH.match(text)
-    if dashed and len(dashed[1].split()) <= MOST_WORDS_BEFORE_DASH and not _names_image(dashed[1]):
-        axes = read_axes(dashed[1])
-        return Item(axes, dashed[2].strip()) if axes else Item(read_axes(label), text)
+    for pattern, max_words in ((COLON, MAX_WORDS), (DASH, MAX_WORDS_BEFORE_DASH)):
+        match = pattern.match(text)
+        if match and len(match[1].split()) <= max_words and not _names_image(match[1]):
+            axes = read_axes(match[1])
+            return Item(axes, match[2].strip()) if axes else Item(read_axes(label), text)
     lead = LEAD.match(text)
     return Item(read_axes(lead[1] if lead else label), text)
 
 
-def split_items(block: Block) -> tuple[str, ...]:
+def _split_items(block: Block) -> tuple[str, ...]:
     """Return the items of a block in order, each on one line."""
     text = block.text.strip("\n").rstrip()
     if not text.startswith((" ", "\t")) or "\n" not in block.text[: len(block.text) - len(block.text.lstrip())]:
         text = text.lstrip()
     parts = [_tidied(part) for part in _parts(text, is_one=bool(block.label))]
     return tuple(part for part in _joined(parts) if re.search(r"\w", part) and not part.endswith(":"))
-
-
-def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a text, each on one line."""
-    return [_tidied(part) for part in SENTENCE_END.split(" ".join(text.split())) if part]
 
 
 def _parts(text: str, *, is_one: bool) -> Sequence[str]:
@@ -253,13 +221,13 @@ def _parts(text: str, *, is_one: bool) -> Sequence[str]:
     if is_one:
         return [text]
     lines = list(_lines(text))
-    return lines if len(lines) > 1 else SENTENCE_END.split(text)
+    return lines if len(lines) > 1 else split_by_rules(text)
 
 
 def _labels(text: str, marks: Sequence[re.Match[str]]) -> list[re.Match[str]]:
     """Find the lines that only name an axis, where the block begins with one and they are no items of a list."""
     marked = {match.start() for match in marks}
-    found = [line for line in LABEL_LINE.finditer(text) if is_label(line) and line.start() not in marked]
+    found = [line for line in LABEL_LINE.finditer(text) if _is_label(line) and line.start() not in marked]
     return found if found and not text[: found[0].start()].strip() else []
 
 
@@ -309,7 +277,7 @@ def _lines(text: str) -> Iterator[str]:
 def _tidied(part: str) -> str:
     """Put an item on one line, without markup; bullets below it end like sentences."""
     lines = [line for line in part.splitlines() if line.strip()]
-    if lines and (label := LABEL_LINE.match(lines[0])) and is_label(label) and len(lines) > 1:
+    if lines and (label := LABEL_LINE.match(lines[0])) and _is_label(label) and len(lines) > 1:
         lines[0] = f"{label['label']}:"
     spoken = ""
     for line in lines:
@@ -336,17 +304,6 @@ def _joined(parts: Sequence[str]) -> list[str]:
 def _names_image(label: str) -> bool:
     return re.search(r"\bimage", label, re.IGNORECASE) is not None
 
-
-Reason = Literal[
-    "cut off",
-    "declined",
-    "repeats itself",
-    "off the layout",
-    "no commonalities",
-    "no differences",
-    "control tokens",
-    "speaks of captions",
-]
 
 END = re.compile(r"(?<!\.\.)[.!?][\"'”’“»«›」)*_`]*$")
 """A full stop, perhaps within quotation marks of any kind; "..." trails off."""
@@ -377,44 +334,46 @@ class Comparison:
 
 def read_comparison(text: str, *, finish_reason: str = "stop") -> Comparison | RefusedText:
     """Return the parts of a summary, or the first reason to refuse it."""
-    text = tidy(text)
+    text = _without_frame(text)
     if finish_reason == "length":
         return RefusedText("cut off", finish_reason)
     if declines(text):
         return RefusedText("declined", text[:60])
     if repeats_itself(text):
         return RefusedText("repeats itself", text[-60:])
-    layout = find_layout(text)
-    if not END.search(layout.text):
-        return RefusedText("cut off", layout.text[-40:])
-    return _read_blocks(layout.text, layout.blocks) if layout.blocks else _read_prose(without_greeting(text))
+    body, blocks = _find_blocks(text)
+    if not END.search(body):
+        return RefusedText("cut off", body[-40:])
+    return _read_blocks(body, blocks) if blocks else _read_prose(text)
 
 
-def _read_blocks(text: str, blocks: tuple[Block, ...]) -> Comparison | RefusedText:
+def _read_blocks(text: str, blocks: Sequence[Block]) -> Comparison | RefusedText:
     if not blocks[0].is_common:
         return RefusedText("off the layout", text[:60])
     if all(block.is_common for block in blocks):
         return RefusedText("no differences", text[-60:])
-    shared = tuple(item for block in blocks if block.is_common for item in split_items(block))
+    shared = tuple(item for block in blocks if block.is_common for item in _split_items(block))
     apart = tuple(
-        read_item(item, block.label) for block in blocks if not block.is_common for item in split_items(block)
+        _read_item(item, block.label) for block in blocks if not block.is_common for item in _split_items(block)
     )
     return _found(shared, apart, text)
 
 
 def _read_prose(text: str) -> Comparison | RefusedText:
     """Tell sentences on both images from those that set them apart; others go with the sentence before them."""
+    while match := GREETING.match(text):
+        text = text[match.end() :]
     shared: list[str] = []
     apart: list[str] = []
     current = None
-    for sentence in split_sentences(text):
+    for sentence in map(_tidied, split_by_rules(text)):
         if CONTRAST.search(sentence) or (ONE_OF_TWO.search(sentence) and not OF_BOTH.match(sentence)):
             current = apart
         elif SHARED.search(sentence):
             current = shared
         if current is not None:
             current.append(sentence)
-    return _found(tuple(shared), tuple(read_item(sentence) for sentence in apart), text)
+    return _found(tuple(shared), tuple(_read_item(sentence) for sentence in apart), text)
 
 
 def _found(shared: tuple[str, ...], apart: tuple[Item, ...], text: str) -> Comparison | RefusedText:

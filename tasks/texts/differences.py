@@ -11,6 +11,7 @@ from functools import cache
 from typing import Literal
 
 from pairwright.schemas.replies import RefusedText
+from pairwright.tasks.texts.words import WORD
 
 Reason = Literal[
     "cut off",
@@ -32,9 +33,8 @@ SECOND_SENTENCE = re.compile(
     r"[.!?][\"'”’]?\s+(?:The|This|These|In|It|Both|Another|Additionally|Overall|There|However|Also|An?)\b"
 )
 PLACEHOLDER = re.compile(r"\[object description\]|\{descriptive verb\}", re.IGNORECASE)
-LEAST_WORDS = 2
+MIN_WORDS = 2
 """Of each half, where length is looked at."""
-WORD = re.compile(r"[a-z0-9]+(?:['’-][a-z0-9]+)*", re.IGNORECASE)
 AUXILIARIES = (
     "am is are was were be been being do does did doing done has have had having will would shall should can could may "
     "might must"
@@ -80,12 +80,12 @@ class Difference:
 def read_difference(text: str, known: tuple[str, ...], *, finish_reason: str = "stop") -> Difference | RefusedText:
     """Return the halves and verbs of a description, or the first reason to refuse it.
 
-    Args:
-        text: what was written.
-        known: the verbs that may open a half, in the third person singular.
-        finish_reason: why the writer stopped; "length" where it was cut off.
+    ``known`` are the verbs that may open a half, in the third person singular; the finish reason "length" says that the
+    writer was cut off.
     """
-    text = _tidied(text)
+    text = " ".join(text.split())
+    if len(text) > 1 and text[0] in QUOTES and text[-1] in QUOTES:  # models copy them from the instruction
+        text = text[1:-1].strip()
     if finish_reason == "length" or not FULL_STOP.search(text):
         return RefusedText("cut off", finish_reason if finish_reason == "length" else text[-40:])
     start = START.match(text)
@@ -99,26 +99,23 @@ def read_difference(text: str, known: tuple[str, ...], *, finish_reason: str = "
     return _read_halves(text, (parts[0].strip(), parts[1].strip().removesuffix(".")), _forms(known))
 
 
-def refuse_length(read: Difference, most_words: int) -> RefusedText | None:
+def refuse_length(read: Difference, max_words: int) -> RefusedText | None:
     """Say that a description is too long as a whole, or a half too short to describe anything (ours)."""
-    if (count := len(read.text.split())) > most_words:
+    if (count := len(read.text.split())) > max_words:
         return RefusedText("too long", f"{count} words")
     shortest = min((read.first_half, read.second_half), key=lambda half: len(half.split()))
-    return RefusedText("too short", shortest) if len(shortest.split()) < LEAST_WORDS else None
+    return RefusedText("too short", shortest) if len(shortest.split()) < MIN_WORDS else None
 
 
 def _read_halves(text: str, halves: tuple[str, str], forms: re.Pattern[str]) -> Difference | RefusedText:
-    verbs: list[str] = []
-    descriptions: list[str] = []
-    for half in halves:
-        found = _split_half(half, forms)
-        if isinstance(found, RefusedText):
-            return found
-        verbs.append(found[0])
-        descriptions.append(found[1])
-    if _bare(descriptions[0]) == _bare(descriptions[1]):
-        return RefusedText("halves are equal", descriptions[0])
-    return Difference(descriptions[0], descriptions[1], (verbs[0], verbs[1]), text)
+    first, second = (_split_half(half, forms) for half in halves)
+    if isinstance(first, RefusedText):
+        return first
+    if isinstance(second, RefusedText):
+        return second
+    if WORD.findall(first[1].lower()) == WORD.findall(second[1].lower()):
+        return RefusedText("halves are equal", first[1])
+    return Difference(first[1], second[1], (first[0], second[0]), text)
 
 
 def _split_half(half: str, forms: re.Pattern[str]) -> tuple[str, str] | RefusedText:
@@ -136,16 +133,6 @@ def _split_half(half: str, forms: re.Pattern[str]) -> tuple[str, str] | RefusedT
     if HOLLOW.issuperset(words[len(WORD.findall(verb[0])) :]):
         return RefusedText("negation or auxiliary only", half)
     return verb[0].lower(), description
-
-
-def _tidied(text: str) -> str:
-    """Put the text on one line and take off the quotation marks that models copy from the instruction."""
-    text = " ".join(text.split())
-    return text[1:-1].strip() if len(text) > 1 and text[0] in QUOTES and text[-1] in QUOTES else text
-
-
-def _bare(text: str) -> str:
-    return " ".join(WORD.findall(text.lower()))
 
 
 def inflections(verb: str) -> tuple[str, ...]:
