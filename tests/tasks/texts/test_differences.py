@@ -48,6 +48,7 @@ def test_accepted(case):
     written, halves, verbs = ACCEPTED[case]
     read = read_difference(written, difference_verbs())
     assert isinstance(read, Difference), read
+    assert read.text == " ".join(written.strip('"').split())
     assert (read.first_half, read.second_half) == halves
     assert read.verbs == verbs
 
@@ -57,7 +58,6 @@ REFUSED = {
         "The first image shows a car, while the second image shows a bus.",
         f"Sure! {text()}",
         f"{START} shows a car, whereas the second image shows a bus.",
-        f"{START} shows a car, while second image shows a bus.",
         f"{START} shows a car while the second image shows a bus.",
         text(second="shows a bus, while the second image shows a van"),
         text().removesuffix(".") + ". The first image also shows a tree.",
@@ -66,49 +66,32 @@ REFUSED = {
     ],
     "empty half": [
         text("", "shows a car"),
-        text("shows a car", ""),
         text("shows", "shows a car"),
         text("shows a car", "-"),
     ],
     "negation or auxiliary only": [
-        text("shows a car", second)
-        for second in (
-            "does",
-            "does not",
-            "is",
-            "is not",
-            "was",
-            "was not",
-            "doesn't",
-            "has not",
-            "does not have it",
-            "is not the same",
-        )
+        text("shows a car", second) for second in ("does", "is not", "doesn't", "does not have it", "is not the same")
     ]
     + [text("is not", "shows a car"), text("something does", "shows a car")],
     "verb not in the list": [
         text("includes a car"),
-        text("a car"),
         text("clearly shows a car"),
         text(second="does not show a car"),
         text("hash a car"),
         text("shown-off a car"),
     ],
     "halves are equal": [
-        text("shows a car", "shows a car"),
         text("shows a car", "depicts a car"),
         text("shows a red car", "shows a  Red car"),
     ],
     "placeholder kept": [
         text("shows [object description]", "depicts [object description]"),
-        text("shows a red car", "depicts [Object description]"),
         text("shows {descriptive verb} a red car", "depicts a bus"),
     ],
     "cut off": [
         text().removesuffix("."),
         f"{START} shows a car, while the second",
         "",
-        text().removesuffix(".") + ",",
         text().removesuffix(".") + "!",
     ],
 }
@@ -124,13 +107,6 @@ def test_refused(reason, written):
 def test_a_long_answer_is_cut_off_even_with_a_full_stop():
     read = read_difference(text(), difference_verbs(), finish_reason="length")
     assert read == RefusedText("cut off", "length")
-
-
-def test_the_text_is_on_one_line_and_without_quotation_marks():
-    over_lines = text().replace(", while", ",\n while")
-    read = read_difference(f"  '{over_lines}'\n", difference_verbs())
-    assert isinstance(read, Difference)
-    assert read.text == text()
 
 
 @pytest.mark.parametrize(

@@ -47,11 +47,9 @@ SPLIT = {
     "a quotation goes on": '"Stop!" it says on the sign. | A car stops.',
     "brackets": "A man (left) waves. | (His hat is red.) | He smiles.",
     "dots": "A road goes on... | Two cars follow.",
-    "ends together": "Really?! | The cat is gone.",
     "a list": "1. The cat is red. | 2. The dog is blue.",
     "small letters": "An iPhone lies there. it is on. | A cup.",
     "capitals with accents": "Un café. | Élan is written there.",
-    "several lines": "A cat\n sits. | \n\nA dog runs.",
     "no end": "A cat without a full stop",
     "nothing": "",
 }
@@ -82,8 +80,8 @@ PIECES = st.sampled_from(
         "...",
         "?!",
         "é.",
-        "\n",
         ".",
+        "\n",
     ]
 )
 
@@ -109,13 +107,10 @@ def test_ends_short(text, short):
     [
         "I'm sorry, but I cannot assist with that.",
         "As an AI language model, I do not see images.",
-        "As a large language model, this is beyond me.",
-        "I’m unable to view the images.",
         "I don't have access to the two photographs.",
         "No images were provided.",
         "It is hard to say without seeing the images.",
         "Please provide the captions of both images.",
-        "I apologize for the confusion.",
     ],
 )
 def test_a_model_that_declines(text):
@@ -128,7 +123,6 @@ def test_a_model_that_declines(text):
         "Both images show a dog.",
         'The shirt in Image 1 reads "I\'m sorry".',
         "A sign says “I cannot park here”.",
-        "The man in Image 2 is sorry for the dog.",
         "No images hang on the wall.",
     ],
 )
@@ -143,13 +137,8 @@ def test_a_model_that_answers(text):
         "Based on the descriptions, the car is red.",
         "The first caption mentions a dog.",
         "Caption 2 speaks of a cat.",
-        "The caption of Image 1 says so.",
-        "Neither caption states a colour.",
         "The colour of the car is not specified.",
         "Image 2 does not mention any people.",
-        "The provided description doesn't tell.",
-        "As described in the first caption, it rains.",
-        "From the captions, nothing else is known.",
         "The description of Image 1 says so.",
     ],
 )
@@ -175,12 +164,10 @@ def test_words_that_speak_of_images(text):
     "text",
     [
         "a dog " * 12,
-        "Image 1 shows a dog. " * 6,
         "There is a tree. " + "In Image 1, the man stands to the left of the dog. " * 4,
         "".join(f"{n}. Object types: Image 1 has a dog and a cat. " for n in range(1, 6)),
         " ".join(str(n) for n in range(50)) + " and so on" * 12,
         "#" * 300,
-        "- " * 80,
     ],
 )
 def test_a_loop(text):
@@ -202,15 +189,7 @@ def test_no_loop(text):
     assert not repeats_itself(text)
 
 
-@pytest.mark.parametrize(
-    "half",
-    [
-        "a red ball, a blue cube and a dog",
-        "a man; behind him, two dogs",
-        "a notice board with notes",
-        "three knots in a rope",
-    ],
-)
+@pytest.mark.parametrize("half", ["a red ball, a blue cube and a dog", "a man; behind him, two dogs", "three knots"])
 def test_what_denies_nothing_is_kept_as_it_is(half):
     assert not denies(half)
     assert affirmed(half) == half
@@ -221,11 +200,8 @@ def test_what_denies_nothing_is_kept_as_it_is(half):
     [
         ("no dog", ""),
         ("a scene without dogs", ""),
-        ("a scene that lacks any red metal balls", ""),
-        ("no red ball at all", ""),
         ("a lawn without a dog", "a lawn"),
         ("a red ball but no blue cube", "a red ball"),
-        ("a red ball, and no blue cube", "a red ball"),
         ("a scene with a cat but without a dog", "a scene with a cat"),
         ("no dog, but a cat", "a cat"),
         ("no dog and with a cat", "with a cat"),
@@ -233,9 +209,7 @@ def test_what_denies_nothing_is_kept_as_it_is(half):
         ("a table, the cup on it isn't there", "a table"),
         ("a man who is no longer there, and a bench", "a bench"),
         ("a cup instead of a glass", "a cup"),
-        ("six balls, with no sign of cubes", "six balls"),
         ("a street. No cars are parked.", "a street"),
-        ("Neither a dog nor a cat", ""),
         ("a table with nothing on it", "a table"),
     ],
 )
@@ -253,36 +227,24 @@ NO_CHANGE = [
     "the same scene with no visible change",
     "no change",
     "no differences from the first image",
-    "the exact same image",
     "the very same scene",
-    "exactly the same scene",
-    "the same photograph",
     "The same image as the first, with nothing added, taken away or moved",
     "unchanged",
     "identical to the first image",
-    "no noticeable difference at all",
     "the same scene, in which no object has changed",
-    "the scene without any alterations whatsoever",
     "nothing changed in any way",
 ]
 SOMETHING = [
     "a car",
     "the same scene",
-    "the same setting again",
     "the same scene with a car",
-    "the same scene but with no car",
     "no change in the colour of the car",
-    "no other change",
     "the unchanged street with a new car",
     "the same scene with changes",
-    "the same image with one object removed",
-    "a different image",
     "not the same image",
-    "not identical to the first image",
     "no longer the same image",
     "nothing",
     "no objects",
-    "an image without any objects",
     "no identical objects",
     "2 identical images",
     "",
