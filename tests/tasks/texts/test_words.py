@@ -64,6 +64,11 @@ def test_split_by_rules(case):
 
 PIECES = st.sampled_from(
     [
+        *("A", "cat", "Dr.", "St.", "U.S.", "3.5", "1.", "No.", "e.g.", "The", "\n"),
+        *('"Stop."', '(See', 'it.)', '...', '?!', 'é.', '.'),
+    ]
+)
+    [
         "A",
         "cat",
         "Dr.",
