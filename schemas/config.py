@@ -183,8 +183,7 @@ class SearchConfig(Section):
     probes: Annotated[int, Field(ge=0, le=65536)] = 0
     """Cells of the index that are searched per image; 0: one of 16, and at least 16."""
     min_similarity: Share = 0.78
-    """Similarity above which recall is measured and a full list of neighbours is reported as cut off; at most
-    ``mining.min_similarity``."""
+    """Similarity above which recall is measured and cut-off lists are reported; at most ``mining.min_similarity``."""
 
 
 class MiningConfig(Section):
@@ -201,8 +200,7 @@ class MiningConfig(Section):
     max_similarity: Share = 0.95
     """Neighbours more similar than this are left out, per embedder."""
     min_hash_distance: Annotated[int, Field(ge=0, le=32)] = 0
-    """Candidates whose perceptual hash differs from the anchor's in fewer of 64 bits are left out before all else
-    (ours); 0: none."""
+    """Candidates whose hash differs from the anchor's in fewer of 64 bits are left out first (ours); 0: none."""
     clusters: Annotated[int, Field(ge=1, le=16)] = 3
     """K: how many clusters an image's candidates are split into."""
     max_per_cluster: Annotated[int, Field(ge=1, le=64)] = 1
@@ -290,8 +288,7 @@ class PreferencesConfig(Section):
     """Say how preferences are put together."""
 
     rejected: Literal["drawn", "hardest"] = "drawn"
-    """Which maker's text is the rejected one: drawn by the pair's key, so that all makers are met equally often, or the
-    one closest to the chosen text; the others are ranked negatives."""
+    """Whose text is the rejected one: drawn by the pair's key, or the closest to the chosen text (others: negatives)."""
     seed: FilledSeed = 0
     validation_share: Share = 0.1
     """Share of the components (connected pairs) that go to the validation split."""
@@ -311,8 +308,7 @@ class RunConfig(Section):
     runner: Literal["processes", "dask"] = "processes"
     """Where shards run: in worker processes of this machine, or in the workers of a Dask cluster."""
     address: str = ""
-    """The cluster's Dask scheduler ("tcp://host:8786"); empty: a cluster is started on this machine for the time of the
-    build."""
+    """The cluster's Dask scheduler ("tcp://host:8786"); empty: one is started on this machine for the build."""
     memory_gb_of: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict[str, float])
     """Gigabytes (10^9 bytes) that a shard of a named stage takes, for clusters that give out memory."""
     workers: Count = 0
@@ -350,8 +346,7 @@ class Profile(Section):
     nouns: NounsConfig = NounsConfig()
     noun_pairs: NounPairsConfig = NounPairsConfig()
     models: dict[ModelName, ChatConfig] = Field(default_factory=dict[str, ChatConfig])
-    """Served models: `chat` sees images, `language` reads text, `judge` judges; the last two default to `chat`. Others:
-    any name that a section's `model` names."""
+    """Served models: `chat` sees images; `language` and `judge` default to it; others by the names that sections ask."""
     captions: CaptionsConfig = CaptionsConfig()
     differences: DifferencesConfig = DifferencesConfig()
     controls: ControlsConfig = ControlsConfig()

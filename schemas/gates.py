@@ -27,5 +27,4 @@ class GatesConfig(Section):
     max_reason_drift: Drift = 0.0
     """Maximum drift of the shares of outcomes (ok, and each reason); 0: any."""
     min_drift_rows: Positive = 200
-    """Minimum rows, now and in the last version, of a table whose drift is measured (by chance alone, 200 rows drift by
-    about 0.09)."""
+    """Minimum rows, now and before, of a table whose drift is measured (by chance, 200 rows drift by about 0.09)."""

@@ -55,8 +55,7 @@ class NamcConfig(Section):
     """Say how NAMC is trained, and how it writes."""
 
     size: Literal["small", "paper"] = SMALL
-    """Small learns everything from the dataset's raw patches, on a CPU; paper has 64.2 M weights beside CLIP's, and
-    reads what a CNN, a VQGAN and CLIP see."""
+    """Small learns from raw patches, on a CPU; paper (64.2 M weights beside CLIP's) from a CNN, a VQGAN and CLIP."""
     hidden_size: Annotated[int, Field(ge=64, le=4096, multiple_of=64)] = 768
     """Dimension of encoder and decoder with size paper, unless the run starts from another one; small has 96."""
     clip: DualEncoderConfig = DualEncoderConfig()
@@ -64,11 +63,9 @@ class NamcConfig(Section):
     vqgan: VqganConfig = VqganConfig()
     vocabulary: VocabularyConfig = VocabularyConfig()
     noise_enabled: bool = True
-    """Whether mismatched places and words are masked (NIM) and masked places reconstructed (MIR); default with
-    ``start``: false."""
+    """Whether mismatched places and words are masked (NIM) and places reconstructed; default with ``start``: false."""
     relevance: Literal["own", "start"] = "own"
-    """Which CLIP tells what is mismatched: the one in training, or the one before it (size paper only, and its
-    default)."""
+    """Which CLIP tells what is mismatched: the one in training, or the one before it (only size paper; its default)."""
     reconstruction_enabled: bool = True
     """Whether masked places are reconstructed (MIR), not only masked."""
     image_mask_ratio: Share = 0.2

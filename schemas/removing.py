@@ -132,8 +132,7 @@ class RemovalsConfig(ModelSection):
     feather_pixels: Count = 3
     """Pixels over which the filling fades into the image."""
     context: Annotated[float, Field(ge=0, le=8)] = 0.5
-    """Surroundings that LaMa sees on each side of a hole, in sides of the hole's box (ours); with 0.5 the box is a
-    quarter of what it sees, about as in its training."""
+    """Surroundings that LaMa sees on each side of a hole, in sides of its box (ours); 0.5: about as in its training."""
     max_side: Annotated[int, Field(ge=64, le=8192)] = 1024
     """Longest side in pixels of what LaMa sees; holes in larger surroundings are filled at a smaller scale (ours)."""
 
@@ -175,8 +174,7 @@ class RejectionsConfig(Section):
     min_drop: Annotated[float, Field(ge=0, le=1)] = 0.0
     """A removal is chosen only where the text fits the image worse by more than this (ours)."""
     fallback: Literal["none", "drop", "crop"] = "none"
-    """What becomes of a preference for which no removal can be chosen: it has no rejected image, it is dropped, or a
-    random crop is its rejected image, as in mDPO."""
+    """A preference without a removal: has no rejected image, is dropped, or gets a random crop as in mDPO."""
     min_crop_area: Annotated[float, Field(gt=0, le=1)] = 0.01
     """Smallest share of the image that such a crop shows; mDPO's."""
     max_crop_area: Annotated[float, Field(gt=0, le=1)] = 0.2

@@ -31,8 +31,7 @@ class Filled:
     """
 
     source: str
-    """Where the profile has the value, with dots, ``{self.model}`` being the section's own; empty: a build finds
-    it out."""
+    """Where the profile has it, with dots (``{self.model}``: the section's own); empty: a build finds it out."""
     when: str = ""
     """The section's property without which it stays empty."""
 

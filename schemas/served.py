@@ -54,8 +54,7 @@ class ChatConfig(Section):
     revision: str = ""
     """The model's commit, for the record: servers do not tell it."""
     key: KeyName = "PAIRWRIGHT_API_KEY"
-    """Name of the environment variable that holds the server's key, or `block:NAME` for a Prefect Secret block; never
-    the key itself."""
+    """Environment variable that holds the server's key, or `block:NAME` for a Prefect Secret block; never the key."""
     max_pixels: Annotated[int, Field(ge=784)] = 1_003_520
     """Images of more pixels are sent smaller (1,003,520 are 1,280 tokens of Qwen2-VL)."""
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.7

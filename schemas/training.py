@@ -115,8 +115,7 @@ class ModelConfig(Section):
     """Model that is trained, and how images come to it."""
 
     name: Annotated[str, Field(min_length=1)] = TINY
-    """A folder, a name on the Hub whose files are in the local cache, "tiny" or "small"; default with ``start``: that
-    run's model."""
+    """A folder, a name on the Hub (in the local cache), "tiny" or "small"; default with ``start``: that run's model."""
     revision: str = ""
     """Commit of the Hub, or hash of a folder's files, that the model must have; empty: whichever is there."""
     tuning: Literal["lora", "full"] = "lora"
@@ -134,8 +133,7 @@ class ModelConfig(Section):
     attn_implementation: Literal["auto", "sdpa", "eager"] = "auto"
     """How attention is computed; auto: sdpa."""
     shared_prompt: Literal["auto", "always", "never"] = "auto"
-    """Whether a prompt is encoded once for all of its answers; auto: where a trial on the first batch gives the same
-    result."""
+    """Whether a prompt is encoded once for all its answers; auto: where a trial on the first batch gives the same."""
 
 
 class ReferenceConfig(Section):
@@ -150,8 +148,7 @@ class OptimiserConfig(Section):
     """Optimiser, and how long it runs."""
 
     learning_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Peak learning rate; 0: 1e-4 with LoRA, and in full 5e-7 (SFT, DPO, mDPO, AdaViP) or 3e-6 (ADPO), as the papers
-    have it."""
+    """Peak learning rate; 0: 1e-4 with LoRA, in full 5e-7 (SFT, DPO, mDPO, AdaViP) or 3e-6 (ADPO), as in the papers."""
     vision_learning_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Peak learning rate of the vision tower without its projector; 0: ``learning_rate``."""
     per_device_train_batch_size: Positive = 4

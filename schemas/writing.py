@@ -82,8 +82,7 @@ class CaptionsConfig(WrittenSection):
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """Maximum tries for a description, each with another seed."""
     split: Literal["rules", "served"] = "rules"
-    """How a description is split into sentences that stand alone: by their ends, or by the model, and by their ends
-    where its answer will not do."""
+    """How a description is split into sentences: by their ends, or by the model, and by their ends where that fails."""
 
     @model_validator(mode="after")
     def _who_splits_is_there(self) -> "CaptionsConfig":
@@ -113,8 +112,7 @@ class ControlsConfig(SwitchedSection):
     model: ModelName | Literal[""] = ""
     """The model that is asked, by its name in `models`; empty: the one that describes the differences."""
     kinds: Annotated[tuple[Literal["swapped", "same"], ...], Field(min_length=1)] = ("swapped", "same")
-    """Controls that run: swapped (the pair in the other order must turn the description round), same (one image, shown
-    twice, must give no difference)."""
+    """Controls: swapped (the other order must turn it round), same (one image twice must give no difference)."""
     max_tokens: Positive = 160
     """Maximum tokens of an answer."""
 
