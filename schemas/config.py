@@ -288,7 +288,7 @@ class PreferencesConfig(Section):
     """Say how preferences are put together."""
 
     rejected: Literal["drawn", "hardest"] = "drawn"
-    """Whose text is the rejected one: drawn by the pair's key, or the closest to the chosen text (others: negatives)."""
+    """Whose text is the rejected one: drawn by the pair's key, or the closest to the chosen one (others: negatives)."""
     seed: FilledSeed = 0
     validation_share: Share = 0.1
     """Share of the components (connected pairs) that go to the validation split."""
@@ -346,7 +346,7 @@ class Profile(Section):
     nouns: NounsConfig = NounsConfig()
     noun_pairs: NounPairsConfig = NounPairsConfig()
     models: dict[ModelName, ChatConfig] = Field(default_factory=dict[str, ChatConfig])
-    """Served models: `chat` sees images; `language` and `judge` default to it; others by the names that sections ask."""
+    """Served models: `chat` sees images; `language` and `judge` default to it; others as sections name them."""
     captions: CaptionsConfig = CaptionsConfig()
     differences: DifferencesConfig = DifferencesConfig()
     controls: ControlsConfig = ControlsConfig()
