@@ -10,7 +10,7 @@ from pairwright.flows.progress import watching
 from pairwright.flows.run_build import Request, Work
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.store.on_dask import DaskWorkers, Place
+from pairwright.tasks.store.on_dask import DaskWorkers
 from pairwright.tasks.store.pool import Runner, Workers
 
 
@@ -24,9 +24,7 @@ def workers_of(request: Request) -> Generator[Runner]:
         return
     if run.address:
         _check_cluster(request)
-    gpus = 0 if run.address else count_gpus()
-    place = Place(address=run.address, workers=run.workers, gpus=gpus, memory_gb_of=run.memory_gb_of)
-    with DaskWorkers(place, _paths(request)) as workers:
+    with DaskWorkers(run, gpus=0 if run.address else count_gpus(), paths=_paths(request)) as workers:
         yield workers
 
 

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self, cast
 
+from pairwright.schemas.config import RunConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.pool import (
     DIED,
@@ -51,20 +52,6 @@ _ALONE = threading.Lock()
 """Held by the shard that runs: a worker of several threads does one at a time, whose models have the device."""
 _LOADED: list[str] = []
 """The stage whose models this process has loaded, if any."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Cluster whose workers run a build's shards."""
-
-    address: str = ""
-    """Of a scheduler; empty: workers are started on this machine."""
-    workers: int = 0
-    """How many are started, or used at once; 0: one per core, or all there are."""
-    gpus: int = 0
-    """How many GPUs this machine has for them."""
-    memory_gb_of: Mapping[str, float]
-    """What a shard of a stage takes, by the stage's name; for clusters whose workers say what they have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +83,18 @@ class Needs:
 class DaskWorkers:
     """Workers of a cluster; use as a context manager."""
 
-    def __init__(self, place: Place, paths: Iterable[str] = (), run: Run = run_shard) -> None:
-        """Connect, and start a cluster first where none is named; its workers have to see these paths."""
+    def __init__(self, config: RunConfig, *, gpus: int = 0, paths: Iterable[str] = ()) -> None:
+        """Connect to the cluster, or start one, with ``gpus`` on this machine; its workers have to see the paths."""
         try:
             import distributed
         except ImportError as error:
             raise ConfigError(f"run.runner dask: Dask is not installed ({error}): {INSTALL}") from error
-        self._dask, self._place, self._run = distributed, place, run
+        self._dask, self._config = distributed, config
         seen = tuple(dict.fromkeys(str(Path(path).absolute()) for path in paths))
-        self._needs = Needs(code_mark() if place.address else "", seen)
-        self._started = 0 if place.address else place.workers or count_cores()
-        self._cluster: Any = _start(self._started, place.gpus) if self._started else None
-        self._client = _connect(place.address or self._cluster, self._started or 1)
+        self._needs = Needs(code_mark() if config.address else "", seen)
+        self._started = 0 if config.address else config.workers or count_cores()
+        self._cluster: Any = _start(self._started, gpus) if self._started else None
+        self._client = _connect(config.address or self._cluster, self._started or 1)
         self._under_way: set[Any] = set()
         self._changing = threading.Lock()
         self._stopped = False
@@ -118,7 +105,7 @@ class DaskWorkers:
         if self._started:  # one that has died is being replaced
             return self._started
         there = len(self._client.nthreads())
-        return max(1, min(there, self._place.workers or there))
+        return max(1, min(there, self._config.workers or there))
 
     def __enter__(self) -> Self:
         return self
@@ -155,7 +142,7 @@ class DaskWorkers:
                 raise CancelledError
             future = self._client.submit(
                 run_here,
-                self._run,
+                run_shard,
                 planned,
                 shard,
                 self._needs,
@@ -171,8 +158,8 @@ class DaskWorkers:
         workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
         offered = {name for worker in workers.values() for name in worker["resources"]}
         wanted = {"GPU": 1.0} if loads_models(planned) else {}
-        if planned.stage.name in self._place.memory_gb_of:
-            wanted["MEMORY"] = self._place.memory_gb_of[planned.stage.name] * 1e9
+        if planned.stage.name in self._config.memory_gb_of:
+            wanted["MEMORY"] = self._config.memory_gb_of[planned.stage.name] * 1e9
         return {name: amount for name, amount in wanted.items() if name in offered}
 
     def _result(self, future: Any) -> Outcome:

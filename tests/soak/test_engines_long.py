@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
+from pairwright.schemas.config import RunConfig
 from pairwright.schemas.rows import ItemRow
-from pairwright.tasks.store.on_dask import DaskWorkers, Place
+from pairwright.tasks.store.on_dask import DaskWorkers
 from pairwright.tasks.store.pool import DIED, ShardFailed
 from tests.fixtures.prefect_server import prefect_server
 from tests.fixtures.s3_server import s3_server
@@ -43,7 +44,7 @@ def read_or_die(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[Any]:
 
 
 def test_a_shard_that_no_worker_survives_fails_and_the_others_go_on(tmp_path: Path) -> None:
-    with DaskWorkers(Place(workers=2, memory_gb_of={})) as workers:
+    with DaskWorkers(RunConfig(workers=2)) as workers:
         stages = [replace(STAGES[0], function=read_or_die)]
         counts, outcomes = build_toy(tmp_path / "out", WORDS, workers=workers, rows_per_shard=2, stages=stages)
     errors = {o.shard.name: o.result.error for o in outcomes if isinstance(o.result, ShardFailed)}
@@ -68,9 +69,8 @@ def one_device(config: ToyConfig) -> int:
 
 
 def test_a_stage_with_models_runs_where_a_device_is(tmp_path: Path) -> None:
-    place = Place(workers=2, gpus=1, memory_gb_of={})
     pids: dict[str, set[str]] = {}
-    with DaskWorkers(place) as workers:
+    with DaskWorkers(RunConfig(workers=2), gpus=1) as workers:
         for what, processes in (("models", one_device), ("none", None)):
             calls = tmp_path / what
             stages = [replace(STAGES[0], function=read_here, processes=processes)]
@@ -175,7 +175,7 @@ def test_a_standing_cluster_builds_on_an_object_store_and_loses_a_worker(tmp_pat
         )
         with (
             dask_cluster(tmp_path, {**os.environ}) as (address, workers),
-            DaskWorkers(Place(address=address, memory_gb_of={})) as cluster,
+            DaskWorkers(RunConfig(address=address)) as cluster,
         ):
             config = ToyConfig(seconds_per_row=0.2, calls=str(tmp_path / "calls"))
 

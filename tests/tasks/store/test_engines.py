@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
+from pairwright.schemas.config import RunConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ItemRow
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.on_dask import DaskWorkers, Needs, Place, code_mark, run_here
+from pairwright.tasks.store.on_dask import DaskWorkers, Needs, code_mark, run_here
 from pairwright.tasks.store.pool import Outcome, Runner, ShardFailed
 from pairwright.tasks.store.shard import ShardDone, ShardRef
 from pairwright.tasks.store.stage import Planned, Stage
@@ -27,7 +28,6 @@ from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, expect, read_toy
 
 ROOT = Path(__file__).parent.parent.parent.parent
 WORDS = [*"abcdefghij", "killing", "bad"]
-TWO = Place(workers=2, memory_gb_of={})
 
 
 def read_and_die(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[Any]:
@@ -42,7 +42,7 @@ def read_and_die(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Runner]:
-    with DaskWorkers(TWO, [str(ROOT)]) as workers:
+    with DaskWorkers(RunConfig(workers=2), paths=[str(ROOT)]) as workers:
         yield workers
 
 
@@ -68,7 +68,7 @@ def test_a_worker_killed_in_mid_shard_costs_no_row_and_none_is_done_twice(engine
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ConfigError, match=r"run\.runner dask: .*pip install -c constraints\.txt -e '\.\[dask\]'"):
-        DaskWorkers(TWO)
+        DaskWorkers(RunConfig())
 
 
 STAGE = Stage(name="toy", version=1, group="sources", reads={"items": ItemRow}, writes=ItemRow, function=iter,
