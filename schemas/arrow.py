@@ -71,15 +71,16 @@ def _classes_of(row_type: type[Row]) -> dict[str, type[Any]]:
 def to_table(rows: Sequence[Row | Dropped | Failed], row_type: type[Row]) -> pa.Table:
     """Return the rows, of one type or without a result, as an Arrow table in the same order."""
     schema, classes = schema_of(row_type), _classes_of(row_type)
-    empty = dict.fromkeys(schema.names)
-    records = [row if isinstance(row, Row) else SimpleNamespace(**empty | _without_result(row)) for row in rows]
+    empty = dict.fromkeys(name for name in schema.names if name not in OK)
+    records: list[Row | SimpleNamespace] = []
+    for row in rows:
+        if isinstance(row, Row):
+            records.append(row)
+        else:
+            names = dict.fromkeys(("key", "source_key", "subject"), row.source_key)
+            status = "dropped" if isinstance(row, Dropped) else "failed"
+            records.append(SimpleNamespace(**empty | names, status=status, reason=row.reason, detail=row.detail))
     return pa.table([_column(records, field, is_rich=field.name in classes) for field in schema], schema=schema)
-
-
-def _without_result(row: Dropped | Failed) -> dict[str, str]:
-    names = dict.fromkeys(("key", "source_key", "subject"), row.source_key)
-    status = "dropped" if isinstance(row, Dropped) else "failed"
-    return {**names, "status": status, "reason": row.reason, "detail": row.detail}
 
 
 def _column(records: Sequence[Row | SimpleNamespace], field: pa.Field, *, is_rich: bool) -> pa.Array:
@@ -124,7 +125,11 @@ def from_table(table: pa.Table, row_type: type[R]) -> Iterator[R]:
     classes, schema = _classes_of(row_type), schema_of(row_type)
     names = [field.name for field in fields(row_type)]
     read = [name for name in names if name in table.column_names]
-    missing = {name: _empty(schema.field(name).type) for name in names if name not in read}
+    missing: dict[str, Any] = {}
+    for name in names:
+        kind = schema.field(name).type
+        if name not in read:
+            missing[name] = b"" if pa.types.is_large_binary(kind) else () if pa.types.is_list(kind) else None
     for record in table.select(read).to_pylist():
         yield row_type(**missing, **{name: _to_rich(value, classes.get(name)) for name, value in record.items()})
 
@@ -135,9 +140,3 @@ def _to_rich(value: Any, kind: type[Any] | None = None) -> Any:
             return tuple(kind(**{name: _to_rich(inner) for name, inner in item.items()}) for item in value)
         return tuple(tuple(item) if isinstance(item, list) else item for item in value)
     return kind.model_validate_json(value) if kind and value is not None else value
-
-
-def _empty(kind: pa.DataType) -> Any:
-    if pa.types.is_large_binary(kind):
-        return b""
-    return () if pa.types.is_list(kind) else None

@@ -419,11 +419,6 @@ class Profile(Section):
         return {name: self.models.get(self.model_named(name), ChatConfig()) for name in names}
 
     @property
-    def _served_sections(self) -> dict[str, ServedSection]:
-        sections = {**dict(self), **{f"stages.{name}": own for name, own in self.stages.items()}}
-        return {name: own for name, own in sections.items() if isinstance(own, ServedSection)}
-
-    @property
     def named(self) -> Iterator[str]:
         """Yield what may be of a plugin: "sources.folder", "stages.brightness"."""
         for source in (self.source, *self.exclude.sources):
@@ -443,7 +438,8 @@ class Profile(Section):
 
     @model_validator(mode="after")
     def _models_are_described_and_named(self) -> "Profile":
-        asked = {own.asks: name for name, own in self._served_sections.items()}
+        sections = {**dict(self), **{f"stages.{name}": own for name, own in self.stages.items()}}
+        asked = {own.asks: name for name, own in sections.items() if isinstance(own, ServedSection)}
         known = {*STANDARD_MODELS, *self.models}
         if strange := next((name for name in asked if name and name not in known), None):
             raise ValueError(

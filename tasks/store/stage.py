@@ -57,8 +57,8 @@ class Stage:
     """Raise it when the function's results change for the same configuration."""
     group: Group
     reads: Mapping[str, type[Row]]
-    """The tables that give its input rows, and what each holds; "items" is the source's listing. Of rows with one key,
-    that of the first table counts. Without any the stage is off: its table is empty."""
+    """The tables that give its input rows ("items": the source's listing); of one key, the first table's row counts.
+    Without any the stage is off: its table is empty."""
     writes: type[Row]
     function: Callable[..., Results]
     """``function(rows, config, **uses)``; every result carries the ``key`` of its input row as ``source_key``."""
@@ -72,11 +72,9 @@ class Stage:
     enabled: Callable[[Any], bool] | None = None
     """Whether a configuration has the stage switched on; ``None``: every one has."""
     fit: "Callable[[Stage, Any], Stage] | None" = None
-    """Returns the stage as a configuration runs it, where that decides which columns are read, what is used, or whether
-    answers are remembered: ``fit(stage, config)``. Images are read only for those that look at them."""
+    """``fit(stage, config)`` returns the stage as a configuration runs it: which columns are read, what is used."""
     pin: Callable[[Any], Any] | None = None
-    """Returns the configuration with its models at the revisions that this machine has; called before a build starts.
-    ``ModelError`` where one is missing."""
+    """Returns the configuration with its models at this machine's revisions; ``ModelError`` where one is missing."""
     processes: Callable[[Any], int | None] | None = None
     """How many processes of its own the stage may have, which end with it and free what its models hold: one per
     device; 0: as many as there are workers. ``None``: it runs in the build's workers."""
@@ -85,18 +83,15 @@ class Stage:
     whole: bool = False
     """Whether each row depends on the whole input: any change of it then owes every row again."""
     by_source: bool = False
-    """Whether a row is owed again when its input was made from something else, though its key is the same: where the
-    function looks at what that key does not hash (an image's captions)."""
+    """Whether a row is owed again when its input has the same key, but another source: that key does not hash all."""
     tie: Literal["source_key", "anchor"] = "source_key"
     """Which of several ok rows with one key counts: the smallest of this column."""
     without: tuple[str, ...] = ()
     """Columns of the input that the function does not look at."""
     journal: bool = False
-    """Whether finished rows of a shard are kept as they come; for rows that take longer than a disk flush. The function
-    then gives all results of one input before those of the next."""
+    """Whether a shard's results are kept as they come; the function then gives all of one input before the next's."""
     remembers: bool = False
-    """Whether the function gets ``answers`` (``Answers``): what served models have answered to this shard already, so
-    that a killed build asks nothing twice. Such a stage needs no ``journal``."""
+    """Whether the function gets ``answers`` (``Answers``): what served models have answered to this shard already."""
     rows_per_shard: int = 0
     """Input rows of a shard where the profile names none for this stage; 0: the profile's general number."""
 
@@ -120,18 +115,12 @@ class Stage:
 def fingerprint(stage: Stage, config: Section, *, prompts: Mapping[str, str], tables: Mapping[str, str]) -> str:
     """Return the hash of everything that decides a stage's rows, apart from the input rows themselves.
 
-    Args:
-        stage: what is run.
-        config: its section of the profile; fields named in ``uncounted`` do not count.
-        prompts: prompt file name to SHA-256.
-        tables: the fingerprints of the tables made so far; those that the stage reads or uses count.
+    ``prompts`` has the SHA-256 of each prompt file, ``tables`` the fingerprint of each table made so far.
     """
-    read = sorted(stage.tables - {"items"})
     parts = [stage.name, str(stage.version), config.model_dump_json(exclude=_uncounted(config))]
     parts += [f"prompt {name} {prompts[name]}" for name in sorted(stage.prompts)]
-    parts += [f"table {name} {tables[name]}" for name in read]
-    models = stage.models(config) if stage.models else ()
-    return make_key(*parts, *models)[:16]
+    parts += [f"table {name} {tables[name]}" for name in sorted(stage.tables - {"items"})]
+    return make_key(*parts, *(stage.models(config) if stage.models else ()))[:16]
 
 
 def _uncounted(config: Section) -> dict[str, Any]:
@@ -142,7 +131,7 @@ def _uncounted(config: Section) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """Be a stage with its configuration and fingerprint: ready to run on a dataset."""
+    """Stage with its configuration and fingerprint: ready to run on a dataset."""
 
     stage: Stage
     config: Any
