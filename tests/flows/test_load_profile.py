@@ -5,13 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.list_settings import meanings_of
 from pairwright.flows.load_profile import load_profile, profile_names
-from pairwright.schemas.config import MiningConfig, Profile, RunConfig
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.section import Section, section_within
-from pairwright.schemas.served import ChatConfig
-from pairwright.schemas.training import TrainConfig
 
 
 def write(path: Path, text: str) -> str:
@@ -64,21 +59,6 @@ def test_a_wrong_profile_names_file_and_field(tmp_path: Path, text: str, words: 
 def test_a_wrong_setting_is_quoted(settings: list[str]) -> None:
     with pytest.raises(ConfigError, match="--set " + re.escape(settings[-1])):
         load_profile("scenes", settings)
-
-
-def test_every_field_says_what_it_is() -> None:
-    def sections_of(model: type[Section]) -> set[type[Section]]:
-        inner = filter(None, (section_within(field.annotation) for field in model.model_fields.values()))
-        return {model}.union(*map(sections_of, inner))
-
-    sections = sections_of(Profile) | sections_of(TrainConfig)
-    assert {ChatConfig, MiningConfig, RunConfig} < sections
-    assert not [
-        f"{model.__name__}.{name}"
-        for model in sections
-        for name in model.model_fields
-        if not meanings_of(model).get(name)
-    ]
 
 
 @pytest.mark.parametrize("value", ["sk-SECRET-991", "secret key", "lower_case", "block:", 7])
