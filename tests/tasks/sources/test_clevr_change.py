@@ -1,5 +1,6 @@
 """CLEVR-Change's traps: splits are places, not numbers; two pairs a place; captions under the default image's name."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,12 +8,9 @@ import pytest
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, ImageRow, PairRow, make_key
 from pairwright.tasks.sources.readers import recognise_source
-from tests.fixtures.layouts import cut, put, read_all, source_of, write_clevr_change
+from tests.fixtures.layouts import cut, put, read_all, read_pairs, source_of, write_clevr_change
 
-
-def read(root: Path, **reading: object) -> dict[str, PairRow]:
-    rows = read_all(source_of("clevr-change", root, **reading))
-    return {name: found[-1] for name, found in rows.items() if isinstance(found[-1], PairRow)}
+read = partial(read_pairs, "clevr-change")
 
 
 def test_a_change_is_a_pair_with_its_captions_and_type(tmp_path: Path) -> None:

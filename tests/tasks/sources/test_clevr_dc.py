@@ -1,17 +1,15 @@
 """CLEVR-DC's traps: ids with and without ".png", DIRL's names, pairs in which nothing was done."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pairwright.schemas.rows import Dropped, PairRow, make_key
 from pairwright.tasks.sources.readers import recognise_source
-from tests.fixtures.layouts import cut, put, read_all, source_of, write_clevr_dc
+from tests.fixtures.layouts import cut, put, read_all, read_pairs, source_of, write_clevr_dc
 
-
-def read(root: Path, **reading: object) -> dict[str, PairRow]:
-    rows = read_all(source_of("clevr-dc", root, **reading))
-    return {name: found[-1] for name, found in rows.items() if isinstance(found[-1], PairRow)}
+read = partial(read_pairs, "clevr-dc")
 
 
 @pytest.mark.parametrize("padded", [False, True])

@@ -1,14 +1,12 @@
 """Image-Editing-Request's traps: a split called "valid", mixed kinds of files, images of different sizes."""
 
+from functools import partial
 from pathlib import Path
 
 from pairwright.schemas.rows import Dropped, ImageRow, PairRow, make_key
-from tests.fixtures.layouts import cut, put, read_all, source_of, write_image_editing_request
+from tests.fixtures.layouts import cut, put, read_all, read_pairs, source_of, write_image_editing_request
 
-
-def read(root: Path, **reading: object) -> dict[str, PairRow]:
-    rows = read_all(source_of("image-editing-request", root, **reading))
-    return {name: found[-1] for name, found in rows.items() if isinstance(found[-1], PairRow)}
+read = partial(read_pairs, "image-editing-request")
 
 
 def test_requests_are_differences_and_the_first_is_the_instruction(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from itertools import combinations, islice
+from itertools import combinations
 from multiprocessing import get_context
 
 import cv2
@@ -82,10 +82,6 @@ def test_keys_hash_all_that_decides_the_pixels():
     assert {item.key for item in more[:2]} == {item.key for item in list_items(plain, limit=None)}
 
 
-def test_worlds_take_turns_in_their_places(worlds):
-    assert Counter(rows[0].graph.place for rows in worlds).keys() == PREPOSITIONS.keys()
-
-
 def test_rows_say_what_they_hold(worlds):
     for rows in worlds:
         for row in rows:
@@ -96,6 +92,7 @@ def test_rows_say_what_they_hold(worlds):
             assert row.name == f"{row.group}/photograph-{row.graph.photograph}.png"
             assert row.group == row.graph.world
     assert len({row.key for rows in worlds for row in rows}) == sum(map(len, worlds))
+    assert {rows[0].graph.place for rows in worlds} == PREPOSITIONS.keys()
 
 
 def _render(item_and_config):
@@ -104,17 +101,11 @@ def _render(item_and_config):
 
 
 def test_other_processes_make_the_same_bytes(worlds):
-    items = list(islice(list_items(CONFIG, limit=None), 2))
+    items = list(list_items(CONFIG, limit=6))  # the second world is cut off after two photographs
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         found = list(pool.map(_render, [(item, CONFIG) for item in reversed(items)]))
     here = {row.key: (row.image, row.graph.model_dump_json()) for rows in worlds for row in rows}
     assert all(here[key] == (image, graph) for rows in found for key, image, graph in rows)
-
-
-def test_a_shorter_world_has_the_same_first_photographs(worlds):
-    item = next(list_items(CONFIG, limit=2))
-    rows = list(read_item(item, config=CONFIG))
-    assert [row.image for row in rows] == [row.image for row in worlds[0][:2]]
 
 
 def test_masks_boxes_and_shares_agree(worlds):

@@ -1,17 +1,15 @@
 """Spot-the-Diff's traps: records that share an img_id, blank sentences, three files per id."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, ImageRow, PairRow, make_key
-from tests.fixtures.layouts import cut, list_all, put, read_all, source_of, write_spot_the_diff
+from tests.fixtures.layouts import cut, list_all, put, read_all, read_pairs, source_of, write_spot_the_diff
 
-
-def read(root: Path, **reading: object) -> dict[str, PairRow]:
-    rows = read_all(source_of("spot-the-diff", root, **reading))
-    return {name: found[-1] for name, found in rows.items() if isinstance(found[-1], PairRow)}
+read = partial(read_pairs, "spot-the-diff")
 
 
 def test_records_of_one_id_are_one_pair_with_all_sentences(tmp_path: Path) -> None:

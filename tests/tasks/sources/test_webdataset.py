@@ -6,7 +6,6 @@ import json
 import os
 import re
 import tarfile
-from typing import ClassVar
 
 import fsspec
 import pytest
@@ -330,29 +329,22 @@ def test_a_disk_that_fails_leaves_its_items_owed(tmp_path, monkeypatch):
         listed(tmp_path)
 
 
-class Counting(io.FileIO):
-    """Count what is read of a file."""
-
-    counts: ClassVar[list[int]] = []
-
-    def readinto(self, buffer):
-        got = super().readinto(buffer)
-        Counting.counts.append(got)
-        return got
-
-
 def test_listing_a_plain_tar_reads_headers_only_and_an_image_is_one_seek(tmp_path, monkeypatch):
+    counts = []
+
+    class Counting(io.FileIO):
+        def readinto(self, buffer):
+            counts.append(super().readinto(buffer))
+            return counts[-1]
+
     large = picture(1, kind="BMP", size=(1000, 700))
-    entries = [(f"{number}.bmp", large) for number in range(5)]
-    path = write_tar(tmp_path / "a.tar", *entries)
+    path = write_tar(tmp_path / "a.tar", *((f"{number}.bmp", large) for number in range(5)))
     monkeypatch.setattr(Place, "open", lambda self, name, **_: io.BufferedReader(Counting(self.path(name)), 8192))
-    Counting.counts = []
     items = listed(path)
-    assert len(items) == 5
-    assert sum(Counting.counts) <= 8192 * 8
-    Counting.counts = []
+    assert (len(items), sum(counts) <= 8192 * 8) == (5, True)
+    counts.clear()
     list(READER.read_items(items[3:4], config_of(path)))
-    assert sum(Counting.counts) <= len(large) + 2 * 8192
+    assert sum(counts) <= len(large) + 2 * 8192
 
 
 def test_gzipped_tars_are_read_in_any_shards_and_where_members_lie_apart(tmp_path):
