@@ -1,13 +1,9 @@
 """Ask a language model for questions and answers about each pair (CaD-QA), after paper 003, section 4.
 
-Reads ``ComparisonRow``, the pairs and both captions, writes ``QuestionRow``: from the captions and the summary the
-model writes a conversation of several rounds, and one of them is drawn by the comparison's key. Needs a served model,
-the profile's ``language``; it sees no image. ``served`` of a row lists all tries, the one that was taken last.
-
-A conversation is JSON, ``{"rounds": [{"question", "about", "answer"}]}``, perhaps with a fence or words around it.
-Ours, and for English only: rounds that will not do are not drawn; which image a question is
-about is decided by its words, not by what the model says of it; a conversation without any good round is asked for
-again with another seed.
+Reads ``ComparisonRow``, the pairs and both captions, writes ``QuestionRow``: the model writes a conversation of several
+rounds as JSON, and one of them is drawn by the comparison's key. Needs a served model; it sees no image. Ours, and for
+English only: rounds that will not do are not drawn; which image a question is about is decided by its words; a
+conversation without any good round is asked for again.
 """
 
 import json

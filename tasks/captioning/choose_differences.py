@@ -1,12 +1,8 @@
 """Take the best description of each pair that passed every check that is on (ours).
 
 Reads ``PairRow``, the pair's descriptions and what the checks found; writes ``DifferenceRow`` with the scores beside
-it, under the description's own key, so that another choice is another row. Nothing is asked or computed here.
-
-Best is what the judge rated highest; then what is grounded best; then what the swapped pair confirmed most clearly;
-then what took the fewest attempts; then the smaller key. Where none passed, the reason is that of the description that
-came closest: the fewest checks failed, then as above. A check without an outcome (it is owed, or could not be made)
-counts as failed until there is one: the pair is then owed again.
+it, under the description's own key. Nothing is asked or computed here. Where none passed, the reason is that of the
+description that came closest. A check without an outcome counts as failed until there is one.
 """
 
 import json

@@ -1,16 +1,11 @@
 """Compare each pair: commonalities and differences (CaD) in a conversation of two turns, after paper 003.
 
-Reads ``PairRow`` and captions, writes ``ComparisonRow``: composed from the images' scene graphs, passed through the
-validator that served models pass, and checked against the graphs (CPU, no network); or written by a served model. The
-source's own stays as it is. Served models are asked in the paper's two phases. Phase 1 (``input: captions``): a
-language model reads both captions. Phase 2: a vision model sees both images, alone, with their captions (Table 6), or
-with what people wrote about the difference, which it is to refine (3.3). ``served`` of a row lists all tries, the one
-that was taken last. Ours: an answer that will not do is asked for again with another seed, and so is one that speaks of
-captions, since whoever is trained on it sees the images alone.
+Reads ``PairRow`` and captions, writes ``ComparisonRow``: composed from the images' scene graphs and checked against
+them, or written by a served model in the paper's two phases: a language model reads both captions, or a vision model
+sees both images, alone, with their captions (Table 6), or with what people wrote about the difference (3.3).
 
-The conversation (3.1 and 3.3): first both images are to be summarised, their captions withheld. Then one of the two
-captions is drawn, and which image it belongs to is asked; the answer is A or B. This turn is left out where the
-captions nearly match, and where neither is known to fit its own image only (ours: the paper draws any).
+First both images are to be summarised (3.1 and 3.3); then which image one of the captions belongs to is asked. This
+turn is left out where the captions nearly match, or neither is known to fit its own image only (ours).
 """
 
 import re

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pairwright.prompts import load_wordings
 from pairwright.schemas.claims import Claim, Selector
-from pairwright.schemas.phrases import COLUMNS, DEPTHS, joined, number, surface
+from pairwright.schemas.phrases import COLUMNS, DEPTHS, joined, number, some, surface
 from pairwright.schemas.scene import SceneGraph, SceneObject
 from pairwright.tasks.captioning.statements import (
     Mention,
@@ -66,7 +66,9 @@ def describe_regions(graph: SceneGraph, rng: Random, *, kinds: Sequence[Selector
         mentions = [_mention(group, region, rng, detailed=detailed) for group in groups]
         if mentions:
             rng.shuffle(mentions)
-            things = joined([_without(mention, region).text for mention in mentions])
+            # The sentence says once for all things where they are.
+            bare = [mention.selector.model_copy(update=dict.fromkeys(region.names)) for mention in mentions]
+            things = joined([some(look, mention.count) for look, mention in zip(bare, mentions, strict=True)])
             text = next(wordings).render(where=region.words, things=things)
             found.append(Statement(capital(text), claims_of(mentions)))
     return found
@@ -97,12 +99,6 @@ def _mention(group: list[SceneObject], region: Region, rng: Random, *, detailed:
     if len(group) > 1:
         return Mention(0, describe(group[0], *region.names), len(group))
     return Mention(0, describe(group[0], *region.names, *(_details(group[0], rng) if detailed else ())))
-
-
-def _without(mention: Mention, region: Region) -> Mention:
-    """Leave out the region, whose words the sentence says once for all things."""
-    selector = mention.selector.model_copy(update=dict.fromkeys(region.names))
-    return Mention(mention.side, selector, mention.count)
 
 
 def _details(thing: SceneObject, rng: Random) -> list[str]:

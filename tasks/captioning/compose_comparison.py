@@ -20,7 +20,6 @@ from pairwright.tasks.captioning.statements import (
     Contrast,
     Mention,
     MentionPair,
-    Related,
     Side,
     Statement,
     capital,
@@ -177,7 +176,8 @@ def _relative_positions(scope: Scope) -> list[Statement]:
     for side, thing in _exchanged(scope):
         related = find_relation(thing, scope.graphs[side], scope.rng) if side not in found else None
         if related and tells_apart(related.claims(side), scope.graphs):
-            found[side] = _related(related, side, scope)
+            text = scope.say("related", here=side + 1, **related.words)
+            found[side] = Statement(text, related.claims(side))
     return [found[side] for side in SIDES if side in found] or _reversed(scope)
 
 
@@ -197,10 +197,6 @@ def _reversed(scope: Scope) -> list[Statement]:
     return [Statement(text, (*reversal[0].claims(0), *reversal[1].claims(1)))]
 
 
-def _related(related: Related, side: Side, scope: Scope) -> Statement:
-    return Statement(scope.say("related", here=side + 1, **related.words), related.claims(side))
-
-
 AXIS_WRITERS: Mapping[Axis, AxisWriter] = {
     "object types": _object_types,
     "attributes": _attributes,
@@ -217,7 +213,10 @@ View = Literal["viewpoint", "light"]
 def write_commonalities(scope: Scope) -> list[Statement]:
     """Say what both photographs show: at least one sentence, at most four."""
     first, second = scope.graphs
-    found = [*_same_scene(scope), *_same_things(scope)]
+    found: list[Statement] = []
+    if is_no_change(scope.graphs):
+        found = [Statement(scope.say("same_scene"), (Claim(side=0, kind="no_change"),)), *_other_view(scope)]
+    found += _same_things(scope)
     if first.place == second.place:
         text = scope.say("same_place", place=first.place, within_place=within(first.place))
         found.insert(0, Statement(text, scope.phrases("place")))
@@ -226,12 +225,6 @@ def write_commonalities(scope: Scope) -> list[Statement]:
         found.append(Statement(scope.say("same_count", things=totals[0].text), claims_of(totals)))
     found += [*_same_phrase(scope, "light"), *_same_phrase(scope, "viewpoint")]
     return found[: scope.rng.choice((3, 4))] or [Statement(scope.say("same_nothing"))]
-
-
-def _same_scene(scope: Scope) -> list[Statement]:
-    if not is_no_change(scope.graphs):
-        return []
-    return [Statement(scope.say("same_scene"), (Claim(side=0, kind="no_change"),)), *_other_view(scope)]
 
 
 def _other_view(scope: Scope) -> list[Statement]:

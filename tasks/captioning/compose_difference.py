@@ -5,7 +5,8 @@ Needs ``prompts/difference_template.j2`` (paper 001's) and the phrases of ``prom
 
 from random import Random
 
-from pairwright.prompts import load, load_wordings
+from pairwright.prompts import load_wordings
+from pairwright.prompts.differences import fill_template
 from pairwright.schemas.claims import Claim, Graphs, is_no_change
 from pairwright.schemas.phrases import bare, joined, noun, some, with_the, within
 from pairwright.tasks.captioning.statements import (
@@ -36,9 +37,9 @@ def compose_difference(graphs: Graphs, rng: Random) -> Statement | None:
     halves = _unchanged(graphs, rng) if is_no_change(graphs) else _contrasting(graphs, rng)
     if halves is None:
         return None
-    verbs = rng.sample([prompt.text for prompt in load_wordings("difference_phrases").kinds["verb"]], 2)
-    values = {"first_verb": verbs[0], "first": halves[0].text, "second_verb": verbs[1], "second": halves[1].text}
-    return Statement(load("difference_template").render(**values), (*halves[0].claims, *halves[1].claims))
+    first, second = rng.sample([prompt.text for prompt in load_wordings("difference_phrases").kinds["verb"]], 2)
+    text = fill_template((first, second), halves[0].text, halves[1].text)
+    return Statement(text, (*halves[0].claims, *halves[1].claims))
 
 
 def _contrasting(graphs: Graphs, rng: Random) -> tuple[Statement, Statement] | None:
@@ -121,17 +122,13 @@ def _unchanged(graphs: Graphs, rng: Random) -> tuple[Statement, Statement]:
     common = [a for a in shared(graphs) if selects(a, graphs[0]) == selects(a, graphs[1])]
     looks = rng.sample(common, min(len(common), rng.choice((1, 2, MOST_THINGS))))
     things = [shown(0, selector, graphs[0]) for selector in looks]
-    first = _shown(things, graphs, rng)
+    first = Statement(graphs[0].place, (_place(0, graphs),))
+    if things:
+        first = _half(things, graphs, rng, named=rng.random() < 2 * PLACE_SHARE)
     kinds = ["unchanged", "unchanged_view", "unchanged_light"]
     if things and graphs[0].place == graphs[1].place:
         kinds += ["unchanged_place", "unchanged_things"] * 2
     return first, _same(rng.choice(kinds), things, graphs, rng=rng)
-
-
-def _shown(things: list[Mention], graphs: Graphs, rng: Random) -> Statement:
-    if things:
-        return _half(things, graphs, rng, named=rng.random() < 2 * PLACE_SHARE)
-    return Statement(graphs[0].place, (_place(0, graphs),))
 
 
 def _same(kind: str, things: list[Mention], graphs: Graphs, *, rng: Random) -> Statement:
@@ -144,15 +141,12 @@ def _same(kind: str, things: list[Mention], graphs: Graphs, *, rng: Random) -> S
         "viewpoint": graphs[1].viewpoint,
         "light": graphs[1].light,
     }
+    there = claims_of(Mention(1, mention.selector, mention.count) for mention in things)
     claims = {
-        "unchanged_place": (_place(1, graphs), *_there(things)),
-        "unchanged_things": _there(things),
+        "unchanged_place": (_place(1, graphs), *there),
+        "unchanged_things": there,
         "unchanged_view": (Claim(side=1, kind="viewpoint", value=graphs[1].viewpoint),),
         "unchanged_light": (Claim(side=1, kind="light", value=graphs[1].light),),
     }
     text = load_wordings("difference_phrases").say(kind, rng, **values)
     return Statement(text, (Claim(side=0, kind="no_change"), *claims.get(kind, ())))
-
-
-def _there(things: list[Mention]) -> tuple[Claim, ...]:
-    return claims_of(Mention(1, mention.selector, mention.count) for mention in things)

@@ -1,17 +1,13 @@
 """Ask the writing model again where the right answer follows from what it wrote, or is known (ours).
 
-Reads ``DifferenceRow``, the pairs, both images with their bytes and their captions; writes one ``CheckRow`` per control
-and description. Needs the served model that wrote.
+Reads ``DifferenceRow``, the pairs, both images and their captions; writes one ``CheckRow`` per control and description.
+Needs the served model that wrote.
 
-``swapped``: the pair is shown in the other order, under the instruction that the writer was given, captions exchanged;
-an edit is told as one to undo, and a person's difference (of several the one that the description is most like) as one
-of the other order. The answer must be the description the other way round: its halves must be more alike crosswise than
-straight (``likeness``, mean of both halves). The score is by how much, from -1 to 1; a tie fails. Where the
-description says that nothing changed, so must the answer.
+``swapped``: the pair is shown in the other order, and all that the writer was told of it, too. The answer's halves must
+be more alike the description's crosswise than straight; the score is by how much, from -1 to 1, and a tie fails.
 
-``same``: one of the two images, drawn by the description's key, is shown twice, without captions, as equal ones would
-give the answer away; the instruction offers a sentence for "no difference". That sentence passes, and a description
-whose halves are equal or whose second half says that nothing changed; anything else fails. The score is 1 or 0.
+``same``: one of the two images is shown twice, without captions; the instruction offers a sentence for "no difference".
+That passes, and a description whose halves are equal. The score is 1 or 0.
 """
 
 from collections import Counter

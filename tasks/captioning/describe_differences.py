@@ -1,11 +1,8 @@
 """Describe the difference of each pair by an implicit-change description (paper 001, 3.1.2 and D.2).
 
-Reads ``PairRow``, writes ``DifferenceRow``: composed from the images' scene graphs, passed through the validator that
-served models pass, and checked against the graphs (CPU, no network); or written by a served model that sees both images
-and reads their captions. What the paper leaves open is ours: verbs, and one of several human differences, are drawn
-anew for each try; answers are held to the template's grammar where a server can; a refused answer is asked again with
-another seed; a description that ends in an abbreviation was ended by the grammar. ``served`` of a row lists the tries
-of its description, the one that was taken last.
+Reads ``PairRow``, writes ``DifferenceRow``: composed from the images' scene graphs and checked against them, or written
+by a served model that sees both images and reads their captions. Ours: verbs, and one of several human differences, are
+drawn anew for each try. ``served`` of a row lists the tries of its description, the one that was taken last.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,13 +1,9 @@
 """Check that each half of a description fits its own image better than the other one (ours).
 
-Reads ``DifferenceRow``, the pairs, and the images' CLIP vectors; writes ``CheckRow``. The cosine of a half's vector
-with its own image must be above that with the other image, by more than ``margin``; the score is the smaller of the two
-gaps. Needs the weights that made the images' vectors, PyTorch and open_clip.
-
-A half is judged by what it affirms (``affirmed``). One that denies something is not judged where nothing is
-left that the other half does not affirm, too: the lawn of "a lawn without a dog" is in both images. A description of
-which neither half can be judged fails, though nothing speaks against it. One that claims no difference has nothing to
-be grounded and passes.
+Reads ``DifferenceRow``, the pairs, and the images' CLIP vectors; writes ``CheckRow``, whose score is the smaller of the
+two gaps. Needs the weights that made the images' vectors, PyTorch and open_clip. A half is judged by what it affirms;
+one that denies something is not judged where nothing is left that the other half does not affirm, too: the lawn of "a
+lawn without a dog" is in both images.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +35,8 @@ def ground_differences(
     judged = {row.key: judged_halves(row) for row in rows}
     texts = embed_texts(judged.values(), OpenClipTexts(config=config.encoder))
     for row in rows:
-        images = _images(pairs[row.subject], vectors[SPACE])
+        pair = pairs[row.subject]
+        images = vectors[SPACE].units_of([pair.first, pair.second])
         if images is None:
             yield Dropped(source_key=row.key, reason="an image has no CLIP vector")
         else:
@@ -63,15 +60,6 @@ def embed_texts(halves: Iterable[Halves], scorer: OpenClipTexts) -> Mapping[str,
     """Return the vector of each text, every text embedded once, in an order that is always the same."""
     texts = sorted({half for both in halves for half in both if half})
     return dict(zip(texts, scorer.embed(texts), strict=True)) if texts else {}
-
-
-def _images(pair: PairRow, space: Vectors) -> NDArray[np.float64] | None:
-    """Return the vectors of both images, at unit length again; ``None`` where one was not embedded."""
-    try:
-        found = space.matrix[space.rows_of([pair.first, pair.second])].astype(np.float64)
-    except KeyError:
-        return None
-    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
 
 def _gap(text: NDArray[np.float32], apart: NDArray[np.float64]) -> float:

@@ -108,26 +108,14 @@ def find_contrasts(graphs: Graphs) -> list[Contrast]:
     """Return the contrasts of a pair: changed objects by id, or what each photograph has and the other lacks."""
     first, second = graphs
     if first.world != second.world:
-        return [Contrast(thing, None) for thing in _lacking(first, second)] + [
-            Contrast(None, thing) for thing in _lacking(second, first)
-        ]
+        lost = [thing for thing in first.objects if not describe(thing).select(second)]
+        new = [thing for thing in second.objects if not describe(thing).select(first)]
+        return [Contrast(thing, None) for thing in lost] + [Contrast(None, thing) for thing in new]
     before, after = ({thing.id: thing for thing in graph.objects} for graph in graphs)
-    found = (Contrast(before.get(name), after.get(name)) for name in _changed_ids(graphs))
-    return [contrast for contrast in found if _differs(contrast)]
-
-
-def _lacking(graph: SceneGraph, other: SceneGraph) -> list[SceneObject]:
-    return [thing for thing in graph.objects if not describe(thing).select(other)]
-
-
-def _changed_ids(graphs: Graphs) -> list[str]:
-    """Name the objects that were changed in one photograph and not, or not in the same way, in the other."""
-    changes = content_changes(graphs[0]) ^ content_changes(graphs[1])
-    return sorted({name for change in changes for name in (change.object_id, *change.object_ids) if name})
-
-
-def _differs(contrast: Contrast) -> bool:
-    return bool(contrast.changed) or (contrast.first is None) != (contrast.second is None)
+    changes = content_changes(first) ^ content_changes(second)  # made in one photograph only
+    names = sorted({name for change in changes for name in (change.object_id, *change.object_ids) if name})
+    found = (Contrast(before.get(name), after.get(name)) for name in names)
+    return [contrast for contrast in found if contrast.changed or contrast.lost]
 
 
 MentionPair = tuple[Mention, Mention]
@@ -285,8 +273,9 @@ class Related:
 
     def claims(self, side: Side) -> tuple[Claim, ...]:
         """Return what the sentence claims: each phrase fits one object, and they stand like this."""
+        only = [Claim(side=side, kind="count", selector=named, count=1) for named in (self.thing, self.other)]
         related = Claim(side=side, kind="relation", selector=self.thing, relation=self.relation, other=self.other)
-        return _only(side, self.thing), _only(side, self.other), related
+        return (*only, related)
 
 
 def referring(thing: SceneObject, graph: SceneGraph) -> Selector | None:
@@ -323,7 +312,3 @@ def find_reversal(graphs: Graphs, rng: Random) -> tuple[Related, Related] | None
             if stands(first[a], relation, first[b]) and stands(second[a], opposite, second[b]):
                 return Related(named[a], relation, named[b]), Related(named[a], opposite, named[b])
     return None
-
-
-def _only(side: Side, selector: Selector) -> Claim:
-    return Claim(side=side, kind="count", selector=selector, count=1)

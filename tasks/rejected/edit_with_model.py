@@ -1,12 +1,9 @@
-"""Make rejected texts by asking a language model for the smallest edit that makes the chosen text false.
+"""Make rejected texts by asking a language model for the smallest edit that makes the chosen text false (ours).
 
 Reads ``DifferenceRow`` and, to check, its pair and scene graphs; writes ``RejectedTextRow`` by the maker
-"counterfactual". Needs a served model; it sees no images.
-
-What is edited (an object, an attribute, a number, ...) and in which half is drawn among what the text offers. An edit
-has to contradict by our rules (``check_edit``), and then in the opinion of the model, which is asked whether both
-texts can be true of the same images: models call too much a contradiction, and rules know too few words. What is
-refused is asked for again, as another kind of edit. Ours.
+"counterfactual". Needs a served model; it sees no images. An edit has to contradict by our rules (``check_edit``), and
+then in the opinion of the model: models call too much a contradiction, and rules know too few words. What is refused is
+asked for again, as another kind of edit.
 """
 
 import re

@@ -1,11 +1,8 @@
 """Find what the preferred texts mention of each image: their nouns (the second tagger; after paper 004, section 3.1).
 
 Reads ``DifferenceRow`` with its pair, and ``PreferenceRow`` as a source gave it; writes one ``MentionRow`` per image of
-which the text names something. Needs spaCy.
-
-The first half of a description is about the first image, the second half about the second. What a half denies
-("without a dog") is not mentioned: it is not there to be removed. A text that finds no change mentions nothing. A
-preference of a source is about its image as a whole (all of this is ours).
+which the text names something. Needs spaCy. Each half of a description is about its image; what it denies ("without a
+dog") is not mentioned: it is not there to be removed (ours).
 """
 
 from collections.abc import Iterator, Sequence

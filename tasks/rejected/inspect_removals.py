@@ -1,18 +1,11 @@
 """Check what nobody checks: that a removal left no trace and changed nothing else (ours).
 
-Reads ``RemovalRow``, the images and the boxes of the original images; writes one ``InspectionRow`` per removal, and one
-that fails says why. The checks, in order:
+Reads ``RemovalRow``, the images and the boxes of the original images; writes one ``InspectionRow`` per removal. In
+order: no pixel beyond ``dilate + feather`` of the mask changed; there is no halo (``measure_rim``); the detector that
+found the element finds nothing of its tag in its place (``compare_boxes``), and nothing else that was not seen before.
 
-* nothing changed outside: pixels beyond ``dilate + feather`` of the mask are those of the original, counted here again;
-* no halo: the edge along the hole's rim is hardly stronger than those around it (``measure_rim``);
-* gone: the detector that found the element finds nothing of its tag in its place any more (``compare_boxes``);
-* nothing grew: it finds nothing else there that was not seen before.
-
-The detector sees the whole altered image, with all tags of the image: scores depend on scale, surroundings and prompt,
-and so they can be compared with those of the original. Each removal is looked at by itself, so that a row does not
-depend on what else is in its shard; one that has failed already is not looked at. Where the detector knows rendered
-scenes only, it does not look at all. On a GPU, other processes compose and prepare the next images while the device
-works. Needs what the detector needs.
+The detector sees the whole altered image, with all tags of the image: scores depend on scale, surroundings and prompt.
+One that knows rendered scenes only does not look. Needs what the detector needs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,25 +1,14 @@
 """Cut removals out of images, and measure the edge along the rim of the filled hole: a halo, a seam (ours).
 
-Reads a ``RemovalRow`` and its image, writes nothing; needs OpenCV.
+Reads a ``RemovalRow`` and its image, writes nothing; needs OpenCV. Pixels are sorted by their distance from the mask
+into rings one pixel wide, and by the nearest point of the mask into arcs of about ``ARC`` pixels. An arc's step at a
+distance is the difference between the mean colours of the next ``SIDE`` rings on both sides, compared with the arc's
+strongest step farther out, or ``VISIBLE``. The rim's strength is the median of that over the arcs, where it is largest:
+an edge of the photograph crosses it in a few arcs, a halo follows it. A blurred filling without an edge goes unseen.
 
-Pixels are sorted by their distance from the mask into rings one pixel wide, and by the point of the mask that they are
-nearest to into arcs of about ``ARC`` pixels. The step of an arc at a distance is the difference between the mean
-colours of the next ``SIDE`` rings on both sides. Between where the filling begins to fade and ``PAST`` pixels beyond
-the hole it is compared with the arc's strongest step farther out, or with ``VISIBLE`` where that is weaker; the rim's
-strength is the median of that over the arcs, at the distance where it is largest.
-
-The median is what tells a halo from the world: an edge of the photograph crosses the rim in a few arcs, a halo follows
-it. A halo along less than half of the rim goes unseen therefore, and so does a filling that is blurred or makes no
-sense, but has no edge.
-
-On 292 rendered removals (256 x 192, dilated by 5, feathered over 3), these shares are above 1.0, the default limit:
-
-* nothing to see: 4 % where the world is rendered without the thing; 6 % of masks put anywhere on untouched images,
-  across what stands there; 3 % of OpenCV's fillings, by either method (1 of 161 in the demonstration);
-* masks too tight, so that 2, 4 or 6 pixels of the thing stay: 88, 99 and 97 % filled by OpenCV, 93, 99 and 100 % filled
-  with the truth; masks 4 or 6 pixels beside it, which leave it on one side: 44 %;
-* a true filling that is too light or dark by 10, 20 or 40 levels: 44, 72 and 93 %; a grey one: 82 %; one of the mean
-  colour of what is around: 60 %. Strong edges around hide weak ones; where others stand in front, few arcs are left.
+Of 292 rendered removals (256 x 192, dilated by 5, feathered over 3), these shares are above 1.0, the default limit: 4 %
+where there is nothing to see; 3 % of OpenCV's fillings; 88 to 100 % where 2 to 6 pixels of the thing stay; 44, 72 and
+93 % of true fillings that are 10, 20 and 40 levels too light or dark.
 """
 
 from dataclasses import dataclass

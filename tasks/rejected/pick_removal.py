@@ -1,12 +1,8 @@
 """Score the removals from a pair's images, and pick the one that rejects its text (paper 004, section 3.2).
 
-Reads and writes nothing. Scene graphs score by what a removal makes untrue of the text; CLIP scores by how much worse
-the text fits the image without the element (Eq. 9). The paper has a language model split the text into sentences that
-stand alone; here they end where sentences end, and one with more than the tower's 77 tokens is cut into pieces (ours).
-
-Eq. 9 is the sum of the sentences' cosines with the candidate, and its lowest wins. Cosines with different images cannot
-be compared, so the score is how far that sum is below the one with the original (ours): of the candidates of one image
-the same wins. Each candidate is compared with the half of the text about its own image.
+Reads and writes nothing. Scene graphs score by what a removal makes untrue of the text; CLIP by Eq. 9, the sum of the
+sentences' cosines with the candidate. Ours: sentences end where sentences end, one with more than the tower's 77 tokens
+is cut, and the score is how far the sum is below that with the original, so that candidates of two images compare.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -118,11 +114,12 @@ class ClipScores:
 
     def fit(self, text: str, image: str, element: str) -> Fit | None:
         """Return how the text fits the image without the element; ``None`` where either has no vector (yet)."""
-        original, candidate = _find(self.images, image), _find(self.removals, element)
+        original = self.images.units_of([image]) if self.images else None
+        candidate = self.removals.units_of([element]) if self.removals else None
         if original is None or candidate is None:
             return None
-        after = self._sum(text, candidate)
-        return Fit(round(self._sum(text, original) - after, DIGITS), after)
+        after = self._sum(text, candidate[0])
+        return Fit(round(self._sum(text, original[0]) - after, DIGITS), after)
 
     def _sum(self, text: str, image: Vector) -> float:
         own = self.sentences[list(self.texts[text])].astype(np.float64)
@@ -144,17 +141,6 @@ def sentences_of(text: str, scorer: OpenClipTexts) -> tuple[str, ...]:
     """Return the sentences that are scored, none longer than the tower takes."""
     sentences = split_by_rules(text[:MAX_CHARACTERS])
     return tuple(islice(chain.from_iterable(map(scorer.pieces, sentences)), MAX_PIECES))
-
-
-def _find(space: Vectors | None, key: str) -> Vector | None:
-    """Return what has the key, at unit length again; ``None`` where it has no vector."""
-    if space is None:
-        return None
-    try:
-        found = space.matrix[space.rows_of([key])[0]].astype(np.float64)
-    except KeyError:
-        return None
-    return found / max(float(np.linalg.norm(found)), float(np.finfo(np.float32).tiny))
 
 
 def score_by_clip(

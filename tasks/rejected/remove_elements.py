@@ -2,12 +2,8 @@
 
 Reads ``ElementRow`` and the images, writes one ``RemovalRow`` per element that can be removed. Its mask is dilated, the
 hole filled from the place around it, and the filling faded in over the feather; every other pixel stays as it was, and
-so do the visible pixels of the other objects of a rendered scene. Shadows stay: the masks do not hold them.
-
-Each image is decoded once for its elements, and only what is around an element is worked on. On a GPU, other processes
-cut out the next holes, and threads write the last patches, while the device works. Needs what the inpainter needs.
-
-A shard's patches are held until its part is written, about 2 bytes per pixel of their windows, up to three times over.
+so do the visible pixels of the other objects of a rendered scene. Shadows stay. Needs what the inpainter needs; on a
+GPU, other processes cut out the next holes, and threads write the last patches, while the device works.
 """
 
 from collections import deque
@@ -136,7 +132,8 @@ def _weights(mask: Mask, others: Pixels | None, config: RemovalsConfig) -> tuple
         return None
     x0, y0, x1, y1 = runs.box  # no pixel farther than the reach counts, and none nearer to the mask lies outside
     around = (max(x0 - reach, 0), max(y0 - reach, 0), min(x1 + reach, mask.width), min(y1 + reach, mask.height))
-    weight = feathered(cut_mask(runs, around), config)
+    distance = measure_distance(cut_mask(runs, around))  # 1 in the dilated mask, falling to 0 over the feather
+    weight = np.clip((reach - distance) / (config.feather_pixels + 1), 0, 1).astype(np.float32)
     if others is not None:
         weight = weight * ~others[_slices(around)]
     inner = _box(weight > 0)
@@ -161,11 +158,6 @@ def _with_rims(others: Pixels, hole: Pixels, window: Window) -> tuple[Pixels, Wi
     made[_slices(window)] |= hole
     whole = _box(made) or window
     return np.ascontiguousarray(made[_slices(whole)]), whole
-
-
-def feathered(mask: Pixels, config: RemovalsConfig) -> NDArray[np.float32]:
-    """Return 1 in the dilated mask, falling to 0 over the feather around it."""
-    return np.clip((_reach(config) - measure_distance(mask)) / (config.feather_pixels + 1), 0, 1).astype(np.float32)
 
 
 def _reach(config: RemovalsConfig) -> int:

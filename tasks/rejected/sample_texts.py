@@ -1,13 +1,9 @@
-"""Make rejected texts of what the writing model itself says when it is asked again: on-policy samples.
+"""Make rejected texts of what the writing model itself says when it is asked again: on-policy samples (ours).
 
 Reads ``DifferenceRow``, its pair and the two images; writes ``RejectedTextRow`` by the maker "sampled". Needs a served
-model that sees images.
-
-The model is asked as for the chosen text, with the chosen verbs, but at a higher temperature and without captions,
-human differences or edit instructions, so that its own mistakes show. Of the samples that say something else and are
-not known to be true, the closest to the chosen text is taken: a pair has many differences, and a sample far from the
-chosen text may well name another one that is as true, while one about the same things is likely to contradict it. It is
-also the hardest to tell from the chosen one. Ours.
+model that sees images. It is asked at a higher temperature, without what is known of the pair, so that its own mistakes
+show. Of the samples that are not known to be true, the closest to the chosen text is taken: one far from it may well
+name another difference that is as true.
 """
 
 from collections.abc import Iterator, Sequence

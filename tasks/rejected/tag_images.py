@@ -1,12 +1,8 @@
 """Name what is in each image (paper 004, section 3.1: the key elements).
 
 Reads ``ImageRow``, and the nouns of the preferred texts about it (``MentionRow``) where those tag, too; writes one
-``TagsRow`` per image. Needs what the taggers need. On a GPU, other processes decode and prepare the next images while
-the device works.
-
-Tags of a rendered scene's graph are those of its objects, and all of them are kept. Of the others each name is taken
-once, without its case, those of texts first, then by falling score; a name that names no thing is refused with its
-reason (``tag_filter``; ours), and so is what is past the most that a profile keeps.
+``TagsRow`` per image. Needs what the taggers need. All tags of a scene's graph are kept; of the others each name once,
+those of texts first, then by falling score, unless it names no thing (``tag_filter``; ours).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

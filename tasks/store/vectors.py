@@ -44,6 +44,14 @@ class Vectors:
             raise KeyError("an image that has no vector was asked for")
         return rows
 
+    def units_of(self, keys: Iterable[str]) -> NDArray[np.float64] | None:
+        """Return the vector of each image, at unit length again; ``None`` where one has none."""
+        try:
+            found = self.matrix[self.rows_of(keys)].astype(np.float64)
+        except KeyError:
+            return None
+        return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+
 
 def write_vectors(folder: Path, index: Index) -> None:
     """Write one matrix per embedder from the live rows of an embeddings table, part by part."""

@@ -31,28 +31,6 @@ def test_the_template_is_the_papers():
     assert filled_template() == TEMPLATE
 
 
-def test_the_instruction_for_captions_is_the_papers():
-    text = load("difference_from_captions").render(first_caption="A", second_caption="B", template=filled_template())
-    assert text == (
-        "Given the first and the second images, describe the difference between the two images. First image could be "
-        "described as: A. Second image could be described as: B. Generate the description strictly according to the "
-        f"template: '{TEMPLATE}'."
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "values", "words"),
-    [
-        ("difference_from_human", {"difference": "the car left"}, "Here is the difference: the car left. Generate"),
-        ("difference_from_edit", {"instruction": "add a hat"}, "Here is the prompt: add a hat. First image"),
-    ],
-)
-def test_the_other_instructions_add_what_is_known(name, values, words):
-    text = load(name).render(first_caption="A", second_caption="B", template="T", **values)
-    assert words in text
-    assert text.endswith("Generate the description strictly according to the template: 'T'.")
-
-
 def test_the_comparison_prompts_are_the_papers():
     first = load("compare_captions").render(first_caption="A", second_caption="B")
     assert first.startswith("Image 1: A\n\nImage 2: B\n\nSummarize the commonalities and differences about the visual")

@@ -1,16 +1,14 @@
 """Differences from a served model: what it is shown and told, what is refused and asked again, and what is kept."""
 
 import re
-from dataclasses import replace
 
 import pytest
 
-from pairwright.prompts import load
 from pairwright.prompts.differences import difference_regex
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.rows import DifferenceRow, Dropped, Failed
 from pairwright.schemas.served import ChatConfig
-from pairwright.tasks.captioning.describe_differences import STAGE, describe_differences
+from pairwright.tasks.captioning.describe_differences import describe_differences
 from tests.fixtures.chat_server import Status, chat_server
 from tests.fixtures.coloured import caption_of, colour_of, image_of, pair_of
 
@@ -202,18 +200,3 @@ def test_a_refused_request_drops_its_row_and_an_unanswered_one_fails_it():
     with chat_server(answer) as server:
         found = describe(server, [PAIR, pair_of(BLUE, RED)])
     assert [type(row) for row in found] == [Dropped, Failed]
-
-
-def test_the_stage_reads_images_and_remembers_only_for_served_models():
-    assert STAGE.fit(STAGE, DifferencesConfig()) is STAGE
-    images, captions = STAGE.uses
-    moved = replace(STAGE, uses=(replace(images, table="candidates", name="images"), captions))
-    fitted = STAGE.fit(moved, DifferencesConfig(writer="served"))
-    assert [(use.table, use.argument, use.without) for use in fitted.uses] == [
-        ("candidates", "images", ()),
-        ("captions", "captions", ()),
-    ]
-    assert fitted.remembers
-    assert not STAGE.remembers
-    assert all(load(name) for name in fitted.prompts)
-    assert {"difference_from_captions", "difference_from_human", "difference_from_edit"} < set(fitted.prompts)

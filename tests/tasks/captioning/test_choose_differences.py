@@ -9,7 +9,7 @@ import pytest
 from pairwright.schemas import checks
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.rows import CheckRow, Dropped
-from pairwright.tasks.captioning.choose_differences import STAGE, TABLES, choose_differences
+from pairwright.tasks.captioning.choose_differences import TABLES, choose_differences
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import pair_row
 
@@ -107,8 +107,3 @@ def test_a_check_without_an_outcome_is_not_passed():
     assert dropped.reason == "no outcome: grounded"
     # The outcomes of another description of the pair do not count.
     assert choose([row], passed(written("two"))).reason == "no outcome: controlled"
-
-
-def test_a_pair_is_owed_again_when_a_description_or_an_outcome_changes():
-    assert [use.argument for use in STAGE.uses] == ["described", *TABLES]
-    assert all(use.counts and use.kind == "many" for use in STAGE.uses)

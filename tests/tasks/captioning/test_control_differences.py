@@ -11,7 +11,6 @@ from pairwright.schemas.rows import CheckRow
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.captioning.control_differences import (
     NONE,
-    STAGE,
     UNREADABLE,
     control_differences,
     likeness,
@@ -204,12 +203,6 @@ def test_hostile_texts_stay_data():
         assert asked.text.count("<image>") == len(asked.images) == 2
         assert "<|" not in asked.text
         assert "\n" not in asked.text.removeprefix("<image><image>")
-
-
-def test_the_stage_is_there_only_where_a_control_is_on():
-    assert [STAGE.enabled(ControlsConfig(enabled=on)) for on in (False, True)] == [False, True]
-    assert STAGE.by_source
-    assert {use.table: use.without for use in STAGE.uses} == {"pairs": (), "images": (), "captions": ()}
 
 
 @pytest.mark.parametrize(

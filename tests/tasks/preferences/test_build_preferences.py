@@ -15,7 +15,7 @@ from pairwright.schemas.rows import (
     SplitRow,
     make_key,
 )
-from pairwright.tasks.preferences.build_preferences import MAKERS, STAGE, ask, build_preferences
+from pairwright.tasks.preferences.build_preferences import MAKERS, ask, build_preferences
 from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.removals import element_of, noise_row, rejection_of, removal_of, without_block
 
@@ -181,11 +181,6 @@ def test_makers_that_came_to_the_same_text_count_once() -> None:
     assert (row.rejected, row.rejected_maker, [n.maker for n in row.negatives]) == (
         "swapped text", "refuted", ["edited", "retrieved"],
     )  # fmt: skip
-
-
-def test_the_stage_reads_the_tables_of_all_makers() -> None:
-    used = {use.table for use in STAGE.uses}
-    assert used == {"splits", "images", "differences", "rejections", "removals", *MAKERS}
 
 
 def test_questions_vary_and_stay_with_their_pair() -> None:

@@ -100,12 +100,6 @@ def test_a_refused_mask_is_no_reason_to_refuse_another():
     assert whys(large, large[:, ::-1], rectangle(0, 0, 25, 40)) == [TOO_LARGE, TOO_LARGE, ""]
 
 
-def test_images_are_chosen_for_one_by_one():
-    mask = rectangle(10, 10, 30, 30)
-    elements = list(choose_elements([masks_row(mask), masks_row(mask)], ElementsConfig()))
-    assert [element.why for element in elements] == ["", ""]
-
-
 def test_keys_tell_elements_apart():
     masks = [rectangle(10, 10, 30, 30), rectangle(11, 10, 30, 30), rectangle(0, 0, 2, 2)]
     elements = chosen(*masks)

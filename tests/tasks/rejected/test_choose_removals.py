@@ -1,7 +1,7 @@
 """CLIP chooses among removals: scores are those of open_clip on the whole altered images, computed here on its own."""
 
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import product
 
 import numpy as np
 import open_clip
@@ -9,7 +9,6 @@ import pytest
 import torch
 from PIL import Image
 
-from pairwright.schemas.arrow import from_table, to_table
 from pairwright.schemas.config import Profile, RejectionsConfig
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.rows import Dropped, PreferenceRow, RejectionRow, Turn, make_key
@@ -20,7 +19,6 @@ from pairwright.tasks.rejected.choose_removals import STAGE, choose_removals
 from pairwright.tasks.rejected.fit_removals import fit_removals
 from pairwright.tasks.rejected.pick_removal import NO_DROP, NO_ELEMENT, NONE_PASSED
 from pairwright.tasks.store.images import decode_rgb
-from pairwright.tasks.store.stage import fingerprint
 from pairwright.tasks.store.vectors import Vectors
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
 from tests.fixtures.descriptions import description
@@ -133,29 +131,6 @@ def preference(image, chosen, **values):
     )  # fmt: skip
 
 
-TEXTS = [f"{count} {thing}." for count in ("Two red", "Three blue") for thing in ("balls", "cubes", "dogs", "walls")]
-
-
-def test_of_one_image_the_lowest_of_the_equation_wins(config, spaces):
-    """That is the paper's rule; the difference to the original only makes images comparable."""
-    rows = [preference(image, f"{text} {other}") for image in IMAGES for text, other in pairwise(TEXTS)]
-    made = list(choose_removals(rows, config, elements=ELEMENTS, inspected=INSPECTED, **spaces))
-    chosen = set()
-    for row, given in zip(made, rows, strict=True):
-        assert (row.subject, row.source_key) == (given.key, given.key)
-        by_clip = sorted(row.removal_scores, key=lambda one: one.clip)
-        assert [one.removal for one in by_clip] == [
-            one.removal for one in sorted(row.removal_scores, key=lambda one: -one.score)
-        ]
-        if row.maker:
-            assert row.element == by_clip[0].removal
-            chosen.add(row.subject)
-        else:
-            assert by_clip[0].score <= 0
-            assert row.why == NO_DROP
-    assert len(chosen) > 5
-
-
 def test_the_whole_text_of_a_given_preference_counts(config, spaces, cosine):
     (row,) = choose_removals(
         [preference(IMAGES[1], f"{FIRST}. {SECOND}")], config, elements=ELEMENTS, inspected=INSPECTED, **spaces
@@ -265,14 +240,6 @@ def test_a_crop_that_would_be_the_whole_image_is_none(config):
     assert (row.maker, row.reason) == ("", NO_ELEMENT)
 
 
-def test_rows_come_back_from_their_table(config, spaces):
-    row = choose(config, spaces)
-    (back,) = from_table(to_table([row], RejectionRow), RejectionRow)
-    single = [replace(one, score=float(np.float32(one.score)), clip=float(np.float32(one.clip)))
-              for one in row.removal_scores]  # fmt: skip
-    assert back == replace(row, removal_scores=tuple(single))
-
-
 def tables_of(made, **config):
     fitted = made.fit(made, RejectionsConfig(**config))
     return {use.argument: use for use in fitted.uses}
@@ -290,21 +257,6 @@ def test_images_are_read_for_graphs_and_for_the_sizes_of_crops_alone():
     assert all(use.counts for use in clip.values()), "a row is owed again when what was missing comes"
     assert "images" in tables_of(STAGE, scorer="clip", fallback="crop")
     assert "image" in graphs["images"].without
-
-
-def test_the_fingerprint_knows_the_model_where_clip_scores(config, monkeypatch):
-    def mark(changed):
-        fitted = STAGE.fit(STAGE, changed)
-        return fingerprint(fitted, changed, prompts={}, tables=dict.fromkeys(fitted.tables, "1"))
-
-    other = config.model_copy(update={"clip": config.clip.model_copy(update={"revision": "xxh3:other"})})
-    moved = config.model_copy(update={"clip": config.clip.model_copy(update={"checkpoint": "/elsewhere"})})
-    assert mark(moved) == mark(config) != mark(other)
-    assert STAGE.models(RejectionsConfig()) == ()
-    assert STAGE.processes(RejectionsConfig()) is None
-    monkeypatch.setattr(stage, "count_gpus", lambda: 2)
-    assert STAGE.processes(config) == 2
-    assert not STAGE.enabled(RejectionsConfig(enabled=False))
 
 
 def test_without_a_model_clip_cannot_score():

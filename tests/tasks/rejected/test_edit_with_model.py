@@ -10,12 +10,11 @@ from pairwright.prompts.differences import difference_regex
 from pairwright.schemas.config import CounterfactualsConfig
 from pairwright.schemas.errors import ServerError
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import Dropped, Failed, ImageRow, RejectedTextRow, Served, make_key
+from pairwright.schemas.rows import Dropped, Failed, RejectedTextRow, Served, make_key
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.rejected.check_texts import Truth, likeness
 from pairwright.tasks.rejected.edit_with_model import (
     OFFERS,
-    STAGE,
     CheckedEdit,
     Plan,
     check_edit,
@@ -26,7 +25,7 @@ from pairwright.tasks.serving.chat import Answer
 from pairwright.tasks.store.answers import Answers
 from tests.fixtures.chat_server import Reply, Status, chat_server
 from tests.fixtures.descriptions import description
-from tests.fixtures.graphs import graph, image_row, pair_row, thing
+from tests.fixtures.graphs import graph, pair_row, thing
 from tests.fixtures.injections import INJECTIONS
 
 KINDS = {
@@ -145,10 +144,8 @@ def test_a_clear_answer_may_be_dressed_up(choice):
     ("edit", "reason"),
     [
         (lambda asked: "It is blue.", "off the template"),
-        (lambda asked: recoloured(asked).removesuffix("."), "cut off"),
         (lambda asked: SENTENCE.search(asked.text)[1], "no other content"),
         (lambda asked: SENTENCE.search(asked.text)[1].replace("red", "blue"), "edited more than one half"),
-        (lambda asked: recoloured(asked).replace("blue", "red and blue"), "only adds words"),
     ],
 )
 def test_a_refused_edit_is_asked_for_again_and_its_reason_kept(edit, reason):
@@ -159,20 +156,6 @@ def test_a_refused_edit_is_asked_for_again_and_its_reason_kept(edit, reason):
     (found,), asked = run(editor(lambda asked: edit(asked) if asked.number < 2 else recoloured(asked)))
     assert isinstance(found, RejectedTextRow)
     assert (found.skipped_true, len(asked)) == (0, 4)
-
-
-def test_scene_graphs_refute_the_edit():
-    scenes = (graph(thing("a", "car"), thing("b", "car", "blue")), graph(thing("c", "lamp", "red")))
-    images = {key: image_row(key, scene) for key, scene in zip((PAIR.first, PAIR.second), scenes, strict=True)}
-    chosen = description("shows a red car", "shows a red lamp", subject=PAIR.key)
-    found, asked = run(editor(), [replace(chosen, key=f"{n:032x}") for n in range(20)], images=images)
-    by_side = Counter("blue car" in row.text if isinstance(row, RejectedTextRow) else row.reason for row in found)
-    assert set(by_side) <= {False, "edited text is as true"}  # there is a blue car, so only the lamp's edit is false
-    assert by_side[False] > 5
-    assert all(not row.note.endswith("unchecked") for row in found if isinstance(row, RejectedTextRow))
-    skipped = sum(row.skipped_true for row in found if isinstance(row, RejectedTextRow))
-    assert skipped > 0
-    assert not any("blue car" in one.text for one in asked if is_choice(one))
 
 
 def test_kinds_are_drawn_among_what_the_text_offers():
@@ -265,13 +248,6 @@ def test_injections_leave_the_question_whole():
         assert one.text.count('"') == 2
         assert one.text.count("\n") == plain.text.count("\n")
         assert not re.search(r"<\||\|>|<image>|\[/?INST\]|<</?SYS>>|</?s>", one.text)
-
-
-def test_the_stage_is_there_where_counterfactuals_are_wanted():
-    assert not STAGE.enabled(CounterfactualsConfig())
-    assert STAGE.enabled(CounterfactualsConfig(enabled=True))
-    assert STAGE.remembers
-    assert all(use.row is not ImageRow or use.without == ("image",) for use in STAGE.uses)
 
 
 TWO_CARS = description("shows two red cars near a tall house", "depicts a man with a dog")

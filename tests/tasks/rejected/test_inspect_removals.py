@@ -15,7 +15,6 @@ from pairwright.tasks.rejected import inspect_removals as stage
 from pairwright.tasks.rejected.inspect_removals import STAGE, inspect_removals
 from pairwright.tasks.store.images import encode_png
 from pairwright.tasks.store.masks import encode_mask
-from pairwright.tasks.store.stage import fingerprint
 from tests.fixtures.graphs import graph, thing
 from tests.fixtures.grounding_checkpoints import write_grounding_folder
 from tests.fixtures.pictures import photograph
@@ -94,22 +93,11 @@ def removal_row(image, mask, altered, *, tag="red ball", **changes):
     x0, y0, x1, y1 = window = (int(columns[0]), int(lines[0]), int(columns[-1]) + 1, int(lines[-1]) + 1)
     element = make_key("element", image.key, tag, altered.tobytes())
     row = RemovalRow(
-        key=make_key("removal", element),
-        source_key=element,
-        subject=element,
-        image_key=image.key,
-        tag=tag,
-        object_ids=(),
-        box=(0, 0, 1, 1),
-        mask=encode_mask(mask).model_dump_json(),
-        window=window,
-        patch=encode_png(np.ascontiguousarray(altered[y0:y1, x0:x1])),
-        area_share=float(mask.mean()),
-        dilate=DILATE,
-        feather=FEATHER,
-        inpainter="test",
-        changed_outside=0,
-    )
+        key=make_key("removal", element), source_key=element, subject=element, image_key=image.key, tag=tag,
+        object_ids=(), box=(0, 0, 1, 1), mask=encode_mask(mask).model_dump_json(), window=window,
+        patch=encode_png(np.ascontiguousarray(altered[y0:y1, x0:x1])), area_share=float(mask.mean()), dilate=DILATE,
+        feather=FEATHER, inpainter="test", changed_outside=0,
+    )  # fmt: skip
     return replace(row, **changes)
 
 
@@ -306,21 +294,10 @@ def test_the_lowest_threshold_that_matters_is_asked_for(asked):
     assert asked == [(0.2, 3), (0.25, 0)]
 
 
-def marked(profile):
-    config = profile.section("inspection")
-    return fingerprint(STAGE, config, prompts={}, tables=dict.fromkeys(["removals", "images", "boxes"], "same"))
-
-
-def test_the_detector_is_part_of_the_table_where_it_looks():
-    known, other = (LOOKING.model_copy(update={"revision": revision}) for revision in ("a", "b"))
+def test_the_detector_is_named_where_it_looks_and_has_processes_of_its_own():
+    known = LOOKING.model_copy(update={"revision": "a"})
     assert STAGE.models(Profile(detection=known).section("inspection")) == ("of colours a",)
-    assert marked(Profile(detection=known)) != marked(Profile(detection=other))
     assert STAGE.models(Profile().section("inspection")) == ()
-    blind = InspectionConfig(detector_enabled=False)
-    assert marked(Profile(detection=known, inspection=blind)) == marked(Profile(detection=other, inspection=blind))
-
-
-def test_processes_of_its_own_hold_the_detector():
     assert STAGE.processes(InspectionConfig(detection=LOOKING)) == count_gpus()
     assert STAGE.processes(InspectionConfig(detection=LOOKING, detector_enabled=False)) is None
     assert STAGE.processes(InspectionConfig(detection=DetectionConfig())) is None

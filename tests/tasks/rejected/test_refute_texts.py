@@ -30,17 +30,10 @@ FAR = sibling("depicts three dogs in a park", "depicts an empty park")
 
 
 def check(row, why=LOW_RATING, *, name="judged", score=1.0, passed=False):
-    key = make_key(row.key, name)
     return CheckRow(
-        key=key,
-        source_key=row.key,
-        subject=PAIR.key,
-        description=row.key,
-        check=name,
-        passed=passed,
-        score=score,
-        why=why,
-    )
+        key=make_key(row.key, name), source_key=row.key, subject=PAIR.key, description=row.key, check=name,
+        passed=passed, score=score, why=why,
+    )  # fmt: skip
 
 
 def refute(described, *, chosen=CHOSEN, pair=PAIR, images=(), **checks):

@@ -1,9 +1,7 @@
 """Retrieved texts: the most similar description of another pair, checked false; against a dense computation."""
 
-import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -141,13 +139,3 @@ def test_a_large_collection_is_sampled_by_key():
     rows, *_ = described(range(30))
     index = index_texts(rows, RejectedTextsConfig(max_searched=5))
     assert [row.key for row in index.rows] == sorted(row.key for row in rows)[:5]
-
-
-def test_scores_are_never_a_dense_square():
-    """A batch holds as many scores as allowed: with 60 texts and room for 120, two queries at a time."""
-    rows, *_ = described(range(62))
-    index = index_texts(rows, CONFIG)
-    product = index.vectorizer.transform(["red ball"]) @ index.vectors.T
-    assert product.shape == (1, len(index.rows))
-    assert not isinstance(product, np.ndarray)
-    assert re.match(r"cs[rc]", product.format)

@@ -11,7 +11,7 @@ from pairwright.schemas.errors import ServerError
 from pairwright.schemas.rows import Dropped, Failed, RejectedTextRow, make_key
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.rejected.check_texts import likeness
-from pairwright.tasks.rejected.sample_texts import STAGE, sample_texts
+from pairwright.tasks.rejected.sample_texts import sample_texts
 from pairwright.tasks.store.answers import Answers
 from tests.fixtures.chat_server import Reply, Status, chat_server
 from tests.fixtures.coloured import colour_of, image_of, pair_of
@@ -194,9 +194,3 @@ def test_an_answered_question_is_not_asked_again(tmp_path):
         assert (kept, len(asked), len(found.served)) == (2, 1, 3)
         (again,), asked = sample(in_turn(FAR), answers=answers)
         assert (again, asked) == (found, [])
-
-
-def test_the_stage_is_there_where_samples_are_wanted():
-    assert not STAGE.enabled(SampledTextsConfig())
-    assert STAGE.enabled(SampledTextsConfig(enabled=True, samples=1))
-    assert STAGE.remembers

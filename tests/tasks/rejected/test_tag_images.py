@@ -2,14 +2,12 @@
 
 import io
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from pairwright.schemas.config import TaggingConfig
-from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, make_key
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.models.prepare_ahead import Seen
@@ -205,17 +203,6 @@ def test_the_models_are_named_with_the_words(ram: TaggingConfig) -> None:
     assert STAGE.pin(TaggingConfig(taggers=("nouns",))) == TaggingConfig(taggers=("nouns",))
     assert STAGE.processes(TaggingConfig()) is None
     assert STAGE.processes(ram) is not None
-
-
-def test_weights_of_the_other_model_are_refused_where_they_are_loaded(ram: TaggingConfig) -> None:
-    with pytest.raises(ModelError, match=r"tagging\.taggers to ram\b"):
-        list(tag_images([image(0)], ram.model_copy(update={"taggers": ("ram-plus",)})))
-
-
-def test_missing_weights_are_named_before_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match=r"tagging\.ram: "):
-        STAGE.pin(TaggingConfig(taggers=("ram",)))
 
 
 def test_the_stage_can_be_sent_to_workers(ram: TaggingConfig) -> None:
