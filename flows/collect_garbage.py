@@ -45,7 +45,6 @@ class Collected:
     plan: Plan
     needed: Needed
     kept: list[int]
-    """Versions that stay."""
     gone: dict[int, str]
     """Per version that goes, why."""
     blocked: str = ""
@@ -57,7 +56,6 @@ class Collected:
     beside: Sequence[str] = ()
     """Folders that may hold something of a removed image, and are not touched."""
     freed: int = 0
-    """Bytes."""
 
 
 def collect_garbage(

@@ -40,15 +40,12 @@ class Setting:
     command: Command
     """The command whose ``--set`` takes it."""
     name: str
-    """Dotted: ``mining.min_similarity``."""
     type: str
-    """In words."""
     range: str
     """Which values are allowed, in words; empty: all of the type."""
     default: Any
     """``None``: there is none, it has to be given."""
     meaning: str
-    """One sentence."""
     value: Any
     """The profile's; of `train`, the default."""
 

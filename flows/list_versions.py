@@ -27,13 +27,11 @@ class Listed:
     parent: int | None
     newest: bool
     rows: dict[str, int]
-    """Per table."""
     changed: list[str]
     """What was asked for otherwise than of its parent, in words; a parent that is gone says nothing."""
     removed: int
     """The last removal on request that counts in it; 0: none."""
     missing: int
-    """Files of it that are gone."""
 
     def cells(self) -> list[object]:
         """Return it for people: of its rows the first and the last table's."""
@@ -87,7 +85,6 @@ class Difference:
     before: int
     after: int
     settings: list[str]
-    """What was asked for otherwise, in words."""
     stages: list[StageDiff]
     names: dict[str, str]
     """Of the listed images, by key."""

@@ -32,6 +32,8 @@ ASKED = ("calls", "prompt_tokens", "completion_tokens")
 """What parts of stages that ask served models say of themselves."""
 AMOUNTS = (*ASKED, "seconds", "bytes")
 """Those that have a total."""
+Rates = Mapping[str, float]
+"""What an input row of a stage gave and took; its ``reach`` is inputs per row of the tables that the stage reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +44,7 @@ class StagePlan:
     known_from: str
     """"trial", "dataset"; empty: nothing was measured, or nothing is to be done."""
     inputs: int | None = None
-    """Rows that it would be given."""
     rows: int | None = None
-    """Rows that it would write."""
     calls: int | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -61,7 +61,6 @@ class Plan:
     is_new: bool
     """Whether there is no such dataset yet."""
     items: int
-    """In the source's listing."""
     new_items: int
     """Of these, such that the dataset has not."""
     stages: Sequence[StagePlan]
@@ -84,15 +83,6 @@ class Plan:
             "total": self.totals,
             "notes": list(self.notes),
         }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rates:
-    """What an input row of a stage gave and took."""
-
-    reach: float
-    """Inputs per row of the tables that the stage reads: pairs reach only some images."""
-    amounts: Mapping[str, float]
 
 
 class Timer(LineWatcher):
@@ -178,7 +168,7 @@ def _measure(folder: Folder, seconds: Mapping[str, float] | None = None) -> dict
             amounts |= {"rows": counts.rows / done, "bytes": sum(folder.size_of(part.name) for part in parts) / done}
             amounts |= {"seconds": seconds[name]} if seconds and name in seconds else {}
             read = sum(rows.get(table, counts.of) for table in planned.stage.reads)
-            found[name] = Rates(reach=counts.of / read if read else 1.0, amounts=amounts)
+            found[name] = {**amounts, "reach": counts.of / read if read else 1.0}
         return found
 
 
@@ -202,7 +192,9 @@ def _walk(
             fresh[stage.name] = 0
             yield StagePlan(stage=stage.name, known_from="", **dict.fromkeys(("inputs", "rows", *AMOUNTS), 0))
             continue
-        found = {} if rates is None or inputs is None else {n: inputs * rate for n, rate in rates.amounts.items()}
+        found = (
+            {} if rates is None or inputs is None else {n: inputs * rate for n, rate in rates.items() if n != "reach"}
+        )
         rows = found.get("rows")
         fresh[stage.name] = max(0, rows - before.rows) if rows is not None and before and again else rows
         if inputs and "seconds" in found:
@@ -222,7 +214,7 @@ def _inputs(
         return None
     if not added:
         return owed
-    new = added * (rates.reach if rates else 1)
+    new = added * (rates["reach"] if rates else 1)
     if again:
         return new
     return new + (before.of if planned.stage.whole and before else owed)

@@ -33,11 +33,8 @@ class Refiltered:
     after: list[Counts]
     """With the new ones."""
     kept: int
-    """Pairs in both."""
     gained: int
-    """Pairs that only the new thresholds give."""
     lost: int
-    """Pairs that only the old ones gave."""
     failures: list[ShardFailed]
 
 

@@ -30,7 +30,6 @@ class Removal:
     """Of the entry; 0: nothing was to be done."""
     keys: list[str]
     before: list[str]
-    """Images that were removed already."""
     unknown: list[str]
     """Images that the newest version has not: they stay out when they come."""
     rows: dict[str, int]

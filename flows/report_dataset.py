@@ -23,9 +23,7 @@ class ReportPages:
     """Pages of a report."""
 
     page: str
-    """Where the first is."""
     pairs: int
-    """How many pairs they show."""
 
 
 def report_dataset(found: Version, *, pairs: int) -> ReportPages:

@@ -113,13 +113,11 @@ class Report:
     """Report of a build: how it ended."""
 
     counts: list[Counts]
-    """Per stage, in order."""
     seconds: list[float]
     failures: list[ShardFailed]
     snapshot: Snapshot | None
     """The newest version; none where the first build was held back."""
     verdict: Verdict
-    """How it was judged by the gates of its profile."""
     stopped: str = ""
     """Why it ended early, by its budget; empty: it did not."""
 

@@ -21,7 +21,6 @@ class Timetable:
     timezone: str = "UTC"
     paused: bool = False
     pool: str = "pairwright"
-    """The work pool whose workers run it."""
 
 
 def check_schedule(dataset: str, timetable: Timetable) -> str:

@@ -32,7 +32,6 @@ class Listed:
     version: int | None
     """The number of the version that it trains on; none: there was none yet."""
     step: int
-    """Of the last checkpoint."""
     finished: bool
     loss: float | None
     held_out_loss: float | None
