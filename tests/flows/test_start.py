@@ -1,10 +1,13 @@
 """What starting costs: which libraries a command has loaded when it ends, looked at in a process of its own."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import pairwright as pw
 
 HEAVY = "pandas torch faiss mitsuba prefect sklearn scipy cv2 openai transformers spacy distributed"
 STORE = "numpy pyarrow duckdb fsspec rich"
@@ -68,3 +71,24 @@ def test_a_build_without_faiss_ends_with_one_line(tmp_path: Path) -> None:
     ).stderr.splitlines()  # fmt: skip
     assert said[0].startswith("error: ")
     assert (said[1:], (tmp_path / "demo").exists()) == (["2", ""], False)
+
+
+def test_importing_the_package_is_free() -> None:
+    names = f"{HEAVY} {STORE} openai pydantic PIL typer"
+    code = (
+        "import sys, json, time; start = time.process_time(); import pairwright; "
+        f"print(json.dumps([time.process_time() - start, sorted(set({names!r}.split()) & set(sys.modules))]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    seconds, loaded = json.loads(done.stdout)
+    assert loaded == []
+    assert seconds < 0.15
+
+
+def test_every_name_of_the_package_is_there() -> None:
+    assert dir(pw) == sorted(pw.__all__)
+    for name in pw.__all__:
+        assert getattr(pw, name)
+    assert issubclass(pw.StoreError, pw.PairwrightError)
+    with pytest.raises(AttributeError):
+        _ = pw.datasets  # pyright: ignore[reportAttributeAccessIssue]

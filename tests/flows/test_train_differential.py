@@ -8,7 +8,7 @@ import pytest
 
 from pairwright.schemas.differential import SIZES
 from pairwright.tasks.training import answer_questions
-from tests.fixtures.benchmarks import rows_of, write_folder
+from tests.fixtures.benchmarks import ask_about_a_pair
 from tests.fixtures.command import run, words_of
 
 FAST = {
@@ -41,7 +41,8 @@ def test_it_is_trained_looked_at_scored_and_tuned(dataset: Path, capsys: pytest.
     assert (dataset / "runs/sft/checkpoint" / SIZES).exists()
     assert run("evaluate", "captions", *answers, "--metric", "cider-d", "--json") == 0
     assert json.loads(capsys.readouterr().out)["scores"]["CIDEr-D"]["score"] >= 0
-    _is_asked(dataset)
+    image = next((dataset / "runs/sft/samples").glob("*.png")).read_bytes()
+    assert ask_about_a_pair(dataset / "runs/sft", dataset, second=image)["state"] == "answered"
     capsys.readouterr()
     assert run("train", dataset, "--objective", "dpo", "--from", "sft", "--name", "dpo") == 2
     assert "--objective sft" in capsys.readouterr().err
@@ -52,15 +53,3 @@ def test_it_is_trained_looked_at_scored_and_tuned(dataset: Path, capsys: pytest.
     assert run(*again) == 0
     assert run(*again) == 0
     assert "finished" in capsys.readouterr().out
-
-
-def _is_asked(dataset: Path) -> None:
-    """Ask it about two images of other sizes, and about one."""
-    question = {"image": ["a.png", "b.png"], "text": 'Is the statement "two dogs" True or False?', "answer": "True"}
-    lines = {"NLVR2.jsonl": [question | {"question_id": 1}]}
-    folder = write_folder(dataset / "nlvr2", images=["a.png", "b.png"], files={}, lines=lines)
-    (folder / "images/b.png").write_bytes(next((dataset / "runs/sft/samples").glob("*.png")).read_bytes())
-    asked = ("--benchmark", "nlvr2", "--data", folder, "--to", dataset / "scores.json")
-    assert run("evaluate", "model", dataset / "runs/sft", *asked) == 0
-    (row,) = rows_of(dataset / "scores.json").values()
-    assert row["state"] == "answered"

@@ -11,7 +11,7 @@ from pairwright.flows.make_train_config import make_config
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, encode_part, read_about, read_part
-from tests.fixtures.benchmarks import rows_of, write_folder
+from tests.fixtures.benchmarks import ask_about_a_pair
 from tests.fixtures.command import run, words_of
 
 FAST = {
@@ -39,13 +39,7 @@ def test_it_is_trained_looked_at_scored_and_tuned(dataset: Path, capsys: pytest.
     assert sample["reference"] in page
     assert run("evaluate", "captions", *answers, "--metric", "cider-d", "--json") == 0
     assert json.loads(capsys.readouterr().out)["scores"]["CIDEr-D"]["score"] >= 0
-    statement = 'Is the statement "two dogs" True or False?'
-    line = {"image": ["a.png", "b.png"], "text": statement, "answer": "True", "question_id": 1}
-    folder = write_folder(dataset / "nlvr2", images=["a.png", "b.png"], files={}, lines={"NLVR2.jsonl": [line]})
-    scores = dataset / "scores.json"
-    asked = ("--benchmark", "nlvr2", "--data", folder, "--to", scores)
-    assert run("evaluate", "model", dataset / "runs/namc", *asked) == 0
-    (row,) = rows_of(scores).values()
+    row = ask_about_a_pair(dataset / "runs/namc", dataset)
     assert (row["state"], bool(row["answer"])) == ("answered", True)
     capsys.readouterr()
     assert run(*words) == 0

@@ -22,7 +22,7 @@ from pairwright.tasks.training.namc.tables import CODES
 from pairwright.tasks.training.namc.train_namc import open_run
 from pairwright.tasks.training.runs import PLACES, Run
 from pairwright.tasks.training.train_model import Job
-from tests.fixtures.benchmarks import rows_of, write_folder
+from tests.fixtures.benchmarks import ask_about_a_pair
 from tests.fixtures.command import run, words_of
 from tests.fixtures.namc_models import write_models
 
@@ -130,16 +130,7 @@ def test_it_is_trained_gone_on_with_scored_and_tuned(
     capsys.readouterr()
     assert run(*words) == 0
     assert "finished" in capsys.readouterr().out
-    line = {
-        "image": ["a.png", "b.png"],
-        "text": 'Is the statement "two dogs" True or False?',
-        "answer": "True",
-        "question_id": 1,
-    }
-    folder = write_folder(tmp_path / "nlvr2", images=["a.png", "b.png"], files={}, lines={"NLVR2.jsonl": [line]})
-    scores = tmp_path / "scores.json"
-    assert run("evaluate", "model", place, "--benchmark", "nlvr2", "--data", folder, "--to", scores) == 0
-    assert [row["state"] for row in rows_of(scores).values()] == ["answered"]
+    assert ask_about_a_pair(place, tmp_path)["state"] == "answered"
     tuned = ["train", dataset, "--objective", "namc", "--size", "paper", "--from", "namc", "--name", "tuned"]
     moved = shutil.copy(next(one for one in models if "resnet18.pth" in one).partition("=")[2], tmp_path / "moved.pth")
     own = {"namc.cnn.model": "resnet18", "namc.cnn.checkpoint": moved}
