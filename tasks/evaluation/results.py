@@ -115,5 +115,5 @@ def write_results(results: Results, to: Path, about: Mapping[str, Any]) -> None:
         StoreError: the disk refuses.
     """
     folder = Folder(str(to.absolute().parent))
-    folder.write(to.with_suffix(ROWS).name, (f"{json.dumps(row)}\n".encode() for row in results.rows()))
+    folder.write(to.with_suffix(ROWS).name, "".join(f"{json.dumps(row)}\n" for row in results.rows()).encode())
     folder.write(to.name, (json.dumps({**about, **results.as_json()}, indent=1) + "\n").encode())
