@@ -28,7 +28,6 @@ class Evaluation:
             "references": found.references,
             "left_out": {"blank_references": matched.blank, "items_without_references": matched.unreferenced},
             "predictions": {"empty": matched.empty, "missing": matched.missing},
-            "tokeniser": {"name": found.tokenised_by, "reason": found.tokeniser_reason},
             "bootstrap": {"resamples": self.config.resamples, "seed": self.config.seed, "confidence": CONFIDENCE},
             "scores": {one.name: {"score": one.value, "low": one.low, "high": one.high} for one in found.scores},
             "skipped": found.skipped,

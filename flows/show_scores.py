@@ -21,12 +21,7 @@ def score_rows(evaluation: Evaluation) -> Iterator[tuple[object, ...]]:
 def score_notes(evaluation: Evaluation) -> Iterator[str]:
     """Yield what the scores are of, and what was left out or skipped."""
     matched, found = evaluation.matched, evaluation.found
-    yield (
-        f"{len(matched.items):,} items, {found.references:,} references; protocol {evaluation.protocol}; "
-        f"words by {found.tokenised_by}"
-    )
-    if found.tokeniser_reason:
-        yield f"Java's tokeniser was not used: {found.tokeniser_reason}"
+    yield f"{len(matched.items):,} items, {found.references:,} references; protocol {evaluation.protocol}"
     for count, text in (
         (matched.missing, "references had no prediction"),
         (matched.empty, "predictions are empty"),

@@ -34,7 +34,6 @@ def captions(
     missing: Annotated[
         str, typer.Option("--missing", help="References without a prediction: refuse, empty, leave-out.")
     ] = "refuse",
-    tokeniser: Annotated[str, typer.Option("--tokeniser", help="auto (Java's where it runs), java, python.")] = "auto",
     resamples: Annotated[int, typer.Option("--resamples", min=0, max=100_000, help="For intervals; 0: none.")] = 1000,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the resamples.")] = 0,
     limit_s: Annotated[float, typer.Option("--limit-seconds", min=1, help="For each Java program.")] = 600,
@@ -50,7 +49,7 @@ def captions(
     from pairwright.flows.show_scores import score_notes, score_rows
     from pairwright.tasks.evaluation.score_captions import METRICS, ScoringConfig
 
-    config = ScoringConfig(tuple(dict.fromkeys(metric or METRICS)), tokeniser, resamples, seed, limit_s)
+    config = ScoringConfig(tuple(dict.fromkeys(metric or METRICS)), resamples, seed, limit_s)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no Java program is left behind
     with show_steps("metrics") as progress:
         found = evaluate_captions(

@@ -1,4 +1,4 @@
-"""METEOR 1.5 and SPICE 1.0 as coco-caption runs them, and the tokeniser: the Java programs that pycocoevalcap brings.
+"""METEOR 1.5 and SPICE 1.0 as coco-caption runs them: the Java programs that pycocoevalcap brings.
 
 Each run ends: it has a time limit, gets all it reads at once, and is killed and waited for where it is too slow or
 this process is interrupted. Nothing is fetched. METEOR needs 2 GB, SPICE 8 GB and two files of Stanford CoreNLP 3.6.0

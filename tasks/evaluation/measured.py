@@ -1,10 +1,10 @@
 """Scores that are made of sums over items, and their bootstrap intervals.
 
-Intervals are percentiles over resamples of the items, drawn with replacement. A resample is a row of weights (how often
-each item was drawn) times the table of statistics: nothing is scored again.
+Intervals are percentiles over resamples of the items, drawn with replacement: of each, the statistics are summed, and
+nothing is scored again.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
-AT_ONCE = 1 << 22
-"""Draws made at once: 32 MB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,27 +70,16 @@ def conclude(measured: Iterable[Measured], *, resamples: int, seed: int) -> list
     return [score for one in measured for score in _conclude(one, resamples, seed)]
 
 
-def _conclude(one: Measured, resamples: int, seed: int) -> list[Score]:
-    items, nothing = len(one.statistics), np.full(len(one.names), np.nan)
-    values = one.conclude(one.statistics.sum(axis=0)) if items else nothing
-    ends = resample(one, resamples=resamples, seed=seed) if items and resamples else np.stack([nothing, nothing], 1)
-    ends[np.isnan(values)] = np.nan
-    return [
-        Score(
-            category=one.category,
-            name=name,
-            value=_finite(value),
-            low=_finite(low),
-            high=_finite(high),
-            items=items,
-            percent=one.percent,
-        )
-        for name, value, (low, high) in zip(one.names, values, ends, strict=True)
-    ]
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+def _conclude(one: Measured, resamples: int, seed: int) -> Iterator[Score]:
+    items, found = len(one.statistics), np.full((len(one.names), 3), np.nan)
+    if items:
+        found[:, 0] = one.conclude(one.statistics.sum(axis=0))
+    if items and resamples:
+        found[:, 1:] = resample(one, resamples=resamples, seed=seed)
+    found[np.isnan(found[:, 0])] = np.nan
+    for name, row in zip(one.names, found.tolist(), strict=True):
+        value, low, high = (number if np.isfinite(number) else None for number in row)
+        yield Score(category=one.category, name=name, value=value, low=low, high=high, items=items, percent=one.percent)
 
 
 def resample(one: Measured, *, resamples: int, seed: int, confidence: float = CONFIDENCE) -> Floats:
@@ -100,19 +87,8 @@ def resample(one: Measured, *, resamples: int, seed: int, confidence: float = CO
 
     The same seed draws the same items for every metric of as many items.
     """
-    sums = _draw_sums(one.statistics, resamples, np.random.default_rng(seed))
+    rng, items = np.random.default_rng(seed), len(one.statistics)
+    sums = np.array([one.statistics[rng.integers(0, items, items)].sum(axis=0) for _ in range(resamples)])
     tail = (1 - confidence) / 2
     with np.errstate(invalid="ignore"):
         return np.quantile(one.conclude(sums), [tail, 1 - tail], axis=0).T
-
-
-def _draw_sums(table: Floats, resamples: int, rng: np.random.Generator) -> Floats:
-    """Return the sum of each resample's rows."""
-    items, rows = len(table), max(AT_ONCE // len(table), 1)
-    sums = np.empty((resamples, table.shape[1]))
-    for start in range(0, resamples, rows):
-        some = min(rows, resamples - start)
-        drawn = rng.integers(0, items, (some, items)) + items * np.arange(some)[:, None]
-        weights = np.bincount(drawn.ravel(), minlength=some * items).reshape(some, items)
-        sums[start : start + some] = weights.astype(np.float64) @ table
-    return sums

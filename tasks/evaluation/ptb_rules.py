@@ -102,6 +102,8 @@ _WRITTEN = {
 }  # fmt: skip
 _DROPPED = frozenset(["''", "``", "--", "...", *"'`.?!,:-;\"“”‘’‛«»‹›–—―…"])
 """coco-caption's punctuation, which is no word, and what PTBTokenizer writes as one of it."""
+_PARTING = re.compile("[\n\r\x0b\x0c\u2028\u2029\U00010000-\U0010ffff]")
+"""Line breaks, and what does not fit into 16 bits."""
 # A word to which no other rule applies.
 _PLAIN = re.compile(r"(?!(?i:cannot|gonna|gotta|lemme|gimme|wanna)\b)[A-Za-z]+(?=,? |$)")
 
@@ -114,12 +116,15 @@ def _rules(kind: str) -> tuple[re.Pattern[str], ...]:
 
 
 def tokenise(text: str) -> str:
-    """Return the words of a text, in lower case and without punctuation, joined by one space each."""
+    """Return the words of a text, in lower case and without punctuation, joined by one space each.
+
+    Line breaks count as spaces.
+    """
     return " ".join(word for word in map(_write, _scan(text)) if word and word not in _DROPPED)
 
 
 def _scan(text: str) -> Iterator[str]:
-    text, place = re.sub("[\U00010000-\U0010ffff]", " ", text), 0  # what does not fit into 16 bits parts words
+    text, place = _PARTING.sub(" ", text), 0
     while place < len(text):
         found = _PLAIN.match(text, place) or _longest(text, place)
         if found:

@@ -1,8 +1,8 @@
 """Score captions against references: tokens, the metrics, an interval for each score, and what could not be run.
 
-BLEU (Papineni et al. 2002), ROUGE-L (Lin 2004) and CIDEr-D (Vedantam et al. 2015) are pycocoevalcap's; METEOR, SPICE
-and the usual tokeniser are its Java programs, run where there is Java. CIDEr-D keeps the document frequencies of the
-whole corpus in its intervals. CPU; no network.
+BLEU (Papineni et al. 2002), ROUGE-L (Lin 2004) and CIDEr-D (Vedantam et al. 2015) are pycocoevalcap's; METEOR and
+SPICE are its Java programs, run where there is Java. CIDEr-D keeps the document frequencies of the whole corpus in its
+intervals. CPU; no network.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ import numpy as np
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation.java_metrics import INSTALL, UnavailableError, measure_meteor, measure_spice
 from pairwright.tasks.evaluation.measured import Floats, Measured, Score, conclude, measure_mean
+from pairwright.tasks.evaluation.ptb_rules import tokenise
 from pairwright.tasks.evaluation.read_captions import Matched
-from pairwright.tasks.evaluation.tokenise_texts import TOKENISERS, tokenise_texts
 
 METRICS = ("bleu", "meteor", "rouge-l", "cider-d", "spice")
 ORDERS = 4
@@ -25,10 +25,9 @@ ORDERS = 4
 
 @dataclass(frozen=True)
 class ScoringConfig:
-    """How captions are scored: ``METRICS``, one of ``TOKENISERS``, the bootstrap (0 resamples: no intervals)."""
+    """How captions are scored: ``METRICS``, the bootstrap (0 resamples: no intervals)."""
 
     metrics: tuple[str, ...] = METRICS
-    tokeniser: str = "auto"
     resamples: int = 1000
     seed: int = 0
     limit_s: float = 600
@@ -38,8 +37,6 @@ class ScoringConfig:
         for name in self.metrics:
             if name not in METRICS:
                 raise ConfigError(f"--metric {name}: unknown metric; choose from {', '.join(METRICS)}")
-        if self.tokeniser not in TOKENISERS:
-            raise ConfigError(f"--tokeniser {self.tokeniser}: unknown tokeniser; choose from {', '.join(TOKENISERS)}")
 
 
 @dataclass(frozen=True)
@@ -49,9 +46,6 @@ class CaptionScores:
     scores: list[Score]
     skipped: dict[str, str]
     """Metrics that could not be run, and why."""
-    tokenised_by: str
-    tokeniser_reason: str
-    """Why the words are not Java's, where that was to be preferred."""
     references: int
 
 
@@ -61,46 +55,34 @@ def score_captions(
     """Return the scores of items; ``progress`` hears how many steps are done, of how many.
 
     Raises:
-        ConfigError: pycocoevalcap is not installed, or Java's tokeniser was asked for and does not run here.
+        ConfigError: pycocoevalcap is not installed.
     """
     if not find_spec("pycocoevalcap"):
         raise ConfigError(INSTALL)
     steps = len(config.metrics) + 2
-    texts = [text for item in matched.items for text in item.references]
-    try:
-        tokenised = tokenise_texts(
-            [item.prediction for item in matched.items], texts, tokeniser=config.tokeniser, limit_s=config.limit_s
-        )
-    except UnavailableError as error:
-        raise ConfigError(f"--tokeniser {config.tokeniser}: {error}") from error
-    predictions, rest = tokenised.files[0], iter(tokenised.files[1])
-    references = [[next(rest) for _ in item.references] for item in matched.items]
+    predictions = [tokenise(item.prediction) for item in matched.items]
+    references = [[tokenise(text) for text in item.references] for item in matched.items]
+    measures: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]]], Measured]] = {
+        "bleu": measure_bleu,
+        "meteor": partial(measure_meteor, limit_s=config.limit_s),
+        "rouge-l": measure_rouge,
+        "cider-d": measure_cider,
+        "spice": partial(measure_spice, limit_s=config.limit_s),
+    }
     measured: list[Measured] = []
     skipped: dict[str, str] = {}
     for number, name in enumerate(config.metrics):
         progress(number + 1, steps)
         try:
-            measured.append(_measures(config.limit_s)[name](predictions, references))
+            measured.append(measures[name](predictions, references))
         except UnavailableError as error:
             skipped[name] = str(error)
     progress(steps - 1, steps)
     return CaptionScores(
         scores=conclude(measured, resamples=config.resamples, seed=config.seed),
         skipped=skipped,
-        tokenised_by=tokenised.by,
-        tokeniser_reason=tokenised.reason,
-        references=len(texts),
+        references=sum(map(len, references)),
     )
-
-
-def _measures(limit_s: float) -> dict[str, Callable[[Sequence[str], Sequence[Sequence[str]]], Measured]]:
-    return {
-        "bleu": measure_bleu,
-        "meteor": partial(measure_meteor, limit_s=limit_s),
-        "rouge-l": measure_rouge,
-        "cider-d": measure_cider,
-        "spice": partial(measure_spice, limit_s=limit_s),
-    }
 
 
 def measure_bleu(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Measured:

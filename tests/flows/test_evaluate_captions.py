@@ -11,9 +11,9 @@ from pycocoevalcap.rouge.rouge import Rouge
 
 from pairwright.flows.evaluate_captions import Evaluation
 from pairwright.tasks.evaluation.measured import conclude, measure_mean
+from pairwright.tasks.evaluation.ptb_rules import tokenise
 from pairwright.tasks.evaluation.read_captions import Matched
 from pairwright.tasks.evaluation.score_captions import CaptionScores, ScoringConfig
-from pairwright.tasks.evaluation.tokenise_texts import tokenise_texts
 from tests.fixtures import command
 
 PREDICTIONS = {"1": "The red car isn't there.", "2": "Two people have left the parking-lot", "3": ""}
@@ -43,12 +43,9 @@ def files(tmp_path):
 
 def expected():
     """Return what pycocoevalcap makes of the same tokens."""
-    texts = [(name, text) for name, text in REFERENCES if text.strip()]
-    tokens = tokenise_texts([text for _, text in texts], tokeniser="python").files[0]
-    theirs = {
-        name: [one for (other, _), one in zip(texts, tokens, strict=True) if other == name] for name in PREDICTIONS
-    }
-    own = {name: tokenise_texts([text], tokeniser="python").files[0] for name, text in PREDICTIONS.items()}
+    texts = [(name, tokenise(text)) for name, text in REFERENCES if text.strip()]
+    theirs = {name: [one for other, one in texts if other == name] for name in PREDICTIONS}
+    own = {name: [tokenise(text)] for name, text in PREDICTIONS.items()}
     bleus, _ = Bleu().compute_score(theirs, own, verbose=0)
     found = {f"BLEU-{number}": score for number, score in enumerate(bleus, start=1)}
     return {**found, "ROUGE-L": Rouge().compute_score(theirs, own)[0], "CIDEr-D": Cider().compute_score(theirs, own)[0]}
@@ -63,8 +60,6 @@ def test_the_scores_are_the_reference_implementations(files, monkeypatch, capsys
     assert found["left_out"] == {"blank_references": 1, "items_without_references": 0}
     assert set(found["skipped"]) == {"meteor", "spice"}
     assert "no Java" in found["skipped"]["meteor"]
-    assert found["tokeniser"]["name"] == "PTBTokenizer's rules in Python"
-    assert "no Java" in found["tokeniser"]["reason"]
 
 
 def test_a_table_tells_scores_and_what_was_skipped(files, monkeypatch, capsys):
@@ -77,12 +72,11 @@ def test_a_table_tells_scores_and_what_was_skipped(files, monkeypatch, capsys):
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java on this machine")
-def test_java_is_used_where_it_is(files, capsys):
+def test_what_was_asked_for_and_skipped_is_told(files, capsys):
     assert (
         command.run("evaluate", "captions", *files, "--metric", "bleu", "--metric", "spice", "--json") == 1
     )  # SPICE was asked for
     found = json.loads(capsys.readouterr().out)
-    assert found["tokeniser"] == {"name": "PTBTokenizer 3.4.1 (Java)", "reason": ""}
     assert found["scores"]["BLEU-4"]["score"] == pytest.approx(expected()["BLEU-4"])
     assert "get_stanford_models" in found["skipped"]["spice"]
 
@@ -94,7 +88,7 @@ def test_spot_the_diff_protocols_score_other_items(tmp_path, monkeypatch, capsys
     references.write_text(json.dumps([{"img_id": name, "sentences": texts} for name, texts in rows]))
     counts = {}
     for protocol in ("spot-the-diff", "spot-the-diff-records", "spot-the-diff-multi"):
-        words = ("--protocol", protocol, "--metric", "bleu", "--tokeniser", "python", "--json")
+        words = ("--protocol", protocol, "--metric", "bleu", "--json")
         assert run(monkeypatch, predictions, references, *words) == 0
         found = json.loads(capsys.readouterr().out)
         counts[protocol] = (found["items"], found["references"])
@@ -106,8 +100,6 @@ def test_spot_the_diff_protocols_score_other_items(tmp_path, monkeypatch, capsys
     [
         (["--metric", "bleurt"], "bleu, meteor"),
         (["--protocol", "x"], "coco, spot-the-diff"),
-        (["--tokeniser", "x"], "--tokeniser x: "),
-        (["--tokeniser", "java"], "--tokeniser java: "),
         (["--missing", "x"], "--missing x"),
     ],
 )
@@ -128,6 +120,6 @@ def test_files_that_do_not_fit_are_named(files, tmp_path, monkeypatch, capsys):
 def test_a_score_that_is_undefined_is_null_for_scripts():
     """SPICE calls a caption without propositions undefined, and JSON has no NaN."""
     spice = conclude([measure_mean("SPICE", [math.nan, 1.0])], resamples=10, seed=0)
-    found = CaptionScores(scores=spice, skipped={}, tokenised_by="", tokeniser_reason="", references=1)
+    found = CaptionScores(scores=spice, skipped={}, references=1)
     evaluation = Evaluation("coco", ScoringConfig(), Matched([], 0, 0, 0, 0), found)
     assert evaluation.as_json()["scores"] == {"SPICE": {"score": None, "low": None, "high": None}}

@@ -6,9 +6,7 @@ import shutil
 
 import pytest
 
-from pairwright.tasks.evaluation.java_metrics import UnavailableError
 from pairwright.tasks.evaluation.ptb_rules import NBSP, tokenise
-from pairwright.tasks.evaluation.tokenise_texts import JAVA, PYTHON, tokenise_texts, tokenise_with_java
 
 needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java on this machine")
 
@@ -39,10 +37,19 @@ def test_the_rules(text, tokens):
     assert tokenise(text) == tokens
 
 
+def tokenise_with_java(texts):
+    """Return what pycocoevalcap's tokeniser makes of each text, an empty one after it: it may look at the next line."""
+    from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
+
+    given = [line for text in texts for line in (text, "")]
+    found = PTBTokenizer().tokenize({number: [{"caption": text}] for number, text in enumerate(given)})
+    return [found[2 * number][0] for number in range(len(texts))]
+
+
 @needs_java
 def test_java_writes_the_same():
     texts = [text for text, _ in WRITTEN]
-    assert tokenise_with_java(texts, limit_s=120) == [tokens for _, tokens in WRITTEN]
+    assert tokenise_with_java(texts) == [tokens for _, tokens in WRITTEN]
 
 
 NOUNS = (
@@ -72,7 +79,7 @@ def captions(count):
 @needs_java
 def test_they_equal_java_on_captions_made_of_hard_words():
     texts = captions(1000)
-    theirs = tokenise_with_java(texts, limit_s=120)
+    theirs = tokenise_with_java(texts)
     different = [
         (text, own, tokens)
         for text, own, tokens in zip(texts, map(tokenise, texts), theirs, strict=True)
@@ -81,30 +88,9 @@ def test_they_equal_java_on_captions_made_of_hard_words():
     assert different == []
 
 
-@needs_java
-def test_lines_stay_apart_whatever_a_text_holds():
-    breaks = ["\n", "\r\n", "\x0b", "\x0c", "\u2028", "\u2029"]
-    texts = [f"a{one}b" for one in breaks] + ["<a", "b> c", "", "\x85", "can't"]
-    found = tokenise_texts(texts, tokeniser="java")
-    assert found.by == JAVA
-    assert found.files == [["a b"] * len(breaks) + ["< a", "b > c", "", "", "ca n't"]]
-    assert tokenise_texts(texts, tokeniser="python").files == found.files
-
-
-@needs_java
-def test_java_reads_unicode_whatever_the_locale(monkeypatch):
-    monkeypatch.setenv("LC_ALL", "C")
-    assert tokenise_with_java(["Café ünï — “x”"], limit_s=120) == ["café ünï x"]
-
-
-def test_without_java_the_rules_are_used_and_the_reason_is_told(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    found = tokenise_texts(["It isn't."])
-    assert (found.files, found.by) == ([["it is n't"]], PYTHON)
-    assert "`java`" in found.reason
-    with pytest.raises(UnavailableError, match="Java"):
-        tokenise_texts(["x"], tokeniser="java")
-    assert tokenise_texts(["x"], tokeniser="python").reason == ""
+def test_line_breaks_are_spaces():
+    for one in ("\n", "\r\n", "\x0b", "\x0c", "\u2028", "\u2029"):
+        assert tokenise(f"a{one}b") == "a b"
 
 
 @pytest.mark.parametrize("unit", ["a-.", "a@a.", "a;", "<a b=", "(1", "a.a-", "'a", "http://a/"])
@@ -115,16 +101,3 @@ def test_hostile_texts_take_time_in_proportion(unit):
 def test_every_short_text_is_tokenised():
     for letters in itertools.product("a1'-.,<(&@/ ", repeat=4):
         assert NBSP not in tokenise("".join(letters)) or " " in "".join(letters)
-
-
-@needs_java
-def test_equals_pycocoevalcap_file_by_file():
-    """With what it takes over from the next line, too: the first "no." stands before a digit."""
-    from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
-
-    texts = ["it is no.", "2 cars", *captions(50), "", "plan a.", "The end"]
-    theirs = PTBTokenizer().tokenize({number: [{"caption": text}] for number, text in enumerate(texts)})
-    found = tokenise_texts(texts, texts[1:], tokeniser="java")
-    assert found.files[0] == [theirs[number][0] for number in range(len(texts))]
-    assert found.files[0][0] == "it is no."
-    assert found.files[1] == found.files[0][1:]
