@@ -23,7 +23,7 @@ from pairwright.tasks.evaluation.ask_model import Change, ask_served, find_chang
 from pairwright.tasks.evaluation.benchmark import Benchmark, Data, ExamQuestion, check_questions, first_items
 from pairwright.tasks.evaluation.benchmark_list import find_benchmark
 from pairwright.tasks.evaluation.benchmarks.preferences import NAME as PREFERENCES
-from pairwright.tasks.evaluation.judge_answers import Judged, Rating, judge_answers
+from pairwright.tasks.evaluation.judge_answers import Rating, judge_answers
 from pairwright.tasks.evaluation.results import ANSWERS, Results, write_results
 from pairwright.tasks.report.measure_health import JUDGED
 from pairwright.tasks.serving.chat import Question
@@ -228,11 +228,11 @@ def _judge(
     watch: Watch,
 ) -> dict[str, Rating]:
     assert benchmark.rubric
-    judged = [
-        Judged(name=one.name, values={**one.judged, "answer": replies[one.name].text})
+    judged = {
+        one.name: {**one.judged, "answer": replies[one.name].text}
         for one in asked
         if one.judged is not None and replies[one.name].state == "answered"
-    ]
+    }
     found: dict[str, Rating] = {}
     with watch("ratings") as tell:
         for rating in judge_answers(judged, benchmark.rubric, judge, answers=answers):

@@ -4,6 +4,7 @@ Perturbations are those of paper 001 (A.3): noise or fog in the images, other wo
 is decoded by whoever is asked, or here where pixels are changed. Serving needs an OpenAI-compatible server.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,50 +25,37 @@ IMAGE_BYTES = 256 << 20
 """A larger file is refused before it is read."""
 KINDS: dict[str, Kind] = {"noise": "gaussian-noise", "fog": "fog"}
 SEVERITIES = tuple("12345")
+SHARE = re.compile(r"0?\.\d*[1-9]\d*|1(\.0*)?")
 UNDECODED: tuple[str, ...] = get_args(Reason)
 Change = Callable[[Question, ExamQuestion], Question]
 
 
 def find_change(perturb: str, asked: Sequence[ExamQuestion], *, seed: int) -> Change:
-    """Return what becomes of a question: noise:1 to 5, fog:1 to 5, words:SHARE; empty: nothing.
-
-    Raises:
-        ConfigError: there is no such way, or no question has words that may be changed.
-    """
+    """Return what becomes of a question: noise:1 to 5, fog:1 to 5, words:SHARE; empty: nothing."""
     name, _, strength = perturb.partition(":")
 
     def perturb_images(question: Question, _one: ExamQuestion) -> Question:
-        changed = (_perturb_image(image, KINDS[name], int(strength), seed) for image in question.images)
+        kind, severity = KINDS[name], int(strength)
+        keyed = [(decode_rgb(image), make_key(seed, image)) for image in question.images]
+        changed = (encode_png(perturb_image(one, kind, severity=severity, key=key)) for one, key in keyed)
         return replace(question, images=tuple(changed))
 
     def replace_some(question: Question, one: ExamQuestion) -> Question:
         if one.reword is None:
             return question
         keyed = [(text, make_key(seed, one.name, number)) for number, text in enumerate(one.words)]
-        return replace(
-            question, text=one.reword([replace_words(text, float(strength), key=key) for text, key in keyed])
-        )
+        words = [replace_words(text, float(strength), key=key) for text, key in keyed]
+        return replace(question, text=one.reword(words))
 
     if not perturb:
         return lambda question, _one: question
     if name in KINDS and strength in SEVERITIES:
         return perturb_images
-    if name == "words" and _is_share(strength):
+    if name == "words" and SHARE.fullmatch(strength):
         if not any(one.reword for one in asked):
             raise ConfigError(f"--perturb {perturb}: this benchmark's questions hold no captions or statements")
         return replace_some
     raise ConfigError(f"--perturb {perturb}: must be noise:1 to noise:5, fog:1 to fog:5, or words:0.1 to words:1")
-
-
-def _is_share(text: str) -> bool:
-    try:
-        return 0 < float(text) <= 1
-    except ValueError:
-        return False
-
-
-def _perturb_image(image: bytes, kind: Kind, severity: int, seed: int) -> bytes:
-    return encode_png(perturb_image(decode_rgb(image), kind, severity=severity, key=make_key(seed, image)))
 
 
 def prepare_questions(asked: Iterable[ExamQuestion], change: Change) -> Iterator[tuple[str, Question] | Reply]:
@@ -92,33 +80,20 @@ def _read(image: Path | bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamedRow(Row):
-    """Question under its name, or its answer."""
+class AskedRow(Row):
+    """Question under its name (``key``), or its answer."""
 
-    name: str
     question: Question
     text: str = ""
     cut: bool = False
 
 
 def ask_served(questions: Iterable[tuple[str, Question]], answers: Answers, *, model: ChatConfig) -> Iterator[Reply]:
-    """Yield a reply to each question, as they come; what was answered before is not asked again.
-
-    Raises:
-        ConfigError: the configuration names no server.
-        ServerError: no server answers.
-    """
-    names: dict[str, str] = {}
-
-    def rows() -> Iterator[NamedRow]:
-        for name, question in questions:
-            key = make_key("asked", name)
-            names[key] = name
-            yield NamedRow(key=key, source_key=key, subject=key, name=name, question=question)
-
-    for result in ask_rows(rows(), _ask, model, answers=answers):
-        name = names[result.source_key]
-        if isinstance(result, NamedRow):
+    """Yield a reply to each question, as they come; what was answered before is not asked again."""
+    rows = (AskedRow(key=name, source_key=name, subject=name, question=question) for name, question in questions)
+    for result in ask_rows(rows, _ask, model, answers=answers):
+        name = result.source_key
+        if isinstance(result, AskedRow):
             yield Reply(name=name, text=result.text, cut=result.cut)
         elif isinstance(result, Failed):
             yield Reply(name=name, state="failed", detail=f"{result.reason}: {result.detail}")
@@ -127,6 +102,6 @@ def ask_served(questions: Iterable[tuple[str, Question]], answers: Answers, *, m
             yield Reply(name=name, state=state, detail=f"{result.reason}: {result.detail}")
 
 
-async def _ask(row: NamedRow, chat: Chat) -> NamedRow:
+async def _ask(row: AskedRow, chat: Chat) -> AskedRow:
     answer = await chat.ask(row.question)
     return replace(row, text=answer.text.strip(), cut=answer.finish_reason == "length")

@@ -1,7 +1,7 @@
 """What a benchmark is: questions to a model, and a rule that makes scores of its answers.
 
-A benchmark reads the published annotations into questions and truths, and marks answers. Who is asked, and how answers
-are kept, is said elsewhere.
+A benchmark reads the published annotations into questions and truths, and marks answers; a file that is wrong raises
+``ConfigError``, which names it and the line. Who is asked, and how answers are kept, is said elsewhere.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -120,11 +120,7 @@ def first_items(asked: Sequence[ExamQuestion], limit: int | None) -> list[ExamQu
 
 
 def check_questions(asked: Sequence[ExamQuestion]) -> None:
-    """Refuse questions that cannot be told apart, or whose words, which others wrote, hold places of images.
-
-    Raises:
-        ConfigError: names the question.
-    """
+    """Refuse questions that cannot be told apart, or whose words, which others wrote, hold places of images."""
     names: set[str] = set()
     for one in asked:
         if one.name in names:
@@ -139,11 +135,7 @@ def check_questions(asked: Sequence[ExamQuestion]) -> None:
 
 
 def find_file(folder: Path, *names: str) -> Path:
-    """Return the first file of a folder that has one of these names.
-
-    Raises:
-        ConfigError: it has none of them.
-    """
+    """Return the first file of a folder that has one of these names."""
     found = next((folder / name for name in names if (folder / name).is_file()), None)
     if found is None:
         raise ConfigError(f"--data {folder}: holds no {' and no '.join(names)}")
@@ -157,9 +149,6 @@ def find_image(folder: Path, *names: str, where: str) -> Path:
         folder: the benchmark's.
         names: what it may be called, as somebody else's file says.
         where: in which file, for messages.
-
-    Raises:
-        ConfigError: a name leads out of the folder.
     """
     for name in names:
         path = Path(name)

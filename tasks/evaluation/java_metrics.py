@@ -76,11 +76,7 @@ def run_java(words: Sequence[str], given: bytes, *, limit_s: float, folder: Path
 
 
 def measure_meteor(predictions: Sequence[str], references: Sequence[Sequence[str]], *, limit_s: float) -> Measured:
-    """Return METEOR's counts of each item; the score is made of their sums, so that resamples need no Java.
-
-    Raises:
-        UnavailableError: there is no Java, no pycocoevalcap, or the program failed or took longer than ``limit_s``.
-    """
+    """Return METEOR's counts of each item; the score is made of their sums, so that resamples need no Java."""
     rows = (["SCORE", *map(_field, texts), _field(text)] for text, texts in zip(predictions, references, strict=True))
     given = "".join(" ||| ".join(row) + "\n" for row in rows)
     words = ["-Xmx2G", "-jar", str(find_jar(METEOR_JAR)), "-", "-", "-stdio", "-l", "en", "-norm"]
@@ -118,12 +114,7 @@ def _field(text: str) -> str:
 
 
 def measure_spice(predictions: Sequence[str], references: Sequence[Sequence[str]], *, limit_s: float) -> Measured:
-    """Return SPICE of each item; the corpus' score is their mean.
-
-    Raises:
-        UnavailableError: Java, pycocoevalcap or CoreNLP's files are not there, or the program failed or took longer
-            than ``limit_s``.
-    """
+    """Return SPICE of each item; the corpus' score is their mean."""
     jar = find_jar(SPICE_JAR)
     missing = [Path(name).name for name in CORE_NLP if not (jar.parent.parent / name).is_file()]
     if missing:

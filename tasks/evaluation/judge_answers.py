@@ -13,7 +13,7 @@ Needs an OpenAI-compatible server.
 import json
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -37,12 +37,8 @@ SECRET = make_key("secret of the fences")
 """Under which key an evaluation keeps what its fences' numbers are made of."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """Answer to rate, with all that the judge is told, by the names in the prompt."""
-
-    name: str
-    values: Mapping[str, str]
+Values = Mapping[str, str]
+"""The answer to rate, and all that the judge is told beside it, by the names in the prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,35 +55,24 @@ class Rating:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatedRow(Row):
-    """Rating on its way."""
+    """Rating on its way, of the answer of the name ``key``."""
 
-    judged: Judged
+    values: Values
     rating: int | None = None
     text: str = ""
 
 
-def judge_answers(judged: Iterable[Judged], rubric: Rubric, judge: ChatConfig, *, answers: Answers) -> Iterator[Rating]:
-    """Yield a rating of each answer, as they come; ``answers`` keeps what was said, and the secret of the fences.
-
-    Raises:
-        ConfigError: the configuration names no server.
-        ServerError: no server answers.
-    """
+def judge_answers(
+    judged: Mapping[str, Values], rubric: Rubric, judge: ChatConfig, *, answers: Answers
+) -> Iterator[Rating]:
+    """Yield a rating of each answer, as they come; ``answers`` keeps what was said, and the secret of the fences."""
     work = partial(_judge, rubric=rubric, secret=_secret(answers))
-    names: dict[str, str] = {}
-
-    def rows() -> Iterator[RatedRow]:
-        for one in judged:
-            key = make_key("judged", one.name)
-            names[key] = one.name
-            yield RatedRow(key=key, source_key=key, subject=key, judged=one)
-
-    for result in ask_rows(rows(), work, judge, answers=answers):
+    rows = (RatedRow(key=name, source_key=name, subject=name, values=values) for name, values in judged.items())
+    for result in ask_rows(rows, work, judge, answers=answers):
         if isinstance(result, RatedRow):
-            yield Rating(name=result.judged.name, rating=result.rating, text=result.text)
+            yield Rating(name=result.key, rating=result.rating, text=result.text)
         else:
-            failed = isinstance(result, Failed)
-            yield Rating(name=names[result.source_key], rating=None, text="", failed=failed)
+            yield Rating(name=result.source_key, rating=None, text="", failed=isinstance(result, Failed))
 
 
 def _secret(answers: Answers) -> bytes:
@@ -98,15 +83,15 @@ def _secret(answers: Answers) -> bytes:
     return kept
 
 
-def number_of(judged: Judged, secret: bytes) -> str:
+def number_of(name: str, values: Values, secret: bytes) -> str:
     """Return the number of an answer's fences: it hashes all that stands inside."""
-    parts = (judged.name, *(part for pair in sorted(judged.values.items()) for part in pair))
+    parts = (name, *(part for pair in sorted(values.items()) for part in pair))
     inside = make_key(*(part.encode(errors="surrogatepass") for part in parts))
     return f"n{blake2b(inside.encode(), key=secret, digest_size=8).hexdigest()}"
 
 
 async def _judge(row: RatedRow, chat: Chat, *, rubric: Rubric, secret: bytes) -> RatedRow:
-    question, number = ask_rating(row.judged, rubric, secret)
+    question, number = ask_rating(row.key, row.values, rubric, secret)
     answer: Answer | None = None
     for attempt in range(1, ATTEMPTS + 1):
         seed = seed_of(row.key, load(rubric.prompt), seed=0, attempt=attempt)
@@ -117,28 +102,22 @@ async def _judge(row: RatedRow, chat: Chat, *, rubric: Rubric, secret: bytes) ->
     return replace(row, text=answer.text if answer else "")
 
 
-def ask_rating(judged: Judged, rubric: Rubric, secret: bytes) -> tuple[Question, str]:
+def ask_rating(name: str, values: Values, rubric: Rubric, secret: bytes) -> tuple[Question, str]:
     """Return what a judge is asked about an answer, and the number that its rating must repeat."""
-    number = number_of(judged, secret)
-    values = {name: as_data(text) or "(nothing)" for name, text in judged.values.items()}
-    text = load(rubric.prompt).render(number=number, **values)
-    question = Question(
-        prompt=rubric.prompt,
-        text=text,
-        max_tokens=REASON_TOKENS if rubric.reasoned else MOST_TOKENS,
-        grammar=_grammar(number, rubric),
-    )
-    return question, number
-
-
-def _grammar(number: str, rubric: Rubric) -> Grammar:
+    number = number_of(name, values, secret)
+    told = {field: as_data(text) or "(nothing)" for field, text in values.items()}
     fields: dict[str, Any] = {"number": {"type": "string", "enum": [number]}}
     if rubric.reasoned:
         fields["reason"] = {"type": "string", "maxLength": 800}
     fields["rating"] = {"type": "integer", "minimum": 0, "maximum": rubric.best}
-    return Grammar(
-        schema={"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    schema = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    question = Question(
+        prompt=rubric.prompt,
+        text=load(rubric.prompt).render(number=number, **told),
+        max_tokens=REASON_TOKENS if rubric.reasoned else MOST_TOKENS,
+        grammar=Grammar(schema=schema),
     )
+    return question, number
 
 
 def read_rating(text: str, number: str, rubric: Rubric) -> int | None:

@@ -72,11 +72,7 @@ class Matched:
 
 
 def read_captions(path: Path) -> list[Record]:
-    """Return the records of a file, in its order.
-
-    Raises:
-        ConfigError: the file cannot be read, is too large, is neither form, has no record, or has a wrong one.
-    """
+    """Return the records of a file, in its order."""
     records = [_record(value, where) for value, where in _values(read_text(path), path)]
     if not records:
         raise ConfigError(f"{path}: has no captions")
@@ -140,12 +136,7 @@ def _texts(value: dict[str, Any], where: str) -> tuple[tuple[str, ...], bool]:
 def match_captions(
     predictions: Sequence[Record], references: Sequence[Record], *, protocol: str = "coco", missing: str = "refuse"
 ) -> Matched:
-    """Return the items of a protocol.
-
-    Raises:
-        ConfigError: the protocol is unknown or needs another form of references; an id has several predictions or none
-            (unless ``missing`` says what then), or a prediction has no references.
-    """
+    """Return the items of a protocol."""
     for option, value, known in (("protocol", protocol, PROTOCOLS), ("missing", missing, MISSING)):
         if value not in known:
             raise ConfigError(f"--{option} {value}: unknown; choose from {', '.join(known)}")

@@ -24,11 +24,7 @@ class Given(BaseModel):
 
 
 def read_text(path: Path) -> str:
-    """Return a file's text.
-
-    Raises:
-        ConfigError: it cannot be read, is too large, or is not UTF-8.
-    """
+    """Return a file's text."""
     try:
         if path.stat().st_size > FILE_BYTES:
             raise ConfigError(f"{path}: has {path.stat().st_size:,} bytes; at most {FILE_BYTES:,} are read")
@@ -43,11 +39,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_json(text: str, where: str) -> Any:
-    """Return what a JSON text says.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """Return what a JSON text says."""
 
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is no number of JSON")
@@ -69,20 +61,12 @@ def number_records(values: list[Any], where: str) -> Iterator[tuple[Any, str]]:
 
 
 def read_values(path: Path) -> Iterator[tuple[Any, str]]:
-    """Yield the values of JSON Lines, or of a JSON list, with where each is.
-
-    Raises:
-        ConfigError: the file cannot be read, or is neither.
-    """
+    """Yield the values of JSON Lines, or of a JSON list, with where each is."""
     return parse_values(read_text(path), path)
 
 
 def parse_values(text: str, path: Path) -> Iterator[tuple[Any, str]]:
-    """Yield the values of a file's text, with where each is.
-
-    Raises:
-        ConfigError: it is neither JSON Lines nor a JSON list.
-    """
+    """Yield the values of a file's text, with where each is."""
     if text.lstrip()[:1] == "[":
         yield from number_records(parse_json(text, str(path)), str(path))
         return
@@ -92,11 +76,7 @@ def parse_values(text: str, path: Path) -> Iterator[tuple[Any, str]]:
 
 
 def read_records(path: Path, kind: type[M]) -> list[tuple[M, str]]:
-    """Return the records of a file, each with where it is.
-
-    Raises:
-        ConfigError: the file cannot be read, holds none, or one is of another form.
-    """
+    """Return the records of a file, each with where it is."""
     records = [(check_record(value, kind, where), where) for value, where in read_values(path)]
     if not records:
         raise ConfigError(f"{path}: holds no record")
@@ -104,11 +84,7 @@ def read_records(path: Path, kind: type[M]) -> list[tuple[M, str]]:
 
 
 def check_record(value: Any, kind: type[M], where: str) -> M:
-    """Return a value as a record.
-
-    Raises:
-        ConfigError: it is of another form; the message names the field.
-    """
+    """Return a value as a record."""
     try:
         return kind.model_validate(value)
     except ValidationError as error:

@@ -109,11 +109,7 @@ class Results:
 
 
 def write_results(results: Results, to: Path, about: Mapping[str, Any]) -> None:
-    """Write the rows, and, when they are there, the scores into ``to``, after ``about``: what was asked of whom.
-
-    Raises:
-        StoreError: the disk refuses.
-    """
+    """Write the rows, and, when they are there, the scores into ``to``, after ``about``: what was asked of whom."""
     folder = Folder(str(to.absolute().parent))
     folder.write(to.with_suffix(ROWS).name, "".join(f"{json.dumps(row)}\n" for row in results.rows()).encode())
     folder.write(to.name, (json.dumps({**about, **results.as_json()}, indent=1) + "\n").encode())

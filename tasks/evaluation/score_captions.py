@@ -52,11 +52,7 @@ class CaptionScores:
 def score_captions(
     matched: Matched, config: ScoringConfig, *, progress: Callable[[int, int], None] = lambda _done, _total: None
 ) -> CaptionScores:
-    """Return the scores of items; ``progress`` hears how many steps are done, of how many.
-
-    Raises:
-        ConfigError: pycocoevalcap is not installed.
-    """
+    """Return the scores of items; ``progress`` hears how many steps are done, of how many."""
     if not find_spec("pycocoevalcap"):
         raise ConfigError(INSTALL)
     steps = len(config.metrics) + 2

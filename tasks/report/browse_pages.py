@@ -160,11 +160,7 @@ class BrowsePages:
         return next((root / one.src for root, one in shown if one.src == src), None)
 
     def decide(self, decisions: Sequence[Decision]) -> Sorted:
-        """Store decisions about rows of this version; return which were, and which were not.
-
-        Raises:
-            StoreError: they cannot be stored.
-        """
+        """Store decisions about rows of this version; return which were, and which were not."""
         with self._lock:
             apart = self.cards.sort(decisions)
             write_decisions(self.tables.build.folder, apart.known)

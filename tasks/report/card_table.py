@@ -161,9 +161,6 @@ def make_cards(tables: Tables, cache: Path, scratch: Path, *, watch: Callable[[i
         cache: folder that keeps the file; where it cannot be written to, ``scratch`` takes its place.
         scratch: folder of this process.
         watch: hears how many rows of the tables were read.
-
-    Raises:
-        StoreError: a table cannot be read, or the disk refuses.
     """
     with contextlib.suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)

@@ -275,9 +275,6 @@ def read_judged(folder: Folder) -> dict[str, bool]:
     """Return, by preference, whether a judge took its rejected text for true.
 
     Reads what ``evaluate model --benchmark preferences`` wrote.
-
-    Raises:
-        StoreError: the file cannot be read.
     """
     if not folder.exists(JUDGED_ROWS):
         return {}

@@ -89,11 +89,7 @@ class Keys:
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket that listens on loopback; port 0: any that is free.
-
-    Raises:
-        ConfigError: the port is taken, or may not be used.
-    """
+    """Return a socket that listens on loopback; port 0: any that is free."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

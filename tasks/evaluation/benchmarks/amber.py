@@ -125,12 +125,7 @@ class Lists:
 
 
 def read_lists(folder: Path) -> Lists:
-    """Return the lists of AMBER's data folder.
-
-    Raises:
-        ConfigError: a file is missing or of another form.
-        ModelError: the pipeline with vectors is there, and cannot be loaded.
-    """
+    """Return the lists of AMBER's data folder."""
     path = find_file(folder, "relation.json")
     try:
         held = RootModel[dict[str, list[str]]].model_validate(parse_json(read_text(path), str(path)), strict=True).root
@@ -162,11 +157,7 @@ def open_exam(data: Data) -> Exam:
 
 
 def _question(query: Query, image: Path, one: Annotation, where: str, *, lists: Lists) -> AmberQuestion:
-    """Return a question with its truth.
-
-    Raises:
-        ConfigError: the annotation is of another form, or names a thing that the lists do not know.
-    """
+    """Return a question with its truth."""
     asked = AmberQuestion(
         name=str(query.id),
         item=str(query.id),

@@ -105,11 +105,7 @@ class CocoWords:
 
 
 def read_coco_words(path: Path) -> CocoWords:
-    """Return the words of a file: a line per object, its own name first.
-
-    Raises:
-        ConfigError: it cannot be read, or holds nothing.
-    """
+    """Return the words of a file: a line per object, its own name first."""
     lines = [[word.strip() for word in line.split(",")] for line in read_text(path).split("\n") if line.strip()]
     kinds = {word: line[0] for line in lines for word in line if word}
     if not kinds:

@@ -22,11 +22,7 @@ MAX_ROWS = 1_000
 
 
 def open_exam(data: Data) -> Exam:
-    """Return two questions for each preference.
-
-    Raises:
-        ConfigError: there is none of two images and two texts.
-    """
+    """Return two questions for each preference."""
     rows = nsmallest(MAX_ROWS, _rows(data), key=lambda row: row.key)
     if not rows:
         raise ConfigError(f"--data {data.folder}: has no preferences about two images with two texts")

@@ -91,11 +91,7 @@ class Shown:
 
 
 def _read_images(data: Data) -> dict[str, Shown]:
-    """Return the photographs of a dataset whose scenes are known, by their keys.
-
-    Raises:
-        ConfigError: there are none.
-    """
+    """Return the photographs of a dataset whose scenes are known, by their keys."""
     rows = [row for row in data.rows("images") if isinstance(row, ImageRow)]
     found = {row.key: Shown(key=row.key, images=(row.image,), graphs=(row.graph,)) for row in rows if row.graph}
     if not found:
@@ -123,11 +119,7 @@ def _held_out_pairs(data: Data) -> tuple[list[Shown], int]:
 
 
 def _note(kept: int, of: int, data: Data) -> str:
-    """Say how many of a dataset's photographs or pairs are asked about.
-
-    Raises:
-        ConfigError: none are.
-    """
+    """Say how many of a dataset's photographs or pairs are asked about."""
     if not kept:
         raise ConfigError(f"--data {data.folder}: all of its images are in the training split; name another dataset")
     return f"{kept:,} of {of:,} are asked about: those whose images no preference of the training split shows"

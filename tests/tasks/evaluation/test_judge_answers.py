@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pairwright.tasks.evaluation.benchmark import Rubric
-from pairwright.tasks.evaluation.judge_answers import Judged, Rating, ask_rating, judge_answers, number_of, read_rating
+from pairwright.tasks.evaluation.judge_answers import Rating, ask_rating, judge_answers, number_of, read_rating
 from pairwright.tasks.store.answers import Answers
 from tests.fixtures.asking import config_of
 from tests.fixtures.chat_server import Asked, ChatServer, Status, chat_server
@@ -31,8 +31,8 @@ FORGED = (
 """Answers that try to rate themselves."""
 
 
-def judged(answer: str, name: str = "0") -> Judged:
-    return Judged(name=name, values={"question": "What differs?", "reference": "The car is gone.", "answer": answer})
+def judged(answer: str) -> dict[str, str]:
+    return {"question": "What differs?", "reference": "The car is gone.", "answer": answer}
 
 
 def number_in(asked: Asked) -> str:
@@ -51,7 +51,7 @@ def rated_in(asked: Asked) -> str:
 def rate(folder: Path, answers: Mapping[str, str], judge: Callable[[Asked], str]) -> tuple[list[Rating], ChatServer]:
     with chat_server(judge) as server, Answers(folder / "memory") as memory:
         config = config_of(server, structured_output="none", max_attempts=1)
-        some = [judged(text, name) for name, text in answers.items()]
+        some = {name: judged(text) for name, text in answers.items()}
         found = sorted(judge_answers(some, RUBRIC, config, answers=memory), key=lambda one: int(one.name))
         return found, server
 
@@ -99,7 +99,7 @@ def test_a_judge_that_does_not_answer_may_be_asked_again(tmp_path: Path) -> None
     server = chat_server(lambda asked: Status(500) if asked.number else "nothing")
     with server as judge, Answers(tmp_path / "memory") as memory:
         config = config_of(judge, structured_output="none", max_attempts=1, max_concurrency=1)
-        found = list(judge_answers([judged("It left.")], RUBRIC, config, answers=memory))
+        found = list(judge_answers({"0": judged("It left.")}, RUBRIC, config, answers=memory))
     assert [(one.rating, one.failed) for one in found] == [(None, True)]
 
 
@@ -136,7 +136,7 @@ def test_a_reason_may_hold_what_looks_like_a_rating() -> None:
 
 
 def test_numbers_differ_by_what_is_rated_and_by_the_secret() -> None:
-    question, number = ask_rating(judged("It left."), RUBRIC, SECRET)
+    question, number = ask_rating("0", judged("It left."), RUBRIC, SECRET)
     assert question.text.count(number) == 8
-    others = [number_of(judged("It left"), SECRET), number_of(judged("It left."), b"t" * 32)]
-    assert number == number_of(judged("It left."), SECRET) not in others
+    others = [number_of("0", judged("It left"), SECRET), number_of("0", judged("It left."), b"t" * 32)]
+    assert number == number_of("0", judged("It left."), SECRET) not in others
