@@ -170,7 +170,7 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
     version = _choose_version(folder, run, version)
     if config.objective == NAMC:
         found, place = None, find_run(folder, config.start).model if config.start else Path()
-        config, start = pin_models(config, run, start=place), {"folder": str(place)} if config.start else {}
+        config, start = pin_models(config, start=place), {"folder": str(place)} if config.start else {}
     else:
         begins = find_start(folder, config, run, version=version)
         config, found, place, start = begins.config, begins.found, begins.found.folder, begins.describe()

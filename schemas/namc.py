@@ -11,48 +11,46 @@ SMALL, PAPER = "small", "paper"
 
 
 class DualEncoderConfig(ClipConfig):
-    """Say which CLIP the noise module begins as: one that sees 224 x 224 pixels in 14 x 14 patches."""
+    """CLIP that the noise module begins as: one that sees 224 x 224 pixels in 14 x 14 patches."""
 
     model: str = "ViT-B-16-quickgelu"
     """open_clip's name of the model, or a JSON file that describes one (OpenAI's weights need a "-quickgelu" one)."""
     uncounted: ClassVar[frozenset[str]] = frozenset({"checkpoint"})
 
 
-class CnnConfig(Section):
-    """Say which CNN sees the grid of an image: its third stage, 14 x 14 places of 224 x 224 pixels."""
+class WeightsConfig(Section):
+    """Weights that are found on this machine."""
+
+    checkpoint: str = ""
+    """Local file instead of the Hub's, as its library or the paper's authors publish it."""
+    revision: str = ""
+    """The Hub's commit, or the hash of the local file; empty: whichever is on this machine."""
+    uncounted: ClassVar[frozenset[str]] = frozenset({"checkpoint"})
+
+
+class CnnConfig(WeightsConfig):
+    """CNN that sees the grid of an image: its third stage, 14 x 14 places of 224 x 224 pixels."""
 
     model: Annotated[str, Field(pattern=r"^\w+(\.\w+)?$")] = "resnet101.tv_in1k"
     """timm's name of the model, with that of its weights on the Hub; with a checkpoint, the name alone will do."""
-    checkpoint: str = ""
-    """Local file of weights instead, timm's or torchvision's; empty: the Hub's."""
-    revision: str = ""
-    """The Hub's commit, or the hash of the local file; empty: whichever is on this machine."""
-    uncounted: ClassVar[frozenset[str]] = frozenset({"checkpoint"})
 
 
-class VqganConfig(Section):
-    """Say which VQGAN of taming-transformers gives the codes as which masked places are to be told."""
+class VqganConfig(WeightsConfig):
+    """VQGAN of taming-transformers, whose codes are the targets of masked places.
 
-    checkpoint: str = ""
-    """Local file of its weights (``last.ckpt`` of ``vqgan_imagenet_f16_1024``), which has to be downloaded by hand."""
-    revision: str = ""
-    """The hash of the file; empty: whichever is there."""
-    uncounted: ClassVar[frozenset[str]] = frozenset({"checkpoint"})
+    Its checkpoint, ``last.ckpt`` of ``vqgan_imagenet_f16_1024``, has to be downloaded by hand.
+    """
 
 
-class VocabularyConfig(Section):
-    """Say which words the decoder writes: a BERT's ``vocab.txt``."""
+class VocabularyConfig(WeightsConfig):
+    """Words that the decoder writes: a BERT's ``vocab.txt``."""
 
     model: Annotated[str, Field(min_length=1)] = "google-bert/bert-base-uncased"
     """Name on the Hub of the model whose vocabulary it is, read from the local cache."""
-    checkpoint: str = ""
-    """Local ``vocab.txt`` instead; empty: the Hub's."""
-    revision: str = ""
-    """The Hub's commit, or the hash of the local file; empty: whichever is on this machine."""
 
 
 class NamcConfig(Section):
-    """Say how NAMC is trained, and how it writes."""
+    """How NAMC is trained, and how it writes."""
 
     size: Literal["small", "paper"] = SMALL
     """Small learns from raw patches, on a CPU; paper (64.2 M weights beside CLIP's) from a CNN, a VQGAN and CLIP."""
@@ -64,8 +62,6 @@ class NamcConfig(Section):
     vocabulary: VocabularyConfig = VocabularyConfig()
     noise_enabled: bool = True
     """Whether mismatched places and words are masked (NIM) and places reconstructed; default with ``start``: false."""
-    relevance: Literal["own", "start"] = "own"
-    """Which CLIP tells what is mismatched: the one in training, or the one before it (only size paper; its default)."""
     reconstruction_enabled: bool = True
     """Whether masked places are reconstructed (MIR), not only masked."""
     image_mask_ratio: Share = 0.2
@@ -76,5 +72,3 @@ class NamcConfig(Section):
     """Whether the decoder learns to write the mask word for a masked word; if not, masked words have no loss."""
     max_new_tokens: Annotated[int, Field(ge=4, le=80)] = 80
     """Maximum tokens of a written description."""
-    num_beams: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Width of the beam search; 1: greedy."""

@@ -21,7 +21,7 @@ WIDENING = 4
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Hold what can be attended to: keys and values, ``(B, heads, tokens, width / heads)``."""
+    """What can be attended to: keys and values, ``(B, heads, tokens, width / heads)``."""
 
     keys: "Tensor"
     values: "Tensor"
@@ -30,13 +30,9 @@ class Seen:
         """Return both, one after the other."""
         return Seen(torch.cat([self.keys, other.keys], 2), torch.cat([self.values, other.values], 2))
 
-    def of(self, rows: "Tensor") -> "Seen":
-        """Return it for these rows ``(B',)`` of the batch."""
-        return Seen(self.keys[rows], self.values[rows])
-
 
 class Attention(nn.Module):
-    """Be multi-head attention with four linear maps (Vaswani et al. 2017)."""
+    """Multi-head attention with four linear maps (Vaswani et al. 2017)."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -69,7 +65,7 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
-    """Look at oneself, then at something else, then think."""
+    """Self-attention, attention to something else, two linear maps."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -98,7 +94,7 @@ class Layer(nn.Module):
 
 
 class Layers(nn.Module):
-    """Be layers, one after the other."""
+    """Layers, one after the other."""
 
     def __init__(self, count: int, width: int, heads: int, *, dropout: float) -> None:
         super().__init__()

@@ -1,10 +1,13 @@
-"""Frozen models that look at images for NAMC: a CNN's features and a VQGAN's codes of 14 x 14 places, CLIP's pixels.
+"""What NAMC is shown of an image's places, all off one crop: the image squashed to a square, so that a pair's compare.
 
-All see one crop: the image squashed to 224 x 224 pixels, so that a place is the same 16 x 16 pixels for each, and each
-scales its values its own way. Weights are local files or in the Hub's cache; nothing is fetched: what is missing is
-named, with what fetches it. Computed in float32, on a GPU too, where codes would otherwise be rounded to their
-neighbours; of 64 images at most at once, halved where they do not fit; with VQGAN some 150 MB per image. Needs PyTorch,
-timm, open_clip and, for VQGAN, transformers.
+At the paper's size 224 x 224 pixels in 14 x 14 places, seen by frozen models: a CNN's features, a VQGAN's codes, and
+CLIP's pixels. Weights are local files or in the Hub's cache; nothing is fetched: what is missing is named, with what
+fetches it. Computed in float32, on a GPU too, where codes would otherwise be rounded to their neighbours; of 64 images
+at most at once, halved where they do not fit; with VQGAN some 150 MB per image. Needs PyTorch, timm, open_clip and, for
+VQGAN, transformers.
+
+The small size needs no other models: of 64 x 64 pixels a place is a patch of 8 x 8, its features are the patch's
+values, its code the mean colour, four levels per channel.
 """
 
 import gc
@@ -22,9 +25,10 @@ from pairwright.schemas.namc import CnnConfig, DualEncoderConfig, NamcConfig, Vo
 from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.checkpoints import read_checkpoint
 from pairwright.tasks.models.devices import choose_device
+from pairwright.tasks.models.namc import NamcSizes
 from pairwright.tasks.models.open_clip_embedder import create_model, pin_clip, transform_of
 from pairwright.tasks.models.preprocess import Preprocess
-from pairwright.tasks.models.tensor_shapes import name_some
+from pairwright.tasks.models.tensor_shapes import compare_shapes, shapes_of
 from pairwright.tasks.models.weights import (
     HubFiles,
     absolute,
@@ -40,7 +44,7 @@ if TYPE_CHECKING:
 
 SIDE, GRID, PIXELS = 224, 14, 16
 """Of a crop, of its places on a side, and of a place."""
-PLACES = GRID**2
+SMALL_SIDE, PATCH, LEVELS = 64, 8, 4
 AT_ONCE = 64
 """Images on the device at once."""
 HALF = (0.5, 0.5, 0.5)
@@ -55,8 +59,49 @@ TIMM_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 WHERE_VQGAN = "https://github.com/CompVis/taming-transformers (vqgan_imagenet_f16_1024, checkpoints/last.ckpt)"
 LIGHTNING = ("pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint",)
 """A class that published VQGANs name, as the key of what it remembered."""
-HIGHEST_CODE = 1 << 16
+SMALL_CLIP: dict[str, Any] = {
+    "embed_dim": 64,
+    "vision_cfg": {"image_size": SMALL_SIDE, "layers": 3, "width": 96, "head_width": 24, "patch_size": PATCH},
+    "text_cfg": {"context_length": 77, "vocab_size": 49_408, "width": 64, "heads": 2, "layers": 2},
+}
+"""A dual encoder of CLIP's form, learnt from scratch (4 M weights, of which 3 M are words)."""
 Named = TypeVar("Named", CnnConfig, VqganConfig, VocabularyConfig)
+
+
+def crop_small(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return ``(64, 64, 3)`` RGB of a decoded image, squashed."""
+    import cv2
+
+    size = (SMALL_SIDE, SMALL_SIDE)
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
+
+
+def small_sizes(vocabulary: int) -> NamcSizes:
+    """Return the sizes of the small model."""
+    places, features = (SMALL_SIDE // PATCH) ** 2, 3 * PATCH**2
+    return NamcSizes(
+        width=96, heads=4, places=places, features=features, codes=LEVELS**3, vocabulary=vocabulary, dropout=0.0
+    )
+
+
+def split_patches(crops: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return ``(n, 64, 192)``, the values of each patch, of ``(n, 64, 64, 3)``."""
+    count, across = len(crops), SMALL_SIDE // PATCH
+    split = crops.reshape(count, across, PATCH, across, PATCH, 3).swapaxes(2, 3)
+    return split.reshape(count, across**2, 3 * PATCH**2)
+
+
+def join_patches(patches: "Tensor") -> "Tensor":
+    """Return ``(B, 2, 3, 64, 64)``, what the small CLIP reads, of ``(B, 2, 64, 192)``."""
+    across = SMALL_SIDE // PATCH
+    split = patches.unflatten(-1, (PATCH, PATCH, 3)).unflatten(2, (across, across))  # (B, 2, rows, columns, 8, 8, 3)
+    return split.permute(0, 1, 6, 2, 4, 3, 5).flatten(3, 4).flatten(4, 5)
+
+
+def to_codes(patches: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return ``(n, places)``: each patch's mean colour as one of 64 codes, red counting most."""
+    levels = patches.reshape(*patches.shape[:2], -1, 3).mean(2) * LEVELS // 256
+    return levels.astype(np.int64) @ np.array([LEVELS**2, LEVELS, 1])
 
 
 def pin_namc(config: NamcConfig, *, starts: bool) -> NamcConfig:
@@ -126,8 +171,6 @@ def find_weights(config: CnnConfig | VqganConfig | VocabularyConfig) -> Path:
 class PlaceEncoder:
     """A model on its device that says something of each place of an image."""
 
-    field: str
-    """The settings that name it, for messages."""
     network: "Callable[[Tensor], Tensor]"
     """From ``(n, 3, 224, 224)`` to ``(n, 196, width)``, or ``(n, 196)`` codes."""
     numbers: "Callable[[Tensor], Tensor]"
@@ -146,7 +189,7 @@ class PlaceEncoder:
             pieces = Batches(most=AT_ONCE).pieces(self._run, crops)
             found = np.concatenate([part.astype(self.kind) for part in pieces])
         if self.kind is np.float16 and not np.isfinite(found).all():
-            raise ModelError(f"{self.field}: its weights give numbers that are not finite, or beyond float16's 65,504")
+            raise ModelError(f"{CNN}: its weights give numbers that are not finite, or beyond float16's 65,504")
         return found
 
     def _run(self, crops: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -176,11 +219,9 @@ def load_grids(settings: str) -> PlaceEncoder:
     (pixels,), (width,) = network.feature_info.reduction(), network.feature_info.channels()
     if pixels != PIXELS:
         raise ModelError(f"{CNN}.model: {name}: its third stage has places of {pixels} pixels, not of {PIXELS}")
-    _fill(network, read_checkpoint(path, field=CNN, under="state_dict"), f"{CNN}: {path}")
-    network.to(choose_device())
+    _fill(network, read_checkpoint(path, field=CNN, under="state_dict"), field=CNN, path=path)
     mean, std = tuple(map(float, cfg["mean"])), tuple(map(float, cfg["std"]))
     return PlaceEncoder(
-        field=CNN,
         network=lambda pixels: network(pixels)[0].flatten(2).transpose(1, 2),
         numbers=replace(CROP, mean=mean, std=std).numbers,
         kind=np.float16,
@@ -199,34 +240,23 @@ def load_codes(settings: str) -> PlaceEncoder:
     """
     from transformers import ChameleonVQVAE
 
-    config = VqganConfig.model_validate_json(settings)
-    path = find_weights(config)
+    path = find_weights(VqganConfig.model_validate_json(settings))
     weights = read_checkpoint(path, field=VQGAN, under="state_dict", idle=LIGHTNING)
-    try:
-        with loading(VQGAN, path):
-            model: Any = ChameleonVQVAE(_vqgan_sizes(weights))
-    except KeyError as error:
-        raise ModelError(f"{VQGAN}: {path} is no VQGAN of taming-transformers: it has no {error}") from error
-    sizes = model.config
-    if 1 << (len(sizes.channel_multiplier) - 1) != PIXELS or sizes.num_embeddings > HIGHEST_CODE:
-        raise ModelError(f"{VQGAN}: {path}: NAMC needs an f16, at most {HIGHEST_CODE:,} codes of 16 x 16 pixels")
-    _fill(model, {name: tensor.float() for name, tensor in weights.items()}, f"{VQGAN}: {path}")
-    model.to(choose_device())
+    with loading(VQGAN, path):
+        model: Any = ChameleonVQVAE(_vqgan_sizes(weights))
+    if 1 << (len(model.config.channel_multiplier) - 1) != PIXELS:
+        raise ModelError(f"{VQGAN}: {path}: NAMC needs an f16: codes of 16 x 16 pixels")
+    _fill(model, weights, field=VQGAN, path=path)
     return PlaceEncoder(
-        field=VQGAN,
         network=lambda pixels: model.quantize(model.quant_conv(model.encoder(pixels)))[2].view(len(pixels), -1),
         numbers=CROP.numbers,
         kind=np.uint16,
-        width=int(sizes.num_embeddings),
+        width=int(model.config.num_embeddings),
     )
 
 
 def _vqgan_sizes(weights: "Mapping[str, Tensor]") -> Any:
-    """Return the configuration of a VQGAN, read off the names and shapes of its weights.
-
-    Raises:
-        KeyError: it lacks one that every VQGAN has.
-    """
+    """Return the configuration of a VQGAN, read off the names and shapes of its weights."""
     from transformers import ChameleonVQVAEConfig
 
     base = len(weights["encoder.conv_in.weight"])
@@ -246,18 +276,16 @@ def _vqgan_sizes(weights: "Mapping[str, Tensor]") -> Any:
     )
 
 
-def _fill(network: Any, weights: "Mapping[str, Tensor]", where: str) -> None:
-    """Put weights into a network that only runs; those that it has no place for are passed over.
-
-    Raises:
-        ModelError: some are missing, or of other shapes.
-    """
-    own = network.state_dict()
-    needed = [name for name in own if not name.endswith("num_batches_tracked")]
-    if wrong := [name for name in needed if name not in weights or weights[name].shape != own[name].shape]:
-        raise ModelError(f"{where}: does not fit the model: {name_some(sorted(wrong))}")
-    network.load_state_dict({name: weights[name] for name in needed}, strict=False)
-    network.eval().requires_grad_(requires_grad=False)
+def _fill(network: Any, weights: "Mapping[str, Tensor]", *, field: str, path: Path) -> None:
+    """Put weights into a network that only runs; those that it has no place for are passed over."""
+    own = [name for name in network.state_dict() if not name.endswith("num_batches_tracked")]
+    found = {name: weights[name].float() for name in own if name in weights}
+    try:
+        compare_shapes(shapes_of(found), {name: tuple(network.state_dict()[name].shape) for name in own})
+    except ModelError as error:
+        raise ModelError(f"{field}: {path}: does not fit the model: {error}") from error
+    network.load_state_dict(found, strict=False)
+    network.eval().requires_grad_(requires_grad=False).to(choose_device())
 
 
 def release_models() -> None:

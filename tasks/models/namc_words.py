@@ -6,20 +6,16 @@ Needs open_clip and tokenizers.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.namc import NO_WORD
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordPiece
 
 LAST = "</w>"
 """Ends the last piece of a word."""
@@ -30,22 +26,11 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A text as CLIP reads it: ``(L,)`` tokens, the number of each one's word or ``NO_WORD``, and the words."""
+    """A text as a tokenizer has it: tokens, the number of each one's word or ``NO_WORD``, and the words themselves."""
 
     tokens: Ids
     numbers: Ids
-    spelled: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A description as the decoder writes it: ``(T,)`` tokens, and the number of each one's word or ``NO_WORD``.
-
-    Words of the second image's text are numbered from the length of CLIP's texts on.
-    """
-
-    tokens: Ids
-    numbers: Ids
+    spelled: tuple[str, ...] = ()
 
 
 class ClipWords:
@@ -57,25 +42,25 @@ class ClipWords:
 
     def __init__(self, tokenizer: Any) -> None:
         pieces = getattr(tokenizer, "decoder", None)
-        if not isinstance(pieces, dict) or not hasattr(tokenizer, "encode"):
+        if not isinstance(pieces, dict):
             kind = type(tokenizer).__name__
             raise ModelError(f"NAMC masks words of CLIP's own tokenizer; {kind} has no ends of words")
         self._tokenizer = tokenizer
         self._ends = {number for number, piece in pieces.items() if str(piece).endswith(LAST)}
-        self.length = int(tokenizer.context_length)
+        self._length = int(tokenizer.context_length)
 
     def split(self, text: str) -> Words:
-        """Return a text's tokens and words; what is too long ends after the last word that is whole."""
+        """Return a text's ``(L,)`` tokens and words; what is too long ends after the last word that is whole."""
         words: list[list[int]] = [[]]
         for token in self._tokenizer.encode(text):
             words[-1].append(token)
             if token in self._ends:
                 words.append([])
         words.pop()
-        while sum(map(len, words)) > self.length - 2:
+        while sum(map(len, words)) > self._length - 2:
             words.pop()
-        tokens = np.zeros(self.length, dtype=np.int64)
-        numbers = np.full(self.length, NO_WORD, dtype=np.int64)
+        tokens = np.zeros(self._length, dtype=np.int64)
+        numbers = np.full(self._length, NO_WORD, dtype=np.int64)
         flat = [token for word in words for token in word]
         tokens[: len(flat) + 2] = [self._tokenizer.sot_token_id, *flat, self._tokenizer.eot_token_id]
         numbers[1 : len(flat) + 1] = [number for number, word in enumerate(words) for _ in word]
@@ -83,18 +68,18 @@ class ClipWords:
 
 
 class DecoderWords:
-    """Writes and reads the decoder's vocabulary, which is WordPiece with BERT's special tokens.
+    """Writes and reads the decoder's vocabulary: WordPiece with BERT's special tokens, as ``tokenizers`` has it.
 
     Raises:
         ModelError: it lacks one of those tokens.
     """
 
-    def __init__(self, tokenizer: "Tokenizer") -> None:
+    def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         found = {name: tokenizer.token_to_id(name) for name in SPECIAL}
         if missing := [name for name, number in found.items() if number is None]:
             raise ModelError(f"NAMC's decoder needs a vocabulary with {', '.join(missing)}, as BERT's has")
-        self.pad, self.unknown, self.start, self.end, self.mask = (int(found[name] or 0) for name in SPECIAL)
+        self.pad, self.unknown, self.start, self.end, self.mask = found.values()
 
     @property
     def size(self) -> int:
@@ -105,21 +90,21 @@ class DecoderWords:
         """Return it as ``saved_words`` reads it."""
         return self._tokenizer.to_str()
 
-    def write(self, halves: Sequence[Words], verbs: Sequence[str], *, length: int) -> Written:
+    def write(self, halves: Sequence[Words], verbs: Sequence[str], *, length: int) -> Words:
         """Return an implicit-change description (paper 001, 3.2.1) of its two halves and their verbs.
 
-        What is longer than ``length`` tokens, start and end counted, is cut.
+        What is longer than ``length`` tokens, start and end counted, is cut. Words of the second half are numbered from
+        the length of CLIP's texts on.
         """
-        texts = len(halves[0].numbers)
-        spelled = [
-            *_fixed(START), *_fixed(verbs[0]), *_numbered(halves[0], 0),
-            *_fixed(BETWEEN), *_fixed(verbs[1]), *_numbered(halves[1], texts), *_fixed(END),
-        ]  # fmt: skip
-        return self._encode(spelled, length)
+        spelled: list[tuple[str, int]] = []
+        for number, (fixed, half, verb) in enumerate(zip((START, BETWEEN), halves, verbs, strict=True)):
+            spelled += [(word, NO_WORD) for word in f"{fixed} {verb}".split()]
+            spelled += [(word, number * len(half.numbers) + place) for place, word in enumerate(half.spelled)]
+        return self._encode([*spelled, (END, NO_WORD)], length)
 
-    def write_text(self, text: str, *, length: int) -> Written:
+    def write_text(self, text: str, *, length: int) -> Words:
         """Return any text, none of whose words can be masked."""
-        return self._encode(list(_fixed(text)), length)
+        return self._encode([(word, NO_WORD) for word in text.split()], length)
 
     def read(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens, without start, end and padding, with no space before a point or a comma.
@@ -132,20 +117,11 @@ class DecoderWords:
         text = re.sub(r"(?<=\w) - (?=\w)", "-", text)
         return re.sub(r"(?<=\w) ' (s|t|re|ve|m|d|ll)\b", r"'\1", text)
 
-    def _encode(self, spelled: list[tuple[str, int]], length: int) -> Written:
+    def _encode(self, spelled: list[tuple[str, int]], length: int) -> Words:
         found = self._tokenizer.encode([word for word, _ in spelled], is_pretokenized=True, add_special_tokens=False)
-        ids = [self.start, *found.ids[: length - 2], self.end]
-        places = [place for place in found.word_ids if place is not None][: length - 2]
-        numbers = [NO_WORD, *(spelled[place][1] for place in places), NO_WORD]
-        return Written(np.array(ids, dtype=np.int64), np.array(numbers, dtype=np.int64))
-
-
-def _fixed(text: str) -> Iterator[tuple[str, int]]:
-    return ((word, NO_WORD) for word in text.split())
-
-
-def _numbered(words: Words, start: int) -> Iterator[tuple[str, int]]:
-    return ((word, start + number) for number, word in enumerate(words.spelled))
+        tokens = [self.start, *found.ids[: length - 2], self.end]
+        numbers = [NO_WORD, *(spelled[place][1] for place in found.word_ids[: length - 2]), NO_WORD]
+        return Words(np.array(tokens), np.array(numbers))
 
 
 def bert_words(vocabulary: Path) -> DecoderWords:
@@ -154,35 +130,23 @@ def bert_words(vocabulary: Path) -> DecoderWords:
     Raises:
         ModelError: it cannot be read, or is none of BERT's.
     """
-    from tokenizers.models import WordPiece
+    from tokenizers import BertWordPieceTokenizer
 
     try:
-        pieces = WordPiece.from_file(str(vocabulary), unk_token=SPECIAL[1])
+        return DecoderWords(BertWordPieceTokenizer.from_file(str(vocabulary), lowercase=True))
     except Exception as error:  # tokenizers raises its own, which has no name
         raise ModelError(f"{vocabulary} cannot be read as BERT's vocab.txt: {error}") from error
-    return DecoderWords(_uncased(pieces))
 
 
 def learnt_words(texts: Iterable[str], *, size: int) -> DecoderWords:
     """Return a vocabulary of the same kind, of at most ``size`` tokens, learnt from texts."""
-    from tokenizers.models import WordPiece
-    from tokenizers.trainers import WordPieceTrainer
+    from tokenizers import BertWordPieceTokenizer
 
-    made = _uncased(WordPiece(unk_token=SPECIAL[1]))
-    trainer = WordPieceTrainer(vocab_size=size, show_progress=False, special_tokens=list(SPECIAL))
-    made.train_from_iterator(iter(texts), trainer)
+    made = BertWordPieceTokenizer(lowercase=True)
+    made.train_from_iterator(
+        iter(texts), vocab_size=size, min_frequency=0, special_tokens=list(SPECIAL), show_progress=False
+    )
     return DecoderWords(made)
-
-
-def _uncased(pieces: "WordPiece") -> "Tokenizer":
-    """Return what splits texts as BERT does."""
-    from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
-
-    made = Tokenizer(pieces)
-    made.normalizer = normalizers.BertNormalizer(lowercase=True)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.decoder = decoders.WordPiece()
-    return made
 
 
 def saved_words(path: Path) -> DecoderWords:

@@ -6,9 +6,12 @@ A row that cannot be trained on is refused with a reason, never cut to fit.
 """
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -153,15 +156,29 @@ class FrozenRows:
     def read(self, place: int) -> PreferenceRow:
         """Return one row, its images included; ``StoreError`` where its part is gone or damaged."""
         entries = _open(self.file, self.split)
-        entry = entries.slice(place, 1).to_pylist()[0]
-        part = Part(self.folder, _part_paths(entries)[entry["part"]])
-        found = read_rows(part, [entry["row"]], columns_without(PreferenceRow, ()))
-        if found["key"][0].as_py() != entry["key"]:
+        found = _read_entries(self.folder, entries, entries.slice(place, 1).to_pylist(), without=())
+        return next(found)
+
+    def read_texts(self) -> Iterator[PreferenceRow]:
+        """Yield all rows without their images, in order; ``StoreError`` where a part is gone or damaged."""
+        entries = _open(self.file, self.split)
+        for _, some in groupby(entries.to_pylist(), key=lambda entry: entry["part"]):
+            yield from _read_entries(self.folder, entries, list(some), without=IMAGES)
+
+
+def _read_entries(
+    folder: Folder, frozen: pa.Table, entries: Sequence[dict[str, Any]], *, without: Sequence[str]
+) -> Iterator[PreferenceRow]:
+    """Yield rows of one part."""
+    part = Part(folder, _part_paths(frozen)[entries[0]["part"]])
+    found = read_rows(part, [entry["row"] for entry in entries], columns_without(PreferenceRow, without))
+    for entry, row in zip(entries, from_table(found, PreferenceRow), strict=True):
+        if row.key != entry["key"]:
             raise StoreError(
                 f"{part.path}: row {entry['key']} is no longer in it: its image was removed on request. Begin the run "
                 "anew under another --name"
             )
-        return next(iter(from_table(found, PreferenceRow)))
+        yield row
 
 
 def freeze_rows(

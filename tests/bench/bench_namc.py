@@ -16,10 +16,9 @@ machine changes less.
 """
 
 import argparse
-import json
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from pairwright.prompts.differences import fill_template
 from pairwright.schemas.namc import CnnConfig, DualEncoderConfig, NamcConfig, VocabularyConfig, VqganConfig
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.namc import Decoding, Namc, NamcSizes
+from pairwright.tasks.models.namc import Described, Namc, NamcSizes
 from pairwright.tasks.models.namc_places import (
     CLIP,
     SIDE,
@@ -44,12 +43,14 @@ from pairwright.tasks.models.namc_places import (
 )
 from pairwright.tasks.models.namc_words import SPECIAL, ClipWords, bert_words
 from pairwright.tasks.models.open_clip_embedder import create_tokenizer
-from pairwright.tasks.training.namc.batches import Batches, Pictures, read_rows
+from pairwright.tasks.texts.differences import Difference
+from pairwright.tasks.training.namc.batches import Batches, Text
 from pairwright.tasks.training.namc.captioner import make_captioner
-from pairwright.tasks.training.namc.frozen import Frozen, open_frozen
 from pairwright.tasks.training.namc.learn import Learner
+from pairwright.tasks.training.namc.tables import Copies
 from pairwright.tasks.training.tiny_model import TEMPLATE, train_tokenizer
 from tests.bench.train_rows import make_words
+from tests.bench.turns import print_rates, take_turns
 
 PROMPT = "Describe how the second image differs from the first one, in one sentence, and name what changed."
 PAD, UNKNOWN, START, END, MASK = 0, 100, 101, 102, 103
@@ -58,31 +59,6 @@ CODES, WORDS = 1024, 30_522
 HALF = 22
 """Words of a half of a description, as those of rendered scenes have."""
 Work = Callable[[], object]
-
-
-def compare(sides: Mapping[str, Callable[[], Work]], units: int, unit: str, *, turns: int) -> None:
-    """Print how many units per second each side does, and the ratio of the first to the others."""
-    made = {name: make() for name, make in sides.items()}
-    for work in made.values():
-        work()  # not timed
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in made}
-    for turn in range(turns):
-        for name in made if turn % 2 == 0 else reversed(made):
-            _wait()
-            start, busy = time.perf_counter(), time.process_time()
-            made[name]()
-            _wait()
-            found[name].append((time.perf_counter() - start, time.process_time() - busy))
-    best = {name: [min(seconds) for seconds in zip(*own, strict=True)] for name, own in found.items()}
-    first = next(iter(best.values()))
-    for name, (clock, busy) in best.items():
-        ratios = f"{clock / first[0]:8.2f} times as long, {busy / first[1]:.2f} in CPU seconds"
-        print(f"  {name:<36}{units / clock:12,.2f} {unit}/s{units / busy:12,.2f} per CPU second{ratios}", flush=True)
-
-
-def _wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
 
 
 def make_namc(pairs: int, tokens: int) -> Work:
@@ -94,13 +70,13 @@ def make_namc(pairs: int, tokens: int) -> Work:
     cnn: Any = timm.create_model("resnet101", pretrained=False, features_only=True, out_indices=(3,)).eval().to(device)
     model = Namc(NamcSizes()).eval().to(device)
     pixels = torch.from_numpy(make_images(pairs)).flatten(0, 1).permute(0, 3, 1, 2).float().to(device) / 127.5 - 1
-    # The end is never written, so that all pairs get all tokens.
-    how = Decoding(start=START, end=END, banned=(PAD, UNKNOWN, START, END, MASK), length=tokens)
+    banned = (PAD, UNKNOWN, START, END, MASK)  # the end, too, so that all pairs get all tokens
 
     @torch.inference_mode()
     def write() -> None:
-        grids = cnn(pixels)[0].flatten(2).transpose(1, 2).unflatten(0, (pairs, 2))
-        assert {len(one) for one in model.write(grids, how)} == {tokens}
+        compared = model.compare(cnn(pixels)[0].flatten(2).transpose(1, 2).unflatten(0, (pairs, 2)))
+        said = model.describer.write(compared, start=START, end=END, banned=banned, length=tokens)
+        assert {len(one) for one in said} == {tokens}
 
     return write
 
@@ -146,26 +122,33 @@ def make_images(pairs: int) -> Any:
     return np.random.default_rng(0).integers(0, 256, (pairs, 2, SIDE, SIDE, 3), dtype=np.uint8)
 
 
-class SeenAnew(Pictures):
-    """Pictures that CNN and VQGAN look at in each step."""
+class SeenAnew(Batches):
+    """Batches whose images CNN and VQGAN look at in each step."""
+
+    config: NamcConfig
+    crops: Any
+    """``(images, 224, 224, 3)``."""
 
     def features(self, rows: Sequence[int]) -> Tensor:
         """Return what the CNN sees."""
-        return self._look(load_grids(CONFIG["cnn"]), rows)
+        return self._look(load_grids(self.config.cnn.model_dump_json()), rows)
 
-    def see(self, rows: Sequence[int]) -> dict[str, Tensor]:
-        """Return what CLIP is shown, and what the CNN and VQGAN make of it."""
-        found = super().see(rows)
-        return found | ({"codes": self._look(load_codes(CONFIG["vqgan"]), rows)} if self.pixels else {})
+    def make(self, rows: Sequence[int]) -> Described:
+        """Return a batch with the codes that VQGAN gives."""
+        batch = super().make(rows)
+        if not self.config.noise_enabled:
+            return batch
+        return replace(batch, codes=self._look(load_codes(self.config.vqgan.model_dump_json()), rows))
 
     def _look(self, encoder: PlaceEncoder, rows: Sequence[int]) -> Tensor:
         with torch.no_grad():
-            crops = self._some(self.frozen.crops, rows).to(choose_device()).flatten(0, 1)
+            crops = torch.from_numpy(show(self.crops, [self.texts[row] for row in rows])).to(choose_device())
             return encoder.network(encoder.numbers(crops)).unflatten(0, (-1, 2))
 
 
-CONFIG: dict[str, str] = {}
-"""Settings of the CNN and the VQGAN as JSON."""
+def show(crops: Any, texts: Sequence[Text]) -> Any:
+    """Return ``(2 B, 224, 224, 3)``, the crops of rows."""
+    return np.concatenate([crops[2 * text.place : 2 * text.place + 2] for text in texts])
 
 
 def make_config(folder: Path, *, batch: int, steps: int) -> TrainConfig:
@@ -200,49 +183,61 @@ def make_config(folder: Path, *, batch: int, steps: int) -> TrainConfig:
     return TrainConfig.model_validate({"objective": "namc", "namc": namc.model_dump(), "optimiser": optimiser})
 
 
-def freeze(folder: Path, rows: int, namc: NamcConfig) -> Frozen:
-    """Write what a run would have frozen of that many rows, each about two images of its own."""
+def write_texts(rows: int) -> list[Text]:
+    """Return descriptions of rows, each about two images of its own."""
     rng = np.random.default_rng(0)
-    crops, known = make_images(rows).reshape(-1, SIDE, SIDE, 3), make_words(rng)
-    crops.tofile(folder / "crops.bin")
-    CONFIG.update(cnn=namc.cnn.model_dump_json(), vqgan=namc.vqgan.model_dump_json())
-    encoders = {"grids": load_grids(CONFIG["cnn"]), "codes": load_codes(CONFIG["vqgan"])}
-    for name, encoder in encoders.items():
-        np.save(folder / f"{name}.npy", encoder.encode(list(crops)))
-    widths = {name: encoder.width for name, encoder in encoders.items()}
-    images = {str(number): True for number in range(2 * rows)}
-    (folder / "about.json").write_text(json.dumps({"images": images, "side": SIDE, "widths": widths}))
-    halves = [[" ".join(known[n] for n in rng.integers(len(known), size=HALF)) for _ in "ab"] for _ in range(rows)]
-    lines = (
-        {"key": str(row), "split": "train", "chosen": fill_template(("shows", "has"), *both),
-         "images": [str(2 * row), str(2 * row + 1)]}
-        for row, both in enumerate(halves)
-    )  # fmt: skip
-    (folder / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return open_frozen(folder)
+    known = make_words(rng)
+    texts: list[Text] = []
+    for row in range(rows):
+        first, second = (" ".join(known[n] for n in rng.integers(len(known), size=HALF)) for _ in "ab")
+        said = fill_template(("shows", "has"), first, second)
+        parts = Difference(first, second, ("shows", "has"), said)
+        texts.append(Text(row, str(row), said, (str(2 * row), str(2 * row + 1)), parts))
+    return texts
 
 
-def make_trainer(config: TrainConfig, frozen: Frozen, *, steps: int, anew: bool) -> Work:
+def see_all(crops: Any, namc: NamcConfig) -> Copies:
+    """Return what the tables say of all images."""
+    encoders = {"grids": load_grids(namc.cnn.model_dump_json()), "codes": load_codes(namc.vqgan.model_dump_json())}
+    return Copies(
+        images={str(number): number for number in range(len(crops))},
+        widths={name: encoder.width for name, encoder in encoders.items()},
+        **{name: encoder.encode(list(crops)) for name, encoder in encoders.items()},
+    )
+
+
+def make_trainer(config: TrainConfig, seen: tuple[Any, Copies], *, steps: int, anew: bool) -> Work:
     """Return the next steps of a training, off tables or with images looked at in each step."""
+    crops, copies = seen
     words = bert_words(find_weights(config.namc.vocabulary))
-    captioner = make_captioner(words, config.namc, frozen.widths, seed=0)
+    captioner = make_captioner(words, config.namc, copies.widths, seed=0)
     captioner.model.to(choose_device())
     noise = captioner.model.noise
-    texts, sides, _ = read_rows(frozen, "train", halves=True)
-    pictures = (SeenAnew if anew else Pictures)(frozen, sides, clip_numbers(noise.clip) if noise else None)
-    tokenizer = ClipWords(create_tokenizer(config.namc.clip, field=CLIP))
-    batches = Batches(texts, pictures, clip=tokenizer, words=words, length=captioner.model.sizes.length)
-    if noise and not anew:
-        batches.relate(noise.eval())
-    learner, size = Learner(captioner, config, config.optimiser.max_steps), config.optimiser.per_device_train_batch_size
-    done = 0
+    numbers = clip_numbers(noise.clip) if noise else None
+
+    def pixels(texts: Sequence[Text], _features: Tensor) -> Tensor:
+        assert numbers is not None
+        return numbers(torch.from_numpy(show(crops, texts))).unflatten(0, (-1, 2))
+
+    batches = (SeenAnew if anew else Batches)(
+        write_texts(len(crops) // 2),
+        copies,
+        clip=ClipWords(create_tokenizer(config.namc.clip, field=CLIP)),
+        words=words,
+        length=captioner.model.sizes.length,
+        show=pixels if noise else None,
+    )
+    if isinstance(batches, SeenAnew):
+        batches.config, batches.crops = config.namc, crops
+    learner = Learner(captioner, config, config.optimiser.max_steps)
+    size, done = config.optimiser.per_device_train_batch_size, 0
 
     def learn() -> None:
         nonlocal done
-        orders = ((step, 0.0, range(step * size, (step + 1) * size)) for step in range(done, done + steps))
-        for (step, _, rows), (batch, identity) in batches.ahead(orders):
-            learner.step(batch, identity, seeds=batches.seeds(rows, 0), number=step)
-            done = step + 1
+        orders = [range(step * size, (step + 1) * size) for step in range(done, done + steps)]
+        for batch in batches.ahead(orders):
+            learner.step([batch], number=done, rows=size)
+            done += 1
 
     return learn
 
@@ -259,23 +254,22 @@ def main() -> None:
     parser.add_argument("--only", choices=("writing", "training"), help="measure that alone")
     given = parser.parse_args()
     if given.only != "training":
-        print(
-            f"Writing {given.tokens} tokens of each of {given.pairs} pairs at once (the paper's ratio: 21)", flush=True
-        )
         writers = {"NAMC, with ResNet-101": make_namc, "Qwen2-VL-2B's architecture": make_rival}
-        sides = {name: partial(make, given.pairs, given.tokens) for name, make in writers.items()}
-        compare(sides, given.pairs * given.tokens, "tokens", turns=given.turns)
+        sides = {name: make(given.pairs, given.tokens) for name, make in writers.items()}
+        title = f"Writing {given.tokens} tokens of each of {given.pairs} pairs at once (the paper's ratio: 21)"
+        print_rates(title, take_turns(sides, given.turns), given.pairs * given.tokens, "tokens")
     if given.only == "writing":
         return
     with tempfile.TemporaryDirectory() as place:
         config = make_config(Path(place), batch=given.batch, steps=(1 + given.turns) * given.steps)
-        frozen = freeze(Path(place), given.batch * config.optimiser.max_steps, config.namc)
+        crops = make_images(given.batch * config.optimiser.max_steps).reshape(-1, SIDE, SIDE, 3)
+        seen = (crops, see_all(crops, config.namc))
         for name, noise in (("Pre-training", True), ("Fine-tuning", False)):
-            print(f"{name}, {given.batch} rows at once", flush=True)
-            own = config.namc.model_copy(update={"noise_enabled": noise})
-            make = partial(make_trainer, config.model_copy(update={"namc": own}), frozen, steps=given.steps)
-            sides = {"off the tables": partial(make, anew=False), "images seen in each step": partial(make, anew=True)}
-            compare(sides, given.batch * given.steps, "samples", turns=given.turns)
+            own = config.model_copy(update={"namc": config.namc.model_copy(update={"noise_enabled": noise})})
+            make = partial(make_trainer, own, seen, steps=given.steps)
+            sides = {"off the tables": make(anew=False), "images seen in each step": make(anew=True)}
+            title = f"{name}, {given.batch} rows at once"
+            print_rates(title, take_turns(sides, given.turns), given.batch * given.steps, "samples")
 
 
 if __name__ == "__main__":

@@ -52,8 +52,8 @@ def test_it_is_trained_looked_at_scored_and_tuned(dataset: Path, capsys: pytest.
         "namc": ("namc small", ""),
         "tuned": ("namc small", "namc"),
     }
-    assert run(*words, "--set", "namc.num_beams=2") == 2
-    assert "namc.num_beams" in capsys.readouterr().err
+    assert run(*words, "--set", "namc.max_new_tokens=9") == 2
+    assert "namc.max_new_tokens" in capsys.readouterr().err
 
 
 def test_texts_of_another_form(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:

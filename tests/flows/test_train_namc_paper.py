@@ -11,7 +11,7 @@ import torch
 from pairwright.flows.make_train_config import make_config
 from pairwright.flows.train_model import prepare
 from pairwright.flows.version import open_version
-from pairwright.schemas.errors import ConfigError, ModelError
+from pairwright.schemas.errors import ModelError
 from pairwright.schemas.namc import VqganConfig
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.namc_places import CROP, load_codes, load_grids
@@ -19,7 +19,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.training.freeze_rows import FrozenRows
 from pairwright.tasks.training.namc.tables import CODES
-from pairwright.tasks.training.namc.train_namc import open_run
+from pairwright.tasks.training.namc.train_namc import open_batches, open_captioner
 from pairwright.tasks.training.runs import PLACES, Run
 from pairwright.tasks.training.train_model import Job
 from tests.fixtures.benchmarks import ask_about_a_pair
@@ -71,10 +71,11 @@ def prepared(dataset: Path, config: TrainConfig, name: str) -> Job:
 
 
 def test_what_is_learnt_from_is_what_the_models_say(dataset: Path, models: list[str], tmp_path: Path) -> None:
-    """Of rows in any order: features, codes, pixels, and what is relevant by CLIP as it begins."""
+    """Of rows in any order: features, codes, pixels."""
     job = prepared(dataset, make_config("namc", settings(models)), "looked")
-    captioner, batches, _ = open_run(job)
-    batch, _ = batches.make(ROWS)
+    captioner = open_captioner(job)
+    batches = open_batches(job, captioner)
+    batch = batches.make(ROWS)
     rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split="train")
     keys = [batches.texts[row].key for row in ROWS]
     shown = {row.key: row.images for row in map(rows.read, range(len(rows)))}
@@ -90,13 +91,7 @@ def test_what_is_learnt_from_is_what_the_models_say(dataset: Path, models: list[
     mean, std = (torch.tensor(noise.clip.visual.preprocess_cfg[name]) for name in ("mean", "std"))
     pixels = ((numbers - mean) / std).permute(0, 3, 1, 2)
     assert torch.allclose(batch.pixels.flatten(0, 1), pixels, atol=1e-5)
-    found = noise.relate(pixels, batch.tokens.flatten(0, 1), batch.words.flatten(0, 1))
-    assert batch.relevant is not None
-    real = torch.cat([torch.ones(len(found), 196, dtype=torch.bool), batch.words.flatten(0, 1) >= 0], dim=1)
-    assert (batch.relevant.flatten(0, 1) - found)[real].abs().max() < 1e-5
-    assert sorted(path.name for path in (job.run.folder / PLACES).iterdir()) == [
-        "about.json", "codes.npy", "crops.bin", "grids.npy", "relevant.npy", "rows.jsonl",
-    ]  # fmt: skip
+    assert sorted(path.name for path in (job.run.folder / PLACES).iterdir()) == ["about.json", "codes.npy", "grids.npy"]
     tables = made(dataset)
     assert {name: len(marks) for name, marks in tables.items()} == {"grids": 1, "codes": 1}
     (tmp_path / "other.ckpt").write_bytes(b"another")
@@ -121,7 +116,7 @@ def test_it_is_trained_gone_on_with_scored_and_tuned(
     assert len(read_lines(place / "answers/predictions.jsonl")) == 2
     assert not (place / PLACES).exists()
     about = json.loads((place / "checkpoint/namc.json").read_text())
-    assert (about["config"], about["sizes"]["features"], about["sizes"]["codes"]) == ("paper", 256, 40)
+    assert (about["sizes"]["features"], about["sizes"]["codes"]) == (256, 40)
     first = (place / "checkpoint/model.safetensors").read_bytes()
     shutil.rmtree(place / "checkpoint")
     shutil.rmtree(place / "checkpoints/checkpoint-2")
@@ -152,6 +147,4 @@ def test_a_missing_model_is_named(dataset: Path, models: list[str], monkeypatch:
             prepared(dataset, make_config("namc", [*settings(models), lacks]), "lacking")
     with pytest.raises(ModelError, match=r"hf download timm/resnet101\.tv_in1k model\.safetensors$"):
         prepared(dataset, make_config("namc", ["namc.size=paper"]), "lacking")
-    with pytest.raises(ConfigError, match=r"namc\.relevance"):
-        prepared(dataset, make_config("namc", ["namc.relevance=start"]), "lacking")
     assert not (dataset / "runs/lacking").exists()

@@ -2,25 +2,23 @@
 
     FOLDER/model.safetensors
     FOLDER/words.json         the decoder's vocabulary
-    FOLDER/namc.json          what it is, how it writes; at the paper's size how large, and which CNN sees its images
+    FOLDER/namc.json          how large it is, how long it writes; at the paper's size which CNN sees its images
 
 The CNN's weights are not kept: they are found where they were. Needs PyTorch, open_clip and, for a CNN, timm.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import open_clip
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, TypeAdapter
+from pydantic import BaseModel, Field
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -30,41 +28,57 @@ from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.models.checkpoints import read_checkpoint
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.namc import Decoding, Namc, NamcSizes, NoiseIdentifier
-from pairwright.tasks.models.namc_places import load_grids, make_clip
+from pairwright.tasks.models.namc import Namc, NamcSizes, NoiseIdentifier
+from pairwright.tasks.models.namc_places import (
+    CROP,
+    SMALL_CLIP,
+    crop_small,
+    load_grids,
+    make_clip,
+    small_sizes,
+    split_patches,
+)
 from pairwright.tasks.models.namc_words import DecoderWords, saved_words
-from pairwright.tasks.models.tensor_shapes import name_some
+from pairwright.tasks.models.tensor_shapes import compare_shapes, shapes_of
+from pairwright.tasks.models.weights import identify_files
 from pairwright.tasks.serving.chat import Question
-from pairwright.tasks.store.images import RefusedImageError
+from pairwright.tasks.store.images import RefusedImageError, decode_rgb
 from pairwright.tasks.training.freeze_rows import PAIR
-from pairwright.tasks.training.namc.batches import PATCH, small_sizes, to_patches
-from pairwright.tasks.training.namc.frozen import SMALL_SIDE, crop_large, crop_small
 
 WEIGHTS, WORDS, ABOUT = "model.safetensors", "words.json", "namc.json"
 FIELD = "--from"
-HEAD, MAX_LAYERS, MAX_LENGTH = 64, 64, 80
-"""Dimensions of a head at the paper's size; layers that a saved model may have; tokens that it writes."""
+HEAD = 64
+"""Dimensions of a head at the paper's size."""
 NOISE = "noise."
 """How the names of the noise module's weights begin."""
-SMALL_CLIP: dict[str, Any] = {
-    "embed_dim": 64,
-    "vision_cfg": {"image_size": SMALL_SIDE, "layers": 3, "width": 96, "head_width": 24, "patch_size": PATCH},
-    "text_cfg": {"context_length": 77, "vocab_size": 49_408, "width": 64, "heads": 2, "layers": 2},
-}
-"""A dual encoder of CLIP's form, learnt from scratch (4 M weights, of which 3 M are words)."""
+
+
+class About(BaseModel, frozen=True):
+    """What a saved one says of itself."""
+
+    model: Literal["namc"] = "namc"
+    sizes: NamcSizes
+    noise: bool
+    """Whether its noise module is kept, too."""
+    cnn: CnnConfig | None
+    """What sees the images, at the paper's size; ``None``: it is small, and sees them itself."""
+    length: Annotated[int, Field(ge=1)]
+    """Maximum tokens that it writes, as its run was set."""
+
+    @property
+    def size(self) -> str:
+        """Return its name in the settings."""
+        return PAPER if self.cnn else SMALL
 
 
 @dataclass(frozen=True)
 class Captioner:
-    """A model and its vocabulary."""
+    """A model and its vocabulary; ``cnn`` and ``length`` as in ``About``."""
 
     model: Namc
     words: DecoderWords
-    cnn: CnnConfig | None = None
-    """What sees the images, at the paper's size; ``None``: it is small, and sees them itself."""
-    length: int = MAX_LENGTH
-    beams: int = 1
-    """How it writes, as its run was set: maximum tokens, and descriptions that are kept meanwhile."""
+    cnn: CnnConfig | None
+    length: int
 
     @property
     def device(self) -> torch.device:
@@ -74,14 +88,12 @@ class Captioner:
     def write(self, features: Tensor) -> list[str]:
         """Return what it says of pairs, all at once; ``features`` are ``(B, 2, places, features)``."""
         words = self.words
-        how = Decoding(
-            start=words.start,
-            end=words.end,
-            banned=(words.mask, words.pad, words.unknown, words.start),
-            length=self.length,
-            beams=self.beams,
-        )
-        return [words.read(tokens) for tokens in self.model.eval().write(features.to(self.device), how)]
+        banned = (words.mask, words.pad, words.unknown, words.start)
+        model = self.model.eval()
+        with torch.no_grad():
+            compared = model.compare(features.to(self.device))
+        said = model.describer.write(compared, start=words.start, end=words.end, banned=banned, length=self.length)
+        return [words.read(tokens) for tokens in said]
 
 
 def make_captioner(words: DecoderWords, config: NamcConfig, widths: Mapping[str, int], *, seed: int) -> Captioner:
@@ -97,7 +109,8 @@ def make_captioner(words: DecoderWords, config: NamcConfig, widths: Mapping[str,
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         noise = _make_noise(config, sizes.width) if config.noise_enabled else None
-        return Captioner(Namc(sizes, noise), words, config.cnn if config.size == PAPER else None)
+        cnn = config.cnn if config.size == PAPER else None
+        return Captioner(Namc(sizes, noise), words, cnn, config.max_new_tokens)
 
 
 def _make_noise(config: NamcConfig, width: int) -> NoiseIdentifier:
@@ -107,32 +120,12 @@ def _make_noise(config: NamcConfig, width: int) -> NoiseIdentifier:
 
 def save_captioner(captioner: Captioner, folder: Path) -> None:
     """Write it into a folder that is there."""
-    weights = {name: value.detach().cpu().contiguous() for name, value in captioner.model.state_dict().items()}
+    model = captioner.model
+    weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     save_file(weights, folder / WEIGHTS)
     (folder / WORDS).write_text(captioner.words.as_json(), encoding="utf-8")
-    about = About(
-        config=PAPER if captioner.cnn else SMALL,
-        noise=captioner.model.noise is not None,
-        sizes=captioner.model.sizes if captioner.cnn else None,
-        cnn=captioner.cnn,
-        length=captioner.length,
-        beams=captioner.beams,
-    )
-    values = asdict(about) | {"cnn": about.cnn.model_dump() if about.cnn else None}
-    (folder / ABOUT).write_text(json.dumps(values, indent=1), encoding="utf-8")
-
-
-@dataclass(frozen=True)
-class About:
-    """What a saved one says of itself."""
-
-    config: Literal["small", "paper"]
-    noise: bool
-    model: Literal["namc"] = "namc"
-    sizes: NamcSizes | None = None
-    cnn: CnnConfig | None = None
-    length: Annotated[int, Field(ge=1, le=MAX_LENGTH)] = MAX_LENGTH
-    beams: Annotated[int, Field(ge=1, le=1000)] = 1
+    about = About(sizes=model.sizes, noise=model.noise is not None, cnn=captioner.cnn, length=captioner.length)
+    (folder / ABOUT).write_text(about.model_dump_json(indent=1), encoding="utf-8")
 
 
 def is_namc(folder: Path) -> bool:
@@ -147,12 +140,9 @@ def read_about(folder: Path) -> About:
         ModelError: it cannot be read, or the folder holds another model.
     """
     try:
-        about = TypeAdapter(About).validate_json((folder / ABOUT).read_text(encoding="utf-8"))
-        if (about.config == PAPER) != bool(about.sizes and about.cnn):
-            raise ValueError(f"{ABOUT} does not say how large it is, or which CNN sees its images")
+        return About.model_validate_json((folder / ABOUT).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"{FIELD}: {folder} holds no NAMC: {error}") from error
-    return about
 
 
 def load_captioner(folder: Path, config: NamcConfig | None = None) -> Captioner:
@@ -165,44 +155,32 @@ def load_captioner(folder: Path, config: NamcConfig | None = None) -> Captioner:
     Raises:
         ModelError: the folder holds another model, or is damaged.
     """
-    about, words = read_about(folder), saved_words(folder / WORDS)
-    config = config or NamcConfig(size=about.config, noise_enabled=False)
-    if about.config != config.size or (config.noise_enabled and not about.noise):
+    about = read_about(folder)
+    config = config or NamcConfig(size=about.size, noise_enabled=False)
+    if about.size != config.size or (config.noise_enabled and not about.noise):
         raise ModelError(
-            f"{FIELD}: {folder} holds a NAMC of --size {about.config} {'with' if about.noise else 'without'} its "
+            f"{FIELD}: {folder} holds a NAMC of --size {about.size} {'with' if about.noise else 'without'} its "
             f"noise module, not of --size {config.size}{' with it' if config.noise_enabled else ''}"
         )
-    sizes = about.sizes or small_sizes(words.size)
-    try:
-        if not 0 < sizes.layers <= MAX_LAYERS or sizes.heads < 1 or sizes.width % sizes.heads:
-            raise ValueError(f"{sizes.layers} layers of {sizes.heads} heads")
-        if sizes.vocabulary != words.size:
-            raise ValueError(f"{sizes.vocabulary} words, {WORDS} has {words.size}")
-        with torch.device("meta"):  # no memory is taken before it is known that the weights are of these sizes
-            model = Namc(sizes)
-    except (ValueError, RuntimeError, TypeError, OverflowError) as error:
-        raise ModelError(f"{FIELD}: {folder / ABOUT}: {error}") from error
-    model.noise = _make_noise(config, sizes.width) if config.noise_enabled else None
-    load_weights(model, folder, assign=True)
-    return Captioner(model, words, about.cnn, about.length, about.beams)
+    model = Namc(about.sizes, _make_noise(config, about.sizes.width) if config.noise_enabled else None)
+    load_weights(model, folder)
+    return Captioner(model, saved_words(folder / WORDS), about.cnn, about.length)
 
 
-def load_weights(model: Namc, folder: Path, *, assign: bool = False) -> None:
-    """Put saved weights into a model, or have it take them; those of a noise module that it has not are passed over.
+def load_weights(model: Namc, folder: Path) -> None:
+    """Load saved weights into a model; those of a noise module that it has not are passed over.
 
     Raises:
-        ModelError: they are another model's, damaged, or no numbers.
+        ModelError: they are another model's, or damaged.
     """
     weights = read_checkpoint(folder / WEIGHTS, field=FIELD)
     if model.noise is None:
         weights = {name: value for name, value in weights.items() if not name.startswith(NOISE)}
-    own = model.state_dict()
-    strange = list(own.keys() ^ weights.keys())
-    strange += [name for name in own.keys() & weights.keys() if own[name].shape != weights[name].shape]
-    strange += [name for name, value in weights.items() if not torch.isfinite(value).all()]
-    if strange:
-        raise ModelError(f"{FIELD}: {folder / WEIGHTS}: does not fit, or is no number: {name_some(sorted(strange))}")
-    model.load_state_dict({name: value.float() for name, value in weights.items()}, assign=assign)
+    try:
+        compare_shapes(shapes_of(weights), shapes_of(model.state_dict()))
+    except ModelError as error:
+        raise ModelError(f"{FIELD}: {folder / WEIGHTS}: {error}") from error
+    model.load_state_dict(weights)
 
 
 def identify(folder: Path) -> str:
@@ -212,7 +190,7 @@ def identify(folder: Path) -> str:
         ModelError: it cannot be loaded.
     """
     _load(folder)
-    return make_key("namc", blake2b((folder / WEIGHTS).read_bytes(), digest_size=16).hexdigest())
+    return make_key("namc", identify_files([folder / WEIGHTS]))
 
 
 def answer_pairs(questions: Iterable[tuple[str, Question]], *, folder: Path, batch: int) -> Iterator[Reply]:
@@ -224,7 +202,7 @@ def answer_pairs(questions: Iterable[tuple[str, Question]], *, folder: Path, bat
         ModelError: the model cannot be loaded.
     """
     captioner, source = _load(folder), iter(questions)
-    crop = crop_large if captioner.cnn else crop_small
+    crop = CROP if captioner.cnn else crop_small
     while some := list(islice(source, batch)):
         crops: dict[str, list[NDArray[np.uint8]]] = {}
         for name, question in some:
@@ -233,7 +211,7 @@ def answer_pairs(questions: Iterable[tuple[str, Question]], *, folder: Path, bat
                 yield Reply(name=name, state="refused", detail=detail)
                 continue
             try:
-                crops[name] = [crop(data) for data in question.images]
+                crops[name] = [crop(decode_rgb(data)) for data in question.images]
             except RefusedImageError as error:
                 yield Reply(name=name, state="no image", detail=str(error))
         if crops:
@@ -246,7 +224,7 @@ def _features(captioner: Captioner, crops: Sequence[NDArray[np.uint8]]) -> Tenso
     if captioner.cnn:
         found = torch.from_numpy(load_grids(captioner.cnn.model_dump_json()).encode(crops))
     else:
-        found = to_patches(torch.from_numpy(np.stack(crops)))
+        found = torch.from_numpy(split_patches(np.stack(crops))) / 127.5 - 1
     return found.unflatten(0, (-1, PAIR))
 
 
@@ -255,8 +233,5 @@ def _load(folder: Path) -> Captioner:
     """Load it; its CNN, too, so that what is missing is said before anything is asked."""
     captioner = load_captioner(folder)
     if captioner.cnn:
-        try:
-            load_grids(captioner.cnn.model_dump_json())
-        except ModelError as error:
-            raise ModelError(f"{folder / ABOUT}: the CNN that sees its images is not as it was: {error}") from error
+        load_grids(captioner.cnn.model_dump_json())
     return replace(captioner, model=captioner.model.to(choose_device()))

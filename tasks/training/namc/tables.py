@@ -4,29 +4,48 @@ Reads ``ImageRow``, writes one ``PlacesRow`` per image. ``grids``: the CNN's fea
 image. ``codes``: the VQGAN's codes, 392 bytes. Each table is known by its own model's weights, so that another VQGAN
 makes no features anew. Memory of a process: the model, 64 images at a time on the device, and a shard's rows three
 times over, 240 MB. On a GPU, other processes decode the next images while the device works.
+
+A run trains on copies of its own, which are mapped into memory, and go when it is finished:
+
+    runs/NAME/places/grids.npy    (images, 196, 1024) float16
+    runs/NAME/places/codes.npy    (images, 196) uint16
+    runs/NAME/places/about.json   which image is where, how many features and codes there are; written last
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from pairwright.schemas.errors import StoreError, TrainingError
 from pairwright.schemas.namc import CnnConfig, VqganConfig
 from pairwright.schemas.rows import Dropped, ImageRow, PlacesRow, make_key
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.namc_places import AT_ONCE, CROP, PlaceEncoder, load_codes, load_grids, pin_weights
+from pairwright.tasks.models.namc_places import AT_ONCE, CROP, GRID, PlaceEncoder, load_codes, load_grids, pin_weights
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
 from pairwright.tasks.models.preprocess import Pixels
-from pairwright.tasks.store.stage import Stage
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.files import Folder, naming
+from pairwright.tasks.store.snapshot import stream_live
+from pairwright.tasks.store.stage import Planned, Stage
+from pairwright.tasks.store.vectors import map_new
+
+ABOUT = "about.json"
 
 
 def encode_grids(rows: Sequence[ImageRow], config: CnnConfig) -> Iterator[PlacesRow | Dropped]:
     """Yield the CNN's features of each image."""
-    return _encode(rows, partial(load_grids, config.model_dump_json()), name_cnn(config)[0])
+    return _encode(rows, partial(load_grids, config.model_dump_json()), name_model(config)[0])
 
 
 def encode_codes(rows: Sequence[ImageRow], config: VqganConfig) -> Iterator[PlacesRow | Dropped]:
     """Yield the VQGAN's codes of each image."""
-    return _encode(rows, partial(load_codes, config.model_dump_json()), name_vqgan(config)[0])
+    return _encode(rows, partial(load_codes, config.model_dump_json()), name_model(config)[0])
 
 
 def _encode(rows: Sequence[ImageRow], load: Callable[[], PlaceEncoder], model: str) -> Iterator[PlacesRow | Dropped]:
@@ -57,14 +76,10 @@ def _rows(encoder: PlaceEncoder, model: str, images: Sequence[Ready[ImageRow, Pi
         )
 
 
-def name_cnn(config: CnnConfig) -> tuple[str]:
-    """Return the CNN with its revision, for the table's fingerprint."""
-    return (f"{config.model} {config.revision or config.checkpoint or 'main'}",)
-
-
-def name_vqgan(config: VqganConfig) -> tuple[str]:
-    """Return the VQGAN's revision."""
-    return (f"vqgan {config.revision or config.checkpoint}",)
+def name_model(config: CnnConfig | VqganConfig) -> tuple[str]:
+    """Return the model with its revision, for the table's fingerprint."""
+    name = config.model if isinstance(config, CnnConfig) else "vqgan"
+    return (f"{name} {config.revision or config.checkpoint or 'main'}",)
 
 
 def count_processes(_config: CnnConfig | VqganConfig) -> int:
@@ -81,6 +96,8 @@ def _stage(name: str, config: str, **own: Any) -> Stage:
         reads={"images": ImageRow},
         writes=PlacesRow,
         config=config,
+        models=name_model,
+        pin=pin_weights,
         processes=count_processes,
         without=("graph",),
         only_in=("pairs",),
@@ -88,5 +105,73 @@ def _stage(name: str, config: str, **own: Any) -> Stage:
     )
 
 
-GRIDS = _stage("grids", "cnn", function=encode_grids, models=name_cnn, pin=pin_weights, rows_per_shard=200)
-CODES = _stage("codes", "vqgan", function=encode_codes, models=name_vqgan, pin=pin_weights, rows_per_shard=1000)
+GRIDS = _stage("grids", "cnn", function=encode_grids, rows_per_shard=200)
+CODES = _stage("codes", "vqgan", function=encode_codes, rows_per_shard=1000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copies:
+    """What is seen of a run's images: copies of the tables, mapped."""
+
+    images: Mapping[str, int]
+    """Place of each image, by its key."""
+    grids: NDArray[Any]
+    """``(images, places, features)``."""
+    codes: NDArray[Any] | None
+    """``(images, places)``; ``None`` where they are not to be learnt."""
+    widths: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many features and codes there are, by the tables' names; nothing at the small size."""
+
+
+def copy_tables(build: Build, tables: Sequence[Planned], keys: Sequence[str], place: Path) -> None:
+    """Copy what the settled tables say of a run's images.
+
+    Raises:
+        StoreError: a table cannot be read, or the disk refuses.
+        TrainingError: a table has none of the images.
+    """
+    order = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    found, widths = set(order), dict[str, int]()
+    with naming(str(place), "written"):
+        place.mkdir(exist_ok=True)
+        for planned in tables:
+            widths[planned.stage.name], own = _copy(build, planned, place / f"{planned.stage.name}.npy", order)
+            found &= own
+        about = {"images": {key: number for key, number in order.items() if key in found}, "widths": widths}
+        Folder(str(place)).write(ABOUT, json.dumps(about).encode())
+
+
+def _copy(build: Build, planned: Planned, file: Path, order: Mapping[str, int]) -> tuple[int, set[str]]:
+    """Copy a table's values to their images' places; return its width, and which images it has."""
+    width, found = 0, set[str]()
+    values: NDArray[Any] | None = None
+    for table in stream_live(build, planned, ["subject", "kind", "width", "values"]):
+        for row in table.to_pylist():
+            if row["subject"] not in order:
+                continue
+            if values is None:
+                width, kind = row["width"], np.dtype(row["kind"]).newbyteorder("<")
+                shape = (GRID**2, width) if row["kind"] == "float16" else (GRID**2,)
+                values = map_new(file, kind, (len(order), *shape))
+            values[order[row["subject"]]] = np.frombuffer(row["values"], values.dtype).reshape(values.shape[1:])
+            found.add(row["subject"])
+    if not found:
+        raise TrainingError(
+            f"{planned.table}: has none of the run's {len(order):,} images: NAMC learns from rows about two images of "
+            "the dataset, which can be decoded"
+        )
+    return width, found
+
+
+def open_copies(place: Path) -> Copies:
+    """Open a run's copies.
+
+    Raises:
+        StoreError: they are not there, or damaged.
+    """
+    try:
+        about = json.loads((place / ABOUT).read_text())
+        tables = {name: np.load(place / f"{name}.npy", mmap_mode="r") for name in about["widths"]}
+        return Copies(**about, grids=tables["grids"], codes=tables.get("codes"))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise StoreError(f"{place}: cannot be read: {error}. Start the run anew under another --name") from error

@@ -2,27 +2,37 @@
 
 Reads the run's folder and the dataset's parts; writes checkpoints, metrics, the finished model, samples, and in
 ``answers/`` what it says of the held-out rows beside what they are said to show, as ``pairwright evaluate captions``
-reads it. A stopped run ends with the same weights as one that was not: order and masks follow from seed, row and epoch.
+reads it. A stopped run ends with the same weights as one that was not: order, masks and dropout follow from the seed
+and the step.
 """
 
+import math
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from itertools import compress, islice
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from pairwright.schemas.errors import ConfigError, ModelError, TrainingError
 from pairwright.schemas.namc import PAPER, DualEncoderConfig
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.namc_places import CLIP, clip_numbers, find_weights
-from pairwright.tasks.models.namc_words import ClipWords, bert_words, learnt_words, saved_words
+from pairwright.tasks.models.namc_places import CLIP, CROP, clip_numbers, find_weights, join_patches
+from pairwright.tasks.models.namc_words import ClipWords, DecoderWords, bert_words, learnt_words, saved_words
 from pairwright.tasks.models.open_clip_embedder import create_tokenizer
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training.freeze_rows import FrozenRows, count_reasons
-from pairwright.tasks.training.namc.batches import NO_HALVES, Batches, Order, Pictures, read_rows, small_pixels
+from pairwright.tasks.store.images import decode_rgb
+from pairwright.tasks.store.pool import count_cores
+from pairwright.tasks.training import runs
+from pairwright.tasks.training.freeze_rows import PAIR, FrozenRows, Refused, count_reasons
+from pairwright.tasks.training.namc.batches import NO_HALVES, NOT_SEEN, Batches, Text, read_texts, see_small
 from pairwright.tasks.training.namc.captioner import (
     Captioner,
     load_captioner,
@@ -30,23 +40,10 @@ from pairwright.tasks.training.namc.captioner import (
     make_captioner,
     save_captioner,
 )
-from pairwright.tasks.training.namc.frozen import Frozen, freeze_images, open_frozen
 from pairwright.tasks.training.namc.learn import Learner
+from pairwright.tasks.training.namc.tables import open_copies
 from pairwright.tasks.training.report.samples import Sample, write_answers, write_samples
-from pairwright.tasks.training.runs import (
-    FINISHING,
-    HELD_OUT,
-    PLACES,
-    SAVING,
-    STEP,
-    TRAIN,
-    VOCABULARY,
-    MetricsFile,
-    Run,
-    Window,
-    append_refused,
-    publish_folder,
-)
+from pairwright.tasks.training.runs import HELD_OUT, PLACES, TRAIN, MetricsFile, Window
 from pairwright.tasks.training.save_checkpoints import NOT_SAVED, Saving, reading
 from pairwright.tasks.training.train_model import Ended, Job
 from pairwright.tasks.training.watch_training import stoppable
@@ -57,23 +54,6 @@ VOCABULARY_SIZE = 1_000
 """Maximum tokens of the small decoder's vocabulary."""
 TOKENIZER = "ViT-B-32"
 """Whose tokenizer is CLIP's own; open_clip brings it."""
-
-
-@dataclass
-class Training:
-    """A training that is under way; ``stopping`` is set by a signal."""
-
-    job: Job
-    learner: Learner
-    batches: Batches
-    held_out: Batches
-    metrics: MetricsFile
-    stopping: bool = False
-
-    @property
-    def steps(self) -> int:
-        """Return how many steps there are."""
-        return self.learner.steps
 
 
 def check_settings(config: TrainConfig) -> None:
@@ -98,206 +78,231 @@ def train_namc(job: Job) -> Ended:
         ModelError: the start or the checkpoint cannot be loaded.
         TrainingError: the loss is not finite, or the disk refuses.
     """
-    training = _begin(job)
+    training = Training(job)
     with stoppable(training):
-        step = _run(training)
-    finished = step >= training.steps
-    if finished:
-        _finish(training)
+        step = training.run()
+    if finished := step >= training.steps:
+        training.finish()
     return Ended(step=step, steps=training.steps, measured=training.metrics.last(HELD_OUT), finished=finished)
 
 
-def freeze_run(run: Run, config: TrainConfig, dataset: Folder) -> Frozen:
-    """Have a run's texts and crops in its folder, and look whether there is a row to learn from.
+def rows_of(job: Job, split: str) -> FrozenRows:
+    """Return the run's frozen rows of a split."""
+    return FrozenRows(folder=job.dataset, file=str(job.run.rows), split=split)
+
+
+def find_texts(job: Job, *, held_out: bool = False) -> tuple[FrozenRows, list[Text], list[Refused]]:
+    """Return the rows that are trained, or measured, on, what they say, and which cannot be learnt from.
 
     Raises:
-        ConfigError: no row of the split to train on will do, for these reasons.
-        StoreError: a row cannot be read, or the disk refuses.
+        ConfigError: none can be trained on, for these reasons.
+        StoreError: a row cannot be read.
     """
-    splits = dict.fromkeys(filter(None, (config.data.split, config.data.eval_split)))
-    rows = [FrozenRows(folder=dataset, file=str(run.rows), split=split) for split in splits]
-    freeze_images(rows, run.folder / PLACES, config.namc)
-    frozen = open_frozen(run.folder / PLACES)
-    texts, _, refused = read_rows(frozen, config.data.split, halves=config.namc.noise_enabled)
+    data, seed = job.config.data, job.config.seed
+    if held_out:
+        rows = rows_of(job, data.eval_split)
+        return rows, *read_texts(rows, halves=False, limit=data.max_eval_rows, seed=seed)
+    rows = rows_of(job, data.split)
+    texts, refused = read_texts(rows, halves=job.config.namc.noise_enabled, limit=data.max_train_rows, seed=seed)
     if not texts:
         reasons = count_reasons(refused)
         advice = ". Any text will do with: --set namc.noise_enabled=false" if NO_HALVES in reasons else ""
         said = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.items()) or "it has none"
-        raise ConfigError(f"{dataset.url}: NAMC can learn from no row of split {config.data.split!r}: {said}{advice}")
-    return frozen
+        raise ConfigError(f"{job.dataset.url}: NAMC can learn from no row of split {data.split!r}: {said}{advice}")
+    return rows, texts, refused
 
 
-def open_run(job: Job) -> tuple[Captioner, Batches, Batches]:
-    """Return the model that a run begins as, batches of the rows that it learns from, and of the held-out ones.
+def open_captioner(job: Job) -> Captioner:
+    """Return the model that a run begins as.
 
     Raises:
-        ConfigError: no row can be learnt from.
         ModelError: a model is missing, or another than the run began with.
         StoreError: a row cannot be read, or the disk refuses.
     """
-    config, data = job.config.namc, job.config.data
-    frozen = freeze_run(job.run, job.config, job.dataset)
-    captioner = _open_captioner(job, frozen)
-    captioner.model.to(choose_device())
-    noise = captioner.model.noise
-    pixels = None if noise is None else clip_numbers(noise.clip) if config.size == PAPER else small_pixels
-    clip = config.clip if config.size == PAPER else DualEncoderConfig(model=TOKENIZER)
-    splitter = ClipWords(create_tokenizer(clip, field=CLIP))
-
-    def make(split: str, limit: int, *, halves: bool) -> Batches:
-        texts, sides, refused = read_rows(frozen, split, halves=halves, limit=limit, seed=job.config.seed)
-        append_refused(job.run.refused, refused)
-        pictures, length = Pictures(frozen, sides, pixels), captioner.model.sizes.length
-        return Batches(texts, pictures, clip=splitter, words=captioner.words, length=length)
-
-    batches = make(data.split, data.max_train_rows, halves=config.noise_enabled)
-    if not len(batches):
-        raise ConfigError(f"{job.run.folder}: no row can be learnt from; {job.run.refused} says why")
-    if noise is not None and config.relevance == "start":
-        batches.relate(noise.eval())
-    return captioner, batches, make(data.eval_split, data.max_eval_rows, halves=False)
-
-
-def _open_captioner(job: Job, frozen: Frozen) -> Captioner:
-    config, run = job.config.namc, job.run
-    if job.config.start:
-        captioner = load_captioner(job.start, config)
-    else:
-        if not (kept := run.folder / VOCABULARY).exists():  # made once, and kept
-            texts = [row["chosen"] for row in frozen.rows if row["split"] == job.config.data.split]
-            large = config.size == PAPER
-            words = bert_words(find_weights(config.vocabulary)) if large else learnt_words(texts, size=VOCABULARY_SIZE)
-            Folder(str(run.folder)).write(VOCABULARY, words.as_json().encode())
-        captioner = make_captioner(saved_words(kept), config, frozen.widths, seed=job.config.seed)
-    sizes, own = captioner.model.sizes, frozen.widths
-    if own and (sizes.features != own["grids"] or sizes.codes != own.get("codes", sizes.codes)):
+    config = job.config.namc
+    widths = open_copies(job.run.folder / PLACES).widths if config.size == PAPER else {}
+    if not job.config.start:
+        return make_captioner(_make_words(job), config, widths, seed=job.config.seed)
+    captioner = load_captioner(job.start, config)
+    sizes = captioner.model.sizes
+    if widths and (sizes.features != widths["grids"] or sizes.codes != widths.get("codes", sizes.codes)):
         raise ModelError(
             f"--from: {job.start}: reads {sizes.features} features and tells {sizes.codes} codes per place, and here "
-            f"are {own}: name its own models (namc.cnn, namc.vqgan)"
+            f"are {widths}: name its own models (namc.cnn, namc.vqgan)"
         )
-    cnn = config.cnn if config.size == PAPER else None
-    return replace(captioner, cnn=cnn, length=config.max_new_tokens, beams=config.num_beams)
+    return replace(captioner, cnn=config.cnn if config.size == PAPER else None, length=config.max_new_tokens)
 
 
-def _begin(job: Job) -> Training:
-    run, config = job.run, job.config
-    captioner, batches, held_out = open_run(job)
-    epochs = config.optimiser.num_train_epochs
-    steps = config.optimiser.max_steps or max(1, round(epochs * _per_epoch(config, len(batches))))
-    learner, metrics = Learner(captioner, config, steps), MetricsFile(run.metrics)
-    if latest := run.latest():
-        load_weights(captioner.model, latest)
-        with reading(latest / OPTIMISER):
-            learner.optimiser.load_state_dict(torch.load(latest / OPTIMISER, map_location="cpu", weights_only=True))
-        metrics.resume(run.steps()[-1])
-    return Training(job, learner, batches, held_out, metrics)
+def _make_words(job: Job) -> DecoderWords:
+    """Return the decoder's vocabulary, made once and kept."""
+    kept = job.run.folder / runs.VOCABULARY
+    if not kept.exists():
+        if job.config.namc.size == PAPER:
+            words = bert_words(find_weights(job.config.namc.vocabulary))
+        else:
+            texts = (row.chosen for row in rows_of(job, job.config.data.split).read_texts())
+            words = learnt_words(texts, size=VOCABULARY_SIZE)
+        Folder(str(job.run.folder)).write(runs.VOCABULARY, words.as_json().encode())
+    return saved_words(kept)
 
 
-def _per_epoch(config: TrainConfig, rows: int) -> int:
-    return -(-rows // _per_step(config))
+def open_batches(job: Job, captioner: Captioner, *, held_out: bool = False) -> Batches:
+    """Return batches of the rows that are trained on, with what masks need, or of the held-out ones.
+
+    Raises:
+        ConfigError: no row can be trained on.
+        StoreError: a row cannot be read.
+    """
+    config, noise = job.config.namc, None if held_out else captioner.model.noise
+    rows, texts, refused = find_texts(job, held_out=held_out)
+    paper = config.size == PAPER
+    copies = open_copies(job.run.folder / PLACES) if paper else see_small(rows, texts)
+    seen = [copies.images.keys() >= set(text.images) for text in texts]
+    known = list(compress(texts, seen))
+    refused += [Refused(key=text.key, reason=NOT_SEEN) for text, one in zip(texts, seen, strict=True) if not one]
+    runs.append_refused(job.run.refused, refused)
+    if not (known or held_out):
+        raise ConfigError(f"{job.run.folder}: no row can be learnt from; {job.run.refused} says why")
+    show = None
+    if noise:
+        show = partial(_clip_pixels, rows, clip_numbers(noise.clip)) if paper else _small_pixels
+    tokenizer = create_tokenizer(config.clip if paper else DualEncoderConfig(model=TOKENIZER), field=CLIP)
+    length = captioner.model.sizes.length
+    return Batches(known, copies, clip=ClipWords(tokenizer), words=captioner.words, length=length, show=show)
 
 
-def _per_step(config: TrainConfig) -> int:
-    return config.optimiser.per_device_train_batch_size * config.optimiser.gradient_accumulation_steps
+def _small_pixels(_texts: Sequence[Text], features: Tensor) -> Tensor:
+    return join_patches(features)
 
 
-def _run(training: Training) -> int:
-    """Do the steps that are left; return the last one that was done."""
-    job, config, output = training.job, training.job.config, training.job.config.output
-    done = job.run.steps()[-1] if job.run.steps() else 0
-    if job.watcher:
-        job.watcher.begin(done, training.steps)
-    window, since, rows = Window(), time.monotonic(), 0
-    orders = _orders(config, len(training.batches), done, training.steps)
-    for (step, epoch, some), (batch, identity) in training.batches.ahead(orders):
-        seeds = training.batches.seeds(some, int(epoch))
-        torch.manual_seed(int(np.random.default_rng([config.seed, step]).integers(2**63)))  # of dropout
-        window.add(training.learner.step(batch, identity, seeds=seeds, number=step), weight=len(some))
-        rows, done = rows + len(some), step + 1
-        last = done == training.steps
+def _clip_pixels(
+    rows: FrozenRows, numbers: Callable[[Tensor], Tensor], texts: Sequence[Text], _features: Tensor
+) -> Tensor:
+    """Return the pixels of rows' images as CLIP reads them, decoded anew."""
+
+    def crop(text: Text) -> list[NDArray[np.uint8]]:
+        return [CROP(decode_rgb(data)) for data in rows.read(text.place).images]
+
+    with ThreadPoolExecutor(count_cores()) as threads:
+        crops = [one for both in threads.map(crop, texts) for one in both]
+    return numbers(torch.from_numpy(np.stack(crops))).unflatten(0, (-1, PAIR))
+
+
+class Training:
+    """A training that is under way; ``stopping`` is set by a signal."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.config, self.stopping = job, job.config, False
+        captioner, optimiser = open_captioner(job), job.config.optimiser
+        captioner.model.to(choose_device())
+        self.batches, self.held_out = (open_batches(job, captioner, held_out=one) for one in (False, True))
+        self._batch = optimiser.per_device_train_batch_size
+        self._per_step = self._batch * optimiser.gradient_accumulation_steps
+        self._per_epoch = math.ceil(len(self.batches) / self._per_step)
+        self.steps = optimiser.max_steps or max(1, round(optimiser.num_train_epochs * self._per_epoch))
+        self.learner, self.metrics = Learner(captioner, job.config, self.steps), MetricsFile(job.run.metrics)
+        if latest := job.run.latest():
+            load_weights(captioner.model, latest)
+            with reading(latest / OPTIMISER):
+                state = torch.load(latest / OPTIMISER, map_location="cpu", weights_only=True)
+                self.learner.optimiser.load_state_dict(state)
+            self.metrics.resume(job.run.steps()[-1])
+
+    def run(self) -> int:
+        """Do the steps that are left; return the last one that was done."""
+        job, output, window = self.job, self.config.output, Window()
+        begun = done = job.run.steps()[-1] if job.run.steps() else 0
         if job.watcher:
-            job.watcher.advance(done)
-        if done % output.logging_steps == 0 or last:
-            speed = {"rows per second": rows / max(time.monotonic() - since, 1e-9)}
-            _log(training, done, epoch, TRAIN, window.take() | speed)
-            since, rows = time.monotonic(), 0
-        if last or (output.eval_steps and done % output.eval_steps == 0):
-            _log(training, done, epoch, HELD_OUT, training.learner.measure(training.held_out))
-        if done % output.save_steps == 0 or last or training.stopping:
-            _save(training, done)
-        if training.stopping:
-            break
-    return done
+            job.watcher.begin(begun, self.steps)
+        ahead = self.batches.ahead(part for step in range(begun, self.steps) for part in self._parts(step))
+        since, rows = time.monotonic(), 0
+        for step in range(begun, self.steps):
+            parts = self._parts(step)
+            count = sum(map(len, parts))
+            window.add(self.learner.step(islice(ahead, len(parts)), number=step, rows=count), weight=count)
+            rows, done, epoch = rows + count, step + 1, step / self._per_epoch
+            last = done == self.steps
+            if job.watcher:
+                job.watcher.advance(done)
+            if done % output.logging_steps == 0 or last:
+                speed = {"rows per second": rows / max(time.monotonic() - since, 1e-9)}
+                self._log(done, epoch, TRAIN, window.take() | speed)
+                since, rows = time.monotonic(), 0
+            if last or (output.eval_steps and done % output.eval_steps == 0):
+                self._log(done, epoch, HELD_OUT, self.learner.measure(self.held_out))
+            if done % output.save_steps == 0 or last or self.stopping:
+                self._save(done)
+            if self.stopping:
+                break
+        return done
 
+    def _parts(self, step: int) -> list[list[int]]:
+        """Return the rows of a step, those together that go through the model at once."""
+        epoch, place = divmod(step, self._per_epoch)
+        order = np.random.default_rng([self.config.seed, epoch]).permutation(len(self.batches))
+        rows = order[place * self._per_step : (place + 1) * self._per_step].tolist()
+        return [rows[start : start + self._batch] for start in range(0, len(rows), self._batch)]
 
-def _orders(config: TrainConfig, rows: int, done: int, steps: int) -> Iterator[Order]:
-    """Yield each step that is left."""
-    per_epoch, batch = _per_epoch(config, rows), _per_step(config)
-    for step in range(done, steps):
-        epoch, place = divmod(step, per_epoch)
-        order = np.random.default_rng([config.seed, epoch]).permutation(rows)
-        yield step, step / per_epoch, order[place * batch : (place + 1) * batch].tolist()
+    def _log(self, step: int, epoch: float, split: str, values: dict[str, float]) -> None:
+        if not values:
+            return
+        self.metrics.add(step, epoch, split, values)
+        self.metrics.write()
+        if self.job.watcher:
+            self.job.watcher.logged(step, split, values)
 
+    def _save(self, step: int) -> None:
+        """Write a checkpoint, whole or not at all.
 
-def _log(training: Training, step: int, epoch: float, split: str, values: dict[str, float]) -> None:
-    if not values:
-        return
-    training.metrics.add(step, epoch, split, values)
-    training.metrics.write()
-    if training.job.watcher:
-        training.job.watcher.logged(step, split, values)
-
-
-def _save(training: Training, step: int) -> None:
-    """Write a checkpoint, whole or not at all.
-
-    Raises:
-        TrainingError: the disk refuses.
-    """
-    run = training.job.run
-    saving = Saving(run, f"{STEP}{step}")
-    place = run.folder / SAVING / f"{STEP}{step}"
-
-    def write() -> None:
-        saving.begin()
-        save_captioner(training.learner.captioner, place)
-        torch.save(training.learner.optimiser.state_dict(), place / OPTIMISER)
-
-    saving.agree(write)
-    saving.agree(lambda: saving.publish(training.job.config.output.save_total_limit))
-
-
-def _finish(training: Training) -> None:
-    """Write what is left of a finished run; the model's name says that it is finished.
-
-    Raises:
-        TrainingError: the disk refuses; the last checkpoint is whole.
-    """
-    run, staged, texts = training.job.run, training.job.run.folder / FINISHING, training.held_out.texts
-    said = training.learner.describe(training.held_out)
-    try:
-        write_answers(run.answers, [(text.key, one, text.chosen) for text, one in zip(texts, said, strict=True)])
-        write_samples(run.folder, _samples(training, said))
-        shutil.rmtree(staged, ignore_errors=True)
-        staged.mkdir()
-        save_captioner(training.learner.captioner, staged)
-        publish_folder(staged, run.model)
-        shutil.rmtree(run.folder / PLACES, ignore_errors=True)
-    except NOT_SAVED as error:
-        shutil.rmtree(staged, ignore_errors=True)
-        raise TrainingError(
-            f"{run.model}: cannot be saved: {error}; the last checkpoint, {run.latest()}, is whole. Make room, and go "
-            "on with the same command"
-        ) from error
-
-
-def _samples(training: Training, said: Sequence[str]) -> Iterator[Sample]:
-    job = training.job
-    rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=job.config.data.eval_split)
-    places = {key: place for place, key in enumerate(rows.keys())}
-    for text, answer in zip(training.held_out.texts[:SAMPLES], said, strict=False):
-        row = rows.read(places[text.key])
-        prompt = "\n".join(turn.text for turn in row.prompt)
-        yield Sample(
-            key=row.key, prompt=prompt, images=row.images, reference=row.chosen, answer=answer, rejected=row.rejected
+        Raises:
+            TrainingError: the disk refuses.
+        """
+        saving, place = (
+            Saving(self.job.run, f"{runs.STEP}{step}"),
+            self.job.run.folder / runs.SAVING / f"{runs.STEP}{step}",
         )
+
+        def write() -> None:
+            saving.begin()
+            save_captioner(self.learner.captioner, place)
+            torch.save(self.learner.optimiser.state_dict(), place / OPTIMISER)
+
+        saving.agree(write)
+        saving.agree(lambda: saving.publish(self.config.output.save_total_limit))
+
+    def finish(self) -> None:
+        """Write what is left of a finished run; the model's name says that it is finished.
+
+        Raises:
+            TrainingError: the disk refuses; the last checkpoint is whole.
+        """
+        run, staged, texts = self.job.run, self.job.run.folder / runs.FINISHING, self.held_out.texts
+        said = self.learner.describe(self.held_out)
+        try:
+            write_answers(run.answers, [(text.key, one, text.chosen) for text, one in zip(texts, said, strict=True)])
+            write_samples(run.folder, self._samples(said))
+            shutil.rmtree(staged, ignore_errors=True)
+            staged.mkdir()
+            save_captioner(self.learner.captioner, staged)
+            runs.publish_folder(staged, run.model)
+            shutil.rmtree(run.folder / PLACES, ignore_errors=True)
+        except NOT_SAVED as error:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise TrainingError(
+                f"{run.model}: cannot be saved: {error}; the last checkpoint, {run.latest()}, is whole. Make room, and "
+                "go on with the same command"
+            ) from error
+
+    def _samples(self, said: list[str]) -> Iterator[Sample]:
+        rows = rows_of(self.job, self.config.data.eval_split)
+        for text, answer in zip(self.held_out.texts[:SAMPLES], said, strict=False):
+            row = rows.read(text.place)
+            prompt = "\n".join(turn.text for turn in row.prompt)
+            yield Sample(
+                key=row.key,
+                prompt=prompt,
+                images=row.images,
+                reference=row.chosen,
+                answer=answer,
+                rejected=row.rejected,
+            )

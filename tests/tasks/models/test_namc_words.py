@@ -74,7 +74,7 @@ def test_words_are_joined_by_hyphens_and_apostrophes():
 
 def test_what_is_no_vocabulary_is_refused(tmp_path):
     (tmp_path / "vocab.txt").write_text("a\nb\n")
-    with pytest.raises(ModelError, match=r"\[PAD\]"):
+    with pytest.raises(ModelError, match=r"vocab\.txt"):
         bert_words(tmp_path / "vocab.txt")
     (tmp_path / "words.json").write_text("{")
     with pytest.raises(ModelError, match=r"words\.json"):

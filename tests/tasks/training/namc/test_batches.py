@@ -1,9 +1,7 @@
 """Batches of frozen rows: which rows can be learnt from, what they are shown, and in which order."""
 
-import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import open_clip
@@ -11,75 +9,69 @@ import pytest
 import torch
 
 from pairwright.schemas.errors import StoreError
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.models.namc_places import join_patches, small_sizes, split_patches, to_codes
 from pairwright.tasks.models.namc_words import ClipWords, learnt_words
-from pairwright.tasks.training.namc.batches import Batches, Pictures, read_rows, small_sizes, to_codes, to_patches
-from pairwright.tasks.training.namc.frozen import open_frozen
+from pairwright.tasks.training.namc.batches import Batches, read_texts
+from pairwright.tasks.training.namc.tables import Copies, open_copies
+from pairwright.tasks.training.namc.train_namc import rows_of
+from tests.fixtures.preferences_to_train import preference
+from tests.fixtures.runs_to_train import write_run
 
 TEMPLATE = (
     "The difference between the two images is that the first image shows {}, while the second image shows a door."
 )
+THINGS = ("a dog", "a cat", "a red ball", "two trees")
 
 
-def row(name: str, *images: str, **values: Any) -> dict[str, Any]:
-    made = {"key": name, "split": "train", "chosen": TEMPLATE.format(name), "images": images}
-    return made | values
+def row(number: int, chosen: str, **values: object) -> PreferenceRow:
+    return replace(preference(number), **{"chosen": chosen, "split": "train"} | values)
 
 
-def freeze(folder: Path, *rows: dict[str, Any]) -> None:
-    (folder / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
-    known, widths = {"0": True, "1": True, "2": True, "torn": False}, {"grids": 4, "codes": 60_000}
-    (folder / "about.json").write_text(json.dumps({"images": known, "side": 0, "widths": widths}))
-    np.save(folder / "grids.npy", np.arange(4 * 196 * 4).astype(np.float16).reshape(4, 196, 4))
-    np.save(folder / "codes.npy", np.full((4, 196), 50_000, dtype=np.uint16))
-
-
-def test_rows_are_opened_by_their_images(tmp_path: Path) -> None:
-    freeze(
-        tmp_path,
-        row("a dog", "2", "0"),
-        row("a cat", "1", "torn"),
-        row("a cup", "0", "1", chosen="It is darker."),
-        row("a pen", "0"),
-        row("a hat", "0", "1", split="test"),
-        row("a box", "1", "2"),
-    )
-    frozen = open_frozen(tmp_path)
-    texts, sides, refused = read_rows(frozen, "train", halves=True)
-    assert [text.key for text in texts] == ["a dog", "a box"]
-    assert [(one.key, one.reason) for one in refused] == [
-        ("a cat", "an image could not be encoded"),
-        ("a cup", "no implicit-change description"),
-        ("a pen", "not about two images"),
+def test_rows_that_cannot_be_learnt_from_are_refused(tmp_path: Path) -> None:
+    rows = [
+        row(0, TEMPLATE.format("a dog")),
+        row(1, "It is darker."),
+        replace(preference(2, images=1), split="train"),
+        row(3, TEMPLATE.format("a hat"), split="test"),
+        row(4, TEMPLATE.format("a box")),
     ]
-    seen = Pictures(frozen, sides, lambda crops: crops).features([1, 0])
-    assert np.array_equal(seen.numpy(), np.load(tmp_path / "grids.npy")[[[1, 2], [2, 0]]])
-    assert Pictures(frozen, sides).see([0])["pixels"].numel() == 0
-    assert len(read_rows(frozen, "train", halves=False, limit=2)[0]) <= 2
-    (tmp_path / "about.json").unlink()
+    own = rows_of(write_run(tmp_path, TrainConfig(objective="namc"), rows=rows), "train")
+    texts, refused = read_texts(own, halves=True)
+    assert [(text.place, text.key, text.images) for text in texts] == [
+        (place, rows[number].key, rows[number].image_keys) for place, number in ((0, 0), (3, 4))
+    ]
+    assert [(one.key, one.reason) for one in refused] == [
+        (rows[1].key, "no implicit-change description"),
+        (rows[2].key, "not about two images"),
+    ]
+    assert len(read_texts(own, halves=False, limit=2)[0]) <= 2
     with pytest.raises(StoreError, match="--name"):
-        open_frozen(tmp_path)
+        open_copies(tmp_path)
 
 
 def test_batches_ahead_are_those_made_one_by_one(tmp_path: Path) -> None:
-    freeze(tmp_path, *(row(thing, "1", "2") for thing in ("a dog", "a cat", "a red ball", "two trees")))
-    frozen = open_frozen(tmp_path)
-    texts, sides, _ = read_rows(frozen, "train", halves=True)
+    rows = [row(number, TEMPLATE.format(thing)) for number, thing in enumerate(THINGS)]
+    texts, _ = read_texts(rows_of(write_run(tmp_path, TrainConfig(objective="namc"), rows=rows), "train"), halves=True)
+    keys = sorted({key for text in texts for key in text.images})
+    grids = np.arange(len(keys) * 196 * 4).astype(np.float16).reshape(-1, 196, 4)
+    codes = np.full((len(keys), 196), 50_000, dtype=np.uint16)
+    copies = Copies(images={key: place for place, key in enumerate(keys)}, grids=grids, codes=codes)
     words = learnt_words([one.chosen for one in texts], size=200)
     clip = ClipWords(open_clip.get_tokenizer("ViT-B-32"))
-    batches = Batches(texts, Pictures(frozen, sides), clip=clip, words=words, length=80)
-    orders = [(0, 0.0, [3, 1]), (1, 0.5, [0]), (2, 1.0, [2, 0, 1])]
-    found = list(batches.ahead(orders))
-    assert [order for order, _ in found] == orders
-    for (_, _, rows), (batch, identity) in found:
-        one, same = batches.make(rows)
-        assert torch.equal(identity, same)
+    batches = Batches(texts, copies, clip=clip, words=words, length=80, show=lambda texts, features: features)
+    orders = [[3, 1], [0], [2, 0, 1]]
+    for order, batch in zip(orders, batches.ahead(orders), strict=True):
+        one = batches.make(order)
         for field in fields(one):
-            if (value := getattr(one, field.name)) is not None:
-                assert torch.equal(getattr(batch, field.name), value), field.name
-    steps = batches.ahead([orders[0], (1, 0.5, [9]), orders[2]])
-    assert next(steps)[0] == orders[0]
+            assert torch.equal(getattr(batch, field.name), getattr(one, field.name)), field.name
+        assert (batch.codes == 50_000).all()
+        wanted = [[grids[keys.index(key)] for key in texts[number].images] for number in order]
+        assert np.array_equal(batch.features.numpy(), np.array(wanted))
+    assert batch.texts[:, 1].unique().numel() == 1, "all end with a door"
     with pytest.raises(IndexError):
-        next(steps)
+        list(batches.ahead([[9]]))
 
 
 def test_places_of_the_small_size_run_along_rows() -> None:
@@ -87,9 +79,10 @@ def test_places_of_the_small_size_run_along_rows() -> None:
     image = np.zeros((64, 64, 3), np.uint8)
     image[:8, 8:16, 0] = 255
     image[8:16, :8] = [0, 64, 128]
-    crops = torch.from_numpy(image)[None]
-    codes, patches, sizes = to_codes(crops)[0], to_patches(crops)[0], small_sizes(500)
-    assert (codes[1], codes[8], codes.count_nonzero()) == (3 * 16, 1 * 4 + 2, 2)
-    assert (sizes.places, sizes.features, sizes.codes) == (*patches.shape, 64)
-    assert patches[1].reshape(8, 8, 3)[..., 0].eq(1).all()
-    assert patches[0].eq(-1).all()
+    patches = split_patches(image[None])
+    codes, sizes = to_codes(patches)[0], small_sizes(500)
+    assert (codes[1], codes[8], np.count_nonzero(codes)) == (3 * 16, 1 * 4 + 2, 2)
+    assert (sizes.places, sizes.features, sizes.codes) == (*patches.shape[1:], 64)
+    assert (patches[0, 1].reshape(8, 8, 3)[..., 0] == 255).all()
+    joined = join_patches(torch.from_numpy(np.stack([patches, patches], 1)))
+    assert np.array_equal(joined[0, 0].movedim(0, -1).numpy(), image)
