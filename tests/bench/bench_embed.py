@@ -14,7 +14,6 @@ extra ``models``; checkpoints are random. The sides of a ratio are measured in t
 import io
 import os
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -29,6 +28,7 @@ from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
 from pairwright.schemas.rows import ImageRow, make_key
 from pairwright.tasks.mining.embed_images import embed_images
 from pairwright.tasks.store.images import decode_rgb
+from tests.bench.turns import print_rates, take_turns
 from tests.fixtures.checkpoints import CLIP_PREPROCESS, DINOV2_PROCESSOR, write_clip_folder, write_dinov2_folder
 from tests.tasks.models.samples import FILES
 
@@ -58,18 +58,6 @@ def _jpeg(image: Image.Image, rng: np.random.Generator) -> bytes:
     sink = io.BytesIO()
     image.resize(SIZE, Image.Resampling.LANCZOS, box=box).save(sink, "JPEG", quality=90)
     return sink.getvalue()
-
-
-def least(sides: dict[str, Callable[[], object]], clock: Callable[[], float]) -> dict[str, float]:
-    """Return the least time of each side; one turn each warms up."""
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    for turn in range(TURNS + 1):
-        for name, run in sides.items():
-            start = clock()
-            run()
-            if turn:
-                times[name].append(clock() - start)
-    return {name: min(values) for name, values in times.items()}
 
 
 def transforms() -> list[Callable[[Image.Image], Any]]:
@@ -107,7 +95,7 @@ def prepare_ours(files: Sequence[bytes]) -> list[Any]:
 
 
 def measure_preparing(files: Sequence[bytes]) -> None:
-    """Print CPU milliseconds per image and their ratio, on one thread."""
+    """Print images per second and their ratio, on one thread."""
     import cv2
     import torch
 
@@ -117,10 +105,8 @@ def measure_preparing(files: Sequence[bytes]) -> None:
         "ours": partial(prepare_ours, files),
         "one pipeline per encoder": lambda: [prepare_theirs(files, [transform]) for transform in transforms()],
     }
-    times = {name: 1000 * spent / len(files) for name, spent in least(sides, time.process_time).items()}
-    print(f"decode and prepare {SIZE[0]} x {SIZE[1]} JPEG for CLIP and DINOv2, CPU ms per image (target 2x)")
-    for name, spent in times.items():
-        print(f"  {name:<28}{spent:8.2f}{spent / times['ours']:8.2f}x")
+    title = f"decode and prepare {SIZE[0]} x {SIZE[1]} JPEG for CLIP and DINOv2, on one thread (target 2x)"
+    print_rates(title, take_turns(sides, TURNS), len(files), "images")
 
 
 LOADED: list[Any] = []
@@ -187,10 +173,9 @@ def measure_vectors(files: Sequence[bytes]) -> None:
             f"loop, batch {batch}": lambda batch=batch: alone.submit(run_loop, folder, files, batch).result()
             for batch in BATCHES
         }
-        times = least(sides, time.perf_counter)
-    print(f"vectors of both encoders, sizes of the laptop profile, {CORES} cores, images per second (target 1.3x)")
-    for name, spent in times.items():
-        print(f"  {name:<16}{len(files) / spent:8.1f}{spent / times['ours']:8.2f}x", flush=True)
+        found = take_turns(sides, TURNS)
+    title = f"vectors of both encoders, sizes of the laptop profile, {CORES} cores (target 1.3x)"
+    print_rates(title, found, len(files), "images")
 
 
 def main() -> None:

@@ -11,11 +11,10 @@ Most of our time is the copying of the images' bytes, by the system and by Arrow
 """
 
 import io
-import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,12 @@ from PIL import Image
 
 from pairwright.schemas.rows import PreferenceRow, make_key
 from pairwright.tasks.export.forms.hf import FEATURES, to_record
+from tests.bench.turns import print_rates, take_turns
 from tests.fixtures.exports import export_some, preference
 
 ROWS, PICTURES, PICTURED = 1_600, 40, 40
 TURNS = 7
 TARGET = 4
-Records = Callable[[], Iterator[dict[str, Any]]]
 
 
 def make_jpeg(rng: np.random.Generator) -> bytes:
@@ -76,28 +75,23 @@ def theirs(rows: Sequence[PreferenceRow], folder: Path, *, pictures: bool = Fals
     made.to_parquet(folder / "out.parquet")
 
 
-def measure(sides: Sequence[Callable[[Path], None]], turns: int = TURNS) -> list[float]:
-    """Return the least seconds of each side."""
-    seconds: list[list[float]] = [[] for _ in sides]
-    for _ in range(turns):
-        for side, taken in zip(sides, seconds, strict=True):
-            folder = Path(tempfile.mkdtemp())
-            began = time.perf_counter()
-            side(folder)
-            taken.append(time.perf_counter() - began)
-            shutil.rmtree(folder)
-    return [min(taken) for taken in seconds]
+def in_folder(side: Callable[[Path], None]) -> None:
+    """Run a side in a folder that is deleted at once."""
+    with tempfile.TemporaryDirectory() as place:
+        side(Path(place))
 
 
 def main() -> None:
-    """Print rows per second of the sides, and their ratio."""
+    """Print rows per second of the sides."""
     datasets.disable_progress_bars()
     rows = make_rows(ROWS)
-    own, given = (ROWS / took for took in measure([lambda f: ours(rows, f), lambda f: theirs(rows, f)]))
-    (took,) = measure([lambda f: theirs(rows[:PICTURED], f, pictures=True)], turns=2)
-    print(f"export hf                     {own:8,.0f} rows/s")
-    print(f"datasets.to_parquet, bytes    {given:8,.0f} rows/s   we are {own / given:.1f}x (target {TARGET}x)")
-    print(f"datasets.to_parquet, pictures {PICTURED / took:8,.0f} rows/s   we are {own / (PICTURED / took):.0f}x")
+    sides = {
+        "export hf": partial(in_folder, partial(ours, rows)),
+        "datasets.to_parquet, bytes": partial(in_folder, partial(theirs, rows)),
+    }
+    print_rates(f"rows in memory to files (target {TARGET}x)", take_turns(sides, TURNS, warm=0), ROWS, "rows")
+    pictured = {"datasets.to_parquet, pictures": partial(in_folder, partial(theirs, rows[:PICTURED], pictures=True))}
+    print_rates("the same, given pictures", take_turns(pictured, 2, warm=0), PICTURED, "rows")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Measure the search against Faiss' exact float32 index: CPU milliseconds per query, and recall.
+"""Measure the search against Faiss' exact float32 index: queries per CPU second, and recall.
 
 Run with ``make bench BENCH=search``, or ``python -m tests.bench.bench_search [COUNT]``; takes about two minutes and
 1.5 GB of memory. All sides run on one thread; Faiss' index is built beforehand. The targets are Faiss' own time for the
@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.tasks.models.search_index import open_index, probes_of, search_cells, top_k
+from tests.bench.turns import print_rates, take_turns
 
 COUNT, WIDTH, QUERIES, K = 100_000, 1024, 2_000, 64  # a shard has 2,000 images
 BAND = (0.78, 0.95)
@@ -51,17 +52,6 @@ def make_vectors(count: int) -> NDArray[np.float16]:
     return matrix
 
 
-def timed(run: Callable[[], NDArray[np.int64]]) -> tuple[float, NDArray[np.int64]]:
-    """Return the least CPU milliseconds per query of some runs, and the neighbours."""
-    times: list[float] = []
-    near = np.empty(0, np.int64)
-    for _ in range(REPEATS):
-        start = time.process_time()
-        near = run()
-        times.append(1e3 * (time.process_time() - start) / QUERIES)
-    return min(times), near
-
-
 def main() -> None:
     """Print the sides."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else COUNT
@@ -70,27 +60,26 @@ def main() -> None:
     near, products = top_k(matrix, rows, k=K)
     wanted = [set(one[(BAND[0] <= value) & (value <= BAND[1])]) for one, value in zip(near, products, strict=True)]
     total = sum(map(len, wanted))
-    print(f"{count:,} x {WIDTH}: {total / QUERIES:.1f} neighbours in the band per image; CPU ms per query")
+    print(f"{count:,} x {WIDTH}: {total / QUERIES:.1f} neighbours in the band per image")
 
     flat = faiss.IndexFlatIP(WIDTH)
     for start in range(0, count, ENCODED):
         flat.add(matrix[start : start + ENCODED].astype(np.float32))
     queries = matrix[rows].astype(np.float32)
-    theirs, found = timed(lambda: flat.search(queries, K + 1)[1])
-    flat.reset()
-
-    def say(what: str, ms: float, near: NDArray[np.int64]) -> None:
-        hits = sum(len(own & set(some)) for own, some in zip(wanted, near, strict=True))
-        print(f"  {what:<48}{ms:8.3f} ms {theirs / ms:6.2f}x  recall in band {hits / total:.4f}", flush=True)
-
-    say("Faiss IndexFlatIP", theirs, found)
-    say("exact search, scored again in float64", *timed(lambda: top_k(matrix, rows, k=K)[0]))
     with tempfile.TemporaryDirectory() as folder:
         start = time.process_time()
         index = open_index(matrix, Path(folder))
         made, probes = time.process_time() - start, probes_of(index.nlist, 0)
-        result = timed(lambda: search_cells(matrix, rows, index=index, k=K, probes=probes)[0])
-        say(f"index, {probes} of {index.nlist} cells (made in {made:.0f} s)", *result)
+        cells = f"index, {probes} of {index.nlist} cells (made in {made:.0f} s)"
+        sides: dict[str, Callable[[], NDArray[np.int64]]] = {
+            "Faiss IndexFlatIP": lambda: flat.search(queries, K + 1)[1],
+            "exact search, scored again in float64": lambda: top_k(matrix, rows, k=K)[0],
+            cells: lambda: search_cells(matrix, rows, index=index, k=K, probes=probes)[0],
+        }
+        print_rates(f"{QUERIES:,} queries on one thread", take_turns(sides, REPEATS), QUERIES, "queries")
+        for name, search in sides.items():
+            hits = sum(len(own & set(some)) for own, some in zip(wanted, search(), strict=True))
+            print(f"  {name:<48} recall in band {hits / total:.4f}", flush=True)
 
 
 if __name__ == "__main__":

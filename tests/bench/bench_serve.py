@@ -16,9 +16,9 @@ import random
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -31,7 +31,7 @@ from pairwright.prompts.differences import draw_verbs, instruct
 from pairwright.schemas.rows import PairRow, make_key
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.serving.ask_rows import ask_rows
-from pairwright.tasks.serving.chat import Chat, Grammar, Question, seed_of
+from pairwright.tasks.serving.chat import Chat, Question, seed_of
 from pairwright.tasks.serving.client import client_of
 from pairwright.tasks.serving.write_request import UNTOUCHED, image_url
 from tests.fixtures.vllm_server import ENVIRONMENT, VLLM, RunningVllm, running_vllm
@@ -43,7 +43,7 @@ FLAGS = ("--limit-mm-per-prompt", '{"image": 2}')
 
 @dataclass(frozen=True)
 class Asked:
-    """Be what is asked of one pair."""
+    """What is asked of one pair."""
 
     row: PairRow
     text: str
@@ -55,19 +55,6 @@ class Asked:
             prompt="difference_from_captions", text=self.text, images=self.images, max_tokens=TOKENS,
             seed=seed_of(self.row.key, "difference_from_captions", seed=0),
         )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Rate:
-    """Be what one turn of one side gave."""
-
-    requests: int
-    tokens: int
-    seconds: float
-
-    @property
-    def per_second(self) -> float:
-        return self.requests / self.seconds
 
 
 def make_asked(count: int) -> list[Asked]:
@@ -115,43 +102,35 @@ def write_endless_model(folder: Path) -> Path:
     return folder
 
 
-def config_of(server: RunningVllm) -> ChatConfig:
-    """Return our side's configuration."""
-    return ChatConfig(
-        endpoint=(server.endpoint,), model=server.model, structured_output="vllm", max_concurrency=AT_ONCE
-    )
-
-
-def ask_ours(asked: Sequence[Asked], config: ChatConfig, *, grammar: Grammar | None = None) -> Rate:
-    """Ask as a stage does."""
+def ask_ours(asked: Sequence[Asked], config: ChatConfig) -> float:
+    """Ask as a stage does; return the seconds."""
     by_key = {one.row.key: one.question for one in asked}
     tokens: list[int] = []
 
     async def work(row: PairRow, chat: Chat) -> PairRow:
-        question = by_key[row.key]
-        answer = await chat.ask(replace(question, grammar=grammar))
+        answer = await chat.ask(by_key[row.key])
         tokens.append(answer.served.completion_tokens)
         return row
 
     start = time.perf_counter()
     rows = list(ask_rows((one.row for one in asked), work, config))
-    return _rate([row for row in rows if isinstance(row, PairRow)], tokens, time.perf_counter() - start, len(asked))
+    _check(tokens, sum(isinstance(row, PairRow) for row in rows))
+    return time.perf_counter() - start
 
 
-def _rate(answered: Sequence[object], tokens: Sequence[int], seconds: float, count: int) -> Rate:
-    if len(answered) != count or len(tokens) != count:
-        raise SystemExit(f"only {len(answered)} of {count} requests were answered")
-    return Rate(count, sum(tokens), seconds)
+def _check(tokens: Sequence[int], count: int) -> None:
+    if list(tokens) != [TOKENS] * count or count != ROWS:
+        raise SystemExit(f"{len(tokens)} of {ROWS} requests were answered, with {sum(tokens)} tokens")
 
 
-def ask_in_threads(asked: Sequence[Asked], config: ChatConfig) -> Rate:
-    """Ask as a plain script does."""
+def ask_in_threads(asked: Sequence[Asked], config: ChatConfig) -> float:
+    """Ask as a plain script does; return the seconds."""
     from openai import OpenAI
 
     with OpenAI(base_url=config.endpoint[0], api_key="none") as client, ThreadPoolExecutor(THREADS) as pool:
         start = time.perf_counter()
-        tokens = list(pool.map(partial(_ask_plainly, client, config), asked))
-        return _rate(tokens, tokens, time.perf_counter() - start, len(asked))
+        _check(list(pool.map(partial(_ask_plainly, client, config), asked)), len(asked))
+        return time.perf_counter() - start
 
 
 def _ask_plainly(client: Any, config: ChatConfig, asked: Asked) -> int:
@@ -172,7 +151,7 @@ def _content(urls: Sequence[str], text: str) -> list[dict[str, Any]]:
     return [*({"type": "image_url", "image_url": {"url": url}} for url in urls), {"type": "text", "text": text}]
 
 
-def ask_by_vllm(asked: Sequence[Asked], config: ChatConfig, *, server: RunningVllm, folder: Path) -> Rate:
+def ask_by_vllm(asked: Sequence[Asked], config: ChatConfig, *, server: RunningVllm, folder: Path) -> float:
     """Run ``vllm bench serve`` on the same requests; its clock counts, from the first request on."""
     lines = [
         {"content": _content([image_url(image, config.pixels) for image in one.images], one.text)} for one in asked
@@ -193,50 +172,38 @@ def ask_by_vllm(asked: Sequence[Asked], config: ChatConfig, *, server: RunningVl
             raise SystemExit(f"vllm bench serve ended with {done.returncode}:\n{done.stderr[-3000:]}")
         result = json.loads((folder / "result.json").read_text())
         if result["completed"] == len(asked):
-            return Rate(len(asked), result["total_output_tokens"], result["duration"])
+            if result["total_output_tokens"] != len(asked) * TOKENS:
+                raise SystemExit(f"vllm bench serve: {result['total_output_tokens']} tokens")
+            return result["duration"]
     error = next(filter(None, result["errors"]), "")
     raise SystemExit(f"vllm bench serve: {result['completed']} of {len(asked)} requests were answered:\n{error}")
 
 
-def take_turns(sides: dict[str, Callable[[], Rate]], turns: int) -> dict[str, Rate]:
-    """Return the best turn of each side; one turn each warms up."""
-    rates: dict[str, list[Rate]] = {name: [] for name in sides}
-    for turn in range(turns + 1):
-        for name, ask in sides.items():
-            rate = ask()
-            if turn:
-                rates[name].append(rate)
-    return {name: max(given, key=lambda rate: rate.per_second) for name, given in rates.items()}
-
-
-def say(what: str, *, ours: float, other: float, target: str) -> None:
-    """Print one ratio with its sides."""
-    print(f"{what:<64} {ours:9.1f} {other:9.1f} {ours / other:7.3f}  {target}", flush=True)
-
-
 def bench_throughput(server: RunningVllm, asked: Sequence[Asked], folder: Path) -> None:
-    """Print one line per comparison: ours, the other side, and their ratio."""
-    config = config_of(server)
+    """Print requests per second of each side, the best of its turns, and how many times as many ours are."""
+    config = ChatConfig(
+        endpoint=(server.endpoint,), model=server.model, structured_output="vllm", max_concurrency=AT_ONCE
+    )
     sides = {
-        "ours": partial(ask_ours, asked, config),
-        "vllm": partial(ask_by_vllm, asked, config, server=server, folder=folder),
-        "threads": partial(ask_in_threads, asked, config),
+        "ask_rows": partial(ask_ours, asked, config),
+        f"vllm bench serve, {AT_ONCE} at once (target: at least 0.9)": partial(
+            ask_by_vllm, asked, config, server=server, folder=folder
+        ),
+        f"openai, {THREADS} threads (target: at least 2)": partial(ask_in_threads, asked, config),
     }
-    best = take_turns(sides, TURNS)
-    if len({rate.tokens for rate in best.values()}) > 1:
-        raise SystemExit(f"the sides had different numbers of tokens: {best}")
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(TURNS + 1):
+        for name, ask in sides.items():
+            took = ask()
+            seconds[name] += [took] if turn else []  # the first warms up
     found = client_of(config).endpoints.room
     print(f"requests per second: {len(asked)}, of two images and {TOKENS} tokens; ask_rows has {found} at once")
-    for name, what, target in (
-        ("vllm", f"vllm bench serve, {AT_ONCE} at once", "at least 0.9"),
-        ("threads", f"openai, {THREADS} threads", "at least 2"),
-    ):
-        say(f"  ask_rows | {what}", ours=best["ours"].per_second, other=best[name].per_second, target=target)
+    for name, own in seconds.items():
+        print(f"  {name:<64} {len(asked) / min(own):9.1f} {min(own) / min(seconds['ask_rows']):7.3f}", flush=True)
 
 
 def main() -> None:
-    """Print one line per measurement: ours, the other side, and their ratio."""
-    print(f"{'':<64} {'ours':>9} {'other':>9} {'ratio':>7}  target")
+    """Serve the model, and measure."""
     with tempfile.TemporaryDirectory(prefix="pairwright-bench-") as path:
         with ProcessPoolExecutor(1, get_context("spawn")) as alone:  # PyTorch stays out of the clients' process
             folder = alone.submit(write_endless_model, Path(path) / "qwen2-vl").result()

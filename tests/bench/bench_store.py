@@ -1,19 +1,15 @@
 """Measure the store: writing image rows, making them durable, reading one row, planning what is owed.
 
 Run with ``make bench BENCH=store``, or ``python -m tests.bench.bench_store``. Needs ``datasets`` and 2 GB below the
-temporary folder. The sides of a ratio are measured in turns, each in a process of its own, and the least times divided.
+temporary folder. The sides of a ratio take turns, and the least times are divided.
 """
 
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +21,7 @@ from pairwright.tasks.store import part as part_file
 from pairwright.tasks.store.dataset import ITEMS, ITEMS_PER_PART, Build
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, describe_part, encode_part, read_rows
+from tests.bench.turns import take_turns
 from tests.tasks.store.toy import STAGES, ToyConfig, plan_toy
 
 ROWS, IMAGE_BYTES, ROWS_PER_PART = 3_000, 60_000, 200
@@ -44,45 +41,6 @@ def _image(number: int, data: bytes) -> ImageRow:
         key=key, source_key=key, subject=key, image=data, format="png", width=256, height=192, name=f"{number:06d}.png",
         source="bench", licence="CC0-1.0", group="", captions=("a photograph of a table",),
     )  # fmt: skip
-
-
-def take_turns(sides: Sequence[str], folder: Folder) -> dict[str, float]:
-    """Return the least seconds of each side, each in a process of its own; what it wrote is deleted at once.
-
-    Each turn is taken twice and the second counts: a virtual machine may have given the pages that the file cache
-    needs back to its host, and getting them again takes longer than filling them.
-    """
-    with ExitStack() as stack:
-        workers: dict[str, ProcessPoolExecutor] = {}
-        for name in sides:
-            pool = ProcessPoolExecutor(1, get_context("spawn"), _prepare, (name, folder))
-            workers[name] = stack.enter_context(pool)
-            workers[name].submit(_measure).result()
-        seconds: dict[str, list[float]] = {name: [] for name in sides}
-        for _ in range(REPEATS):
-            for name in sides:
-                for _ in range(2):
-                    took = workers[name].submit(_measure).result()
-                    os.sync()
-                    for file in folder.names("written"):
-                        folder.delete(f"written/{file}")
-                seconds[name].append(took)
-    return {name: min(values) for name, values in seconds.items()}
-
-
-_side: list[Callable[[], object]] = []
-"""What this worker process measures."""
-
-
-def _prepare(name: str, folder: Folder) -> None:
-    images = make_images(ROWS)
-    _side.append(SIDES[name](images, folder))
-
-
-def _measure() -> float:
-    start = time.perf_counter()
-    _side[0]()
-    return time.perf_counter() - start
 
 
 def say(what: str, *, ours: float, other: float, target: str) -> None:
@@ -105,14 +63,6 @@ def write_images(folder: Folder, rows: Sequence[ImageRow], *, durable: bool) -> 
             _write_plainly(folder, name, data)
 
 
-def _write_bytes(images: Sequence[ImageRow], folder: Folder, *, durable: bool) -> Callable[[], object]:
-    """Write the parts' bytes, made before."""
-    rows = [images[start : start + ROWS_PER_PART] for start in range(0, len(images), ROWS_PER_PART)]
-    parts = [encode_part(to_table(some, ImageRow), {}) for some in rows]
-    write = folder.write if durable else partial(_write_plainly, folder)
-    return lambda: [write(f"written/{number}", data) for number, data in enumerate(parts)]
-
-
 def _write_datasets(images: Sequence[ImageRow], folder: Folder, *, as_images: bool) -> Callable[[], object]:
     """Give the same bytes to ``datasets``: as images that are not decoded, or as plain binary."""
     import datasets
@@ -127,47 +77,47 @@ def _write_datasets(images: Sequence[ImageRow], folder: Folder, *, as_images: bo
     return lambda: datasets.Dataset.from_list(rows, features=features).to_parquet(path)
 
 
-SIDES: dict[str, Callable[[Sequence[ImageRow], Folder], Callable[[], object]]] = {
-    "plain": lambda images, folder: partial(write_images, folder, images, durable=False),
-    "durable": lambda images, folder: partial(write_images, folder, images, durable=True),
-    "images": partial(_write_datasets, as_images=True),
-    "binary": partial(_write_datasets, as_images=False),
-    "plain bytes": partial(_write_bytes, durable=False),
-    "durable bytes": partial(_write_bytes, durable=True),
-}
-
-
 def bench_writing(folder: Folder) -> None:
     """Compare the store's write with that of ``datasets``, and the durable write with the plain one."""
-    took = take_turns(tuple(SIDES), folder)
+    images = make_images(ROWS)
+
+    def clean(write: Callable[[], object]) -> None:
+        """Write, and delete what was written."""
+        write()
+        for file in folder.names("written"):
+            folder.delete(f"written/{file}")
+
+    sides = {
+        "plain": partial(write_images, folder, images, durable=False),
+        "durable": partial(write_images, folder, images, durable=True),
+        "images": _write_datasets(images, folder, as_images=True),
+        "binary": _write_datasets(images, folder, as_images=False),
+    }
+    found = take_turns({name: partial(clean, side) for name, side in sides.items()}, REPEATS)
     print(f"write {ROWS:,} rows of {IMAGE_BYTES // 1000} KB")
     for what, ours, other, target in (
         ("store, not flushed | datasets, Image()", "plain", "images", "at least 4"),
         ("store, not flushed | datasets, binary", "plain", "binary", "at least 4"),
         ("store, flushed and renamed | datasets, Image()", "durable", "images", ""),
         ("store, not flushed | flushed and renamed", "plain", "durable", "at most 1.6"),
-        ("the bytes alone, not flushed | flushed and renamed", "plain bytes", "durable bytes", ""),
     ):
-        say(f"  {what}", ours=took[ours], other=took[other], target=target)
+        say(f"  {what}", ours=found[ours].clock, other=found[other].clock, target=target)
 
 
 def bench_reading(folder: Folder) -> None:
     """Compare reading one row of a part with row groups of 100 and of 1,000 rows."""
     images = make_images(2_000, size_bytes=20_000)
     table = to_table(images, ImageRow)
-    seconds: dict[int, float] = {}
     wanted = [(number * 7919) % len(images) for number in range(30)]
+    sides: dict[str, Callable[[], object]] = {}
     for size in (100, 1_000):
         part_file.ROWS_PER_GROUP = size
         part = Part(folder, f"read/part-{size}.parquet")
         folder.write(part.name, encode_part(table, {}))
-        assert read_rows(part, [1_234])["image"][0].as_py() == images[1_234].image
-        start = time.perf_counter()
-        for row in wanted:
-            read_rows(part, [row])
-        seconds[size] = (time.perf_counter() - start) / len(wanted)
+        sides[str(size)] = lambda part=part: [read_rows(part, [row]) for row in wanted]
     part_file.ROWS_PER_GROUP = 100
-    say("read one row: row groups of 100 | of 1,000", ours=seconds[100], other=seconds[1_000], target="at least 5")
+    small, large = (took.clock / len(wanted) for took in take_turns(sides, REPEATS).values())
+    say("read one row: row groups of 100 | of 1,000", ours=small, other=large, target="at least 5")
 
 
 def write_planned(folder: Folder, parts: int) -> tuple[str, ...]:

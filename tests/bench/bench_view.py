@@ -25,6 +25,7 @@ from pairwright.schemas.rows import CaptionRow, ImageRow, NeighbourRow, PairRow,
 from pairwright.tasks.report.card_table import CardFile, write_cards
 from pairwright.tasks.report.search_cards import CardSearch, Search
 from pairwright.tasks.report.tables import open_database
+from tests.bench.turns import take_turns
 
 COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
 CHUNK = 50_000
@@ -115,12 +116,7 @@ def write_parquet(path: Path) -> None:
 
 def timed(work: Callable[[], object]) -> float:
     """Return the least of a few times, in seconds."""
-    found = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        work()
-        found.append(time.perf_counter() - start)
-    return min(found)
+    return take_turns({"": work}, REPEATS, warm=0)[""].clock
 
 
 def peak() -> float:

@@ -15,20 +15,19 @@ and the share of answers of which nothing can be read. Writes ``results.jsonl`` 
 
 import argparse
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pairwright.schemas.rows import PreferenceRow
 from tests.bench.compare_models import make_table, run_missing
-from tests.bench.scene_answers import MEASURES, measure, read_graphs, read_preferences
+from tests.bench.scene_answers import MEASURES, measure, read_answers, read_graphs, read_preferences
 
 ARMS: dict[str, list[str]] = {
-    "sft": [],
-    "sft+sft": ["objective=sft"],
-    "sft+dpo random": ["objective=adpo", "adpo.temperature=1000000"],
-    "sft+adpo": ["objective=adpo"],
+    "sft": ["sft"],
+    "sft+sft": ["sft"],
+    "sft+dpo random": ["adpo", "adpo.temperature=1000000"],
+    "sft+adpo": ["adpo"],
 }
+"""Per arm its objective, and settings."""
 
 
 def main() -> None:
@@ -59,51 +58,32 @@ def _run(options: argparse.Namespace, arm: str, seed: int) -> dict[str, Any]:
     from pairwright.flows.make_train_config import make_config
     from pairwright.flows.train_model import train
 
-    settings, first = ARMS[arm], f"sft-{seed}"
+    (objective, *own), first = ARMS[arm], f"sft-{seed}"
     name = first if arm == "sft" else f"{arm.replace(' ', '-').replace('+', '-')}-{seed}"
-    objective = next((one.partition("=")[2] for one in settings if one.startswith("objective=")), "sft")
     epochs, rate = (options.sft_epochs, options.sft_rate) if arm == "sft" else (options.epochs, options.rate)
-    own = [one for one in settings if not one.startswith("objective=")]
-    own += [f"optimiser.{name}={value}" for name, value in (("num_train_epochs", epochs), ("learning_rate", rate))]
     own += [
+        f"optimiser.num_train_epochs={epochs}",
+        f"optimiser.learning_rate={rate}",
         f"optimiser.per_device_train_batch_size={options.batch}",
         f"seed={seed}",
         "model.tuning=full",
         "model.train_vision=true",
-    ]
-    own += [
-        "output.save_steps=100000",
-        "output.eval_steps=100000",
-        "output.logging_steps=50",
         "data.dataloader_num_workers=0",
+        "data.eval_split=test",
+        f"data.max_eval_rows={options.test}",
+        "output.eval_steps=0",
+        "output.save_steps=100000",
+        "output.logging_steps=50",
+        "output.write_answers=true",
     ]
     start = {} if arm == "sft" else {"start": first}
     began = time.monotonic()
     trained = train(options.dataset, make_config(objective, own, model=options.model, **start), name=name)
     seconds = time.monotonic() - began
-    return {"seconds": round(seconds), **_measure(options, Path(trained.folder) / "checkpoint")}
-
-
-def _measure(options: argparse.Namespace, checkpoint: Path) -> dict[str, Any]:
-    found = list(_answers(options, checkpoint))
-    rows = [row for row, _ in found]
-    return measure(rows, [answer for _, answer in found], read_graphs(options.dataset, rows))
-
-
-def _answers(options: argparse.Namespace, checkpoint: Path) -> Iterator[tuple[PreferenceRow, str]]:
-    from transformers import AutoModelForImageTextToText, AutoProcessor
-
-    from pairwright.tasks.training.answer_questions import say_answers
-    from pairwright.tasks.training.collate import load_example
-    from pairwright.tasks.training.freeze_rows import Needs, make_example
-
-    model: Any = AutoModelForImageTextToText.from_pretrained(checkpoint).eval()
-    processor: Any = AutoProcessor.from_pretrained(checkpoint)
-    rows = [row for row in read_preferences(options.dataset) if row.split == "test"][: options.test or None]
-    for start in range(0, len(rows), 32):
-        some = rows[start : start + 32]
-        items = [load_example(make_example(row, Needs()), 448 * 448) for row in some]
-        yield from zip(some, (said.text for said in say_answers(model, processor, items)), strict=True)
+    answers = read_answers(Path(trained.folder))
+    rows = [row for row in read_preferences(options.dataset) if row.key in answers]
+    said = [answers[row.key] for row in rows]
+    return {"seconds": round(seconds), **measure(rows, said, read_graphs(options.dataset, rows))}
 
 
 if __name__ == "__main__":

@@ -23,9 +23,7 @@ from pairwright.tasks.training.retriever.material import Features, Material
 from pairwright.tasks.training.retriever.pool import Entry, make_pool
 from tests.bench.train_rows import make_texts, read_all
 
-OURS, ADPO, TRL, LIGER = "ours, DPO", "ours, ADPO", "TRL, DPO", "TRL, DPO, Liger's kernels"
-SETTINGS: dict[str, dict[str, Any]] = {TRL: {}, LIGER: {"use_liger_kernel": True}}
-"""What TRL's trainer is told beside our own settings."""
+OURS, ADPO, TRL = "ours, DPO", "ours, ADPO", "TRL, DPO"
 POOL, NUMBERS = 5000, 768
 """Texts that ADPO chooses from, and the length of their random vectors, as CLIP's."""
 MARGINS = ("margin", "rewards/margins")
@@ -34,7 +32,7 @@ MARGINS = ("margin", "rewards/margins")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Say what is run."""
+    """What is run."""
 
     side: str
     folder: Path
@@ -53,7 +51,7 @@ class Task:
 
 @dataclass(slots=True, kw_only=True)
 class Measured:
-    """Hold what a side gave."""
+    """What a side gave."""
 
     seconds: float = 0.0
     """Of the timed steps."""
@@ -85,8 +83,6 @@ class Watch(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Take the time."""
         if state.global_step in (self.task.warm, self.task.steps):
-            if torch.cuda.is_available():
-                torch.cuda.synchronize()
             now = time.perf_counter(), time.process_time()
             self.measured.seconds, self.measured.busy = now[0] - self._start[0], now[1] - self._start[1]
             self._start = now
@@ -96,27 +92,16 @@ class Watch(TrainerCallback):
         self.measured.losses.append(float(logs["loss"]))
         self.measured.margins += [float(logs[name]) for name in MARGINS if name in logs]
         if state.global_step >= self.task.steps:
-            self.measured.peak = peak_memory()
+            self.measured.peak = _status("VmHWM")
             raise FinishedError
 
 
 def begin_memory() -> float:
-    """Return MB held now, and forget what was held before: the GPU's tensors, or the process's resident memory."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        return torch.cuda.memory_allocated() / 2**20
+    """Return MB of resident memory now, and forget what was held before."""
     # What was freed, as after our trial of packing, would count as held, and be used again.
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # the peak becomes what is held now
     return _status("VmRSS")
-
-
-def peak_memory() -> float:
-    """Return MB held at the most since ``begin_memory``."""
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated() / 2**20
-    return _status("VmHWM")
 
 
 def _status(name: str) -> float:
@@ -131,7 +116,7 @@ def run_side(task: Task) -> Measured:
     logging.disable_progress_bar()
     torch.set_num_threads(task.threads)
     torch.manual_seed(task.config.seed)
-    trainer = _trl(task) if task.side in SETTINGS else _ours(task)
+    trainer = _trl(task) if task.side == TRL else _ours(task)
     watch = Watch(task)
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(watch)
@@ -168,7 +153,7 @@ def _trl(task: Task) -> Any:
     rows, config = read_all(task.folder), task.config
     order = Order(len(rows), config.optimiser.per_device_train_batch_size, config.seed)
     same = [rows[place] for batch in order for place in batch]
-    return dpo_trainer(task.folder / "model", same, config, **settings_of(config), **SETTINGS[task.side])
+    return dpo_trainer(task.folder / "model", same, config, **settings_of(config))
 
 
 def give_adversary(trainer: Any, rows: list[PreferenceRow], config: TrainConfig) -> None:
@@ -187,12 +172,11 @@ def give_adversary(trainer: Any, rows: list[PreferenceRow], config: TrainConfig)
     )
     places = {entry.key: place for place, entry in enumerate(entries)}
     material = Material(entries=entries, pool=pool, places=places, features=features, truth=None)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     def tokenize(text: str) -> tuple[int, ...]:
         return trainer.data_collator.answers([text], 0)[0].ids
 
-    adversary = make_adversary(material, config, tokenize=tokenize, device=device)
+    adversary = make_adversary(material, config, tokenize=tokenize, device=torch.device("cpu"))
     trainer.setting = replace(trainer.setting, config=config, adversary=adversary)
 
 

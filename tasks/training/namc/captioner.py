@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.namc import PAPER, SMALL, CnnConfig, NamcConfig
+from pairwright.schemas.namc import PAPER, CnnConfig, NamcConfig
 from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.models.checkpoints import read_checkpoint
@@ -66,9 +66,9 @@ class About(BaseModel, frozen=True):
     """Maximum tokens that it writes, as its run was set."""
 
     @property
-    def size(self) -> str:
+    def size(self) -> Literal["small", "paper"]:
         """Return its name in the settings."""
-        return PAPER if self.cnn else SMALL
+        return "paper" if self.cnn else "small"
 
 
 @dataclass(frozen=True)

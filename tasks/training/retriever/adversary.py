@@ -34,7 +34,7 @@ from pairwright.tasks.training.freeze_rows import FrozenRows, RefusedRowError
 from pairwright.tasks.training.losses.rewards import TEXTS
 from pairwright.tasks.training.ranks import count_ranks
 from pairwright.tasks.training.retriever.alarms import Watch
-from pairwright.tasks.training.retriever.encoders import Heads, HeadsEncoder, Shown, load_clip4idc
+from pairwright.tasks.training.retriever.encoders import Clip4IdcEncoder, Heads, HeadsEncoder, Shown
 from pairwright.tasks.training.retriever.material import CLIP, Material, open_material
 from pairwright.tasks.training.retriever.retriever import Average, Encoder, Proposal, Retriever, warm_up
 
@@ -59,11 +59,8 @@ class RetrieverAdversary:
         most_tokens: int,
     ) -> None:
         """Take them as they are; texts with more than ``most_tokens`` are no negatives."""
-        self.retriever = retriever
-        self.watch = watch
-        self._places = places
-        self._tokenize = tokenize
-        self._most_tokens = most_tokens
+        self.retriever, self.watch, self._places = retriever, watch, places
+        self._tokenize, self._most_tokens = tokenize, most_tokens
         self._proposed: Proposal | None = None
         self._told: set[str] = set()
 
@@ -156,14 +153,7 @@ class RetrieverAdversary:
 def open_adversary(
     folder: Path, config: TrainConfig, *, rows: Path, dataset: Folder, tokenize: Tokenize
 ) -> RetrieverAdversary:
-    """Make the retriever of a run, as new; every process has one.
-
-    Args:
-        folder: what ``material.freeze_material`` wrote.
-        config: the run's settings.
-        rows: the run's frozen rows.
-        dataset: where their parts are.
-        tokenize: what turns a text into an answer's tokens.
+    """Make the retriever of a run, as new, of what ``material.freeze_material`` wrote; every process has one.
 
     Raises:
         ConfigError: the pool has no two texts, or the encoder lacks what it needs.
@@ -193,15 +183,7 @@ def make_adversary(
     average: Average | None = None,
     clip: tuple[ClipConfig, Shown] | None = None,
 ) -> RetrieverAdversary:
-    """Make a new retriever of some material.
-
-    Args:
-        material: what it knows of the rows.
-        config: the run's settings.
-        tokenize: what turns a text into an answer's tokens.
-        device: where it computes.
-        average: replaces tensors by their means over all ranks.
-        clip: for the encoder CLIP4IDC, the weights it starts from, and what gives the images of a row.
+    """Make a new retriever of some material; ``clip``: what CLIP4IDC starts from, and what gives a row's images.
 
     Raises:
         ConfigError: the pool has no two texts, or the encoder lacks what it needs.
@@ -217,7 +199,7 @@ def make_adversary(
     if adpo.encoder == "clip4idc":
         if clip is None:
             raise ConfigError("adpo.encoder: clip4idc: the dataset's profile names no CLIP (embedding.clip)")
-        encoder = load_clip4idc(clip[0], pool.texts, clip[1], seed=config.seed, device=device)
+        encoder = Clip4IdcEncoder(clip[0], pool.texts, clip[1], seed=config.seed, device=device)
     elif material.features is None:
         raise ConfigError(
             "adpo.encoder: heads: the dataset has no vectors of its images or texts; build it with the table "
@@ -251,17 +233,11 @@ def _shown(material: Material, config: TrainConfig, *, rows: Path, dataset: Fold
 
 
 def average_over_ranks(tensors: Sequence[Tensor]) -> None:
-    """Write the means over all processes into the tensors; every process gives as many, of the same shapes.
-
-    One message per number type, over the training's own group (NCCL for tensors on GPUs).
-    """
-    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-        same = [tensor for tensor in tensors if tensor.dtype is dtype]
-        joined = torch.cat([tensor.detach().reshape(-1) for tensor in same])
-        dist.all_reduce(joined)
-        joined /= count_ranks()
-        for tensor, part in zip(same, joined.split([tensor.numel() for tensor in same]), strict=True):
-            tensor.detach().copy_(part.view_as(tensor))
+    """Write the means over all processes into the tensors; every process gives as many, of the same shapes."""
+    for tensor in tensors:
+        mean = tensor.detach().clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(mean)
+        tensor.detach().copy_(mean / count_ranks())
 
 
 def save_network(path: Path, weights: dict[str, Tensor], about: dict[str, str]) -> None:

@@ -36,7 +36,6 @@ from pairwright.tasks.models.open_clip_embedder import (
     identify,
     transform_of,
 )
-from pairwright.tasks.models.preprocess import Preprocess
 from pairwright.tasks.training.retriever.material import Features
 from pairwright.tasks.training.retriever.pool import Places
 
@@ -83,9 +82,15 @@ class HeadsEncoder:
     wants_pixels = False
 
     def __init__(self, network: Heads, features: Features, device: torch.device) -> None:
-        self.network = network.to(device)
-        self._features = features
-        self._device = device
+        self.network, self._features, self._device = network.to(device), features, device
+        image_size, text_size = map(str, features.sizes)
+        self.about = {
+            "encoder": "heads",
+            "image_size": image_size,
+            "text_size": text_size,
+            "width": str(network.text.out_features),
+            "vectors": features.made_by,
+        }
 
     def pairs(self, places: Places) -> "Tensor":
         """Return ``(B, width + 1)`` unit vectors."""
@@ -98,18 +103,6 @@ class HeadsEncoder:
     def groups(self, rate: float) -> list[dict[str, Any]]:
         """Return what an optimiser trains, with its rate."""
         return [{"params": list(self.network.parameters()), "lr": rate}]
-
-    @property
-    def about(self) -> dict[str, str]:
-        """Say what is needed to make the same network again."""
-        image_size, text_size = self._features.sizes
-        return {
-            "encoder": "heads",
-            "image_size": str(image_size),
-            "text_size": str(text_size),
-            "width": str(self.network.text.out_features),
-            "vectors": self._features.made_by,
-        }
 
 
 ALONE = 0.75
@@ -171,59 +164,38 @@ class Clip4Idc(nn.Module):
 
 
 class Clip4IdcEncoder:
-    """Encoder of rows by their images, and of texts of the pool by their words."""
+    """Encoder of rows by their images, and of texts of the pool by their words, from a CLIP's local weights.
+
+    Raises:
+        ModelError: the weights are missing or damaged, or its image tower cannot be split.
+    """
 
     wants_pixels = True
 
-    def __init__(self, network: Clip4Idc, texts: Sequence[str], shown: Shown, tools: "Tools") -> None:
-        self.network = network.to(tools.device)
-        self._texts = tuple(texts)
-        self._shown = shown
-        self._tools = tools
+    def __init__(
+        self, config: ClipConfig, texts: Sequence[str], shown: Shown, *, seed: int, device: torch.device
+    ) -> None:
+        clip = create_model(config).float().eval()
+        clip.logit_scale.requires_grad_(requires_grad=False)  # the retriever's own scale is used
+        self.network = Clip4Idc(clip, seed=seed).to(device)
+        self.about = {"encoder": "clip4idc", "clip": identify(config)}
+        self._tokenize: Callable[[list[str]], Tensor] = create_tokenizer(config)
+        self._preprocess = transform_of(clip.visual.preprocess_cfg)
+        self._texts, self._shown, self._device = texts, shown, device
 
     def pairs(self, places: Places) -> "Tensor":
         """Return ``(B, d)`` unit vectors of the rows' first and last images, as CLIP crops them."""
         shown = [self._shown(place) for place in places.tolist()]
-        crops = np.stack([self._tools.preprocess(images[place]) for images in shown for place in (0, -1)])
-        pixels = self._tools.preprocess.numbers(torch.from_numpy(crops).to(self._tools.device))
+        crops = np.stack([self._preprocess(images[place]) for images in shown for place in (0, -1)])
+        pixels = self._preprocess.numbers(torch.from_numpy(crops).to(self._device))
         return self.network.pairs(pixels.unflatten(0, (-1, 2)))
 
     def texts(self, ids: Places) -> "Tensor":
         """Return ``(N, d)`` unit vectors; texts are cut where the tower ends."""
-        tokens = self._tools.tokenize([self._texts[int(number)] for number in ids])
-        return self.network.texts(tokens.to(self._tools.device))
+        return self.network.texts(self._tokenize([self._texts[int(number)] for number in ids]).to(self._device))
 
     def groups(self, rate: float) -> list[dict[str, Any]]:
         """Return what an optimiser trains: new weights at the full rate, CLIP's at a thousandth of it."""
         own = [weight for weight in self.network.clip.parameters() if weight.requires_grad]
         new = [weight for name, weight in self.network.named_parameters() if not name.startswith("clip.")]
         return [{"params": new, "lr": rate}, {"params": own, "lr": rate * CLIP_SHARE}]
-
-    @property
-    def about(self) -> dict[str, str]:
-        """Say what is needed to make the same network again."""
-        return {"encoder": "clip4idc", "clip": self._tools.model}
-
-
-class Tools:
-    """What belongs to a CLIP beside its weights."""
-
-    def __init__(self, config: ClipConfig, visual: Any, device: torch.device) -> None:
-        self.tokenize: Callable[[list[str]], Tensor] = create_tokenizer(config)
-        self.preprocess: Preprocess = transform_of(visual.preprocess_cfg)
-        self.device = device
-        self.model = identify(config)
-
-
-def load_clip4idc(
-    config: ClipConfig, texts: Sequence[str], shown: Shown, *, seed: int, device: torch.device
-) -> Clip4IdcEncoder:
-    """Load a CLIP from local weights and make an encoder of pairs of it.
-
-    Raises:
-        ModelError: the weights are missing or damaged, or its image tower cannot be split.
-    """
-    clip = create_model(config).float().eval()
-    clip.logit_scale.requires_grad_(requires_grad=False)  # the retriever's own scale is used
-    tools = Tools(config, clip.visual, device)
-    return Clip4IdcEncoder(Clip4Idc(clip, seed=seed), texts, shown, tools)

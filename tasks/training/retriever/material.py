@@ -150,11 +150,7 @@ def know_truth(
 ) -> KnownTruth:
     """Return what is known of some rows.
 
-    Args:
-        entries: the rows.
-        pool: the texts that may be their negatives.
-        claims: texts, each with JSON of its claims; of equal texts the first that has any counts.
-        graphs: by image, JSON of its graph without masks (``without_masks``).
+    Of equal texts in ``claims`` the first that has any counts; ``graphs`` are JSON without masks, by image.
     """
     known: dict[str, str] = {}
     for text, written in claims:
@@ -193,16 +189,7 @@ class Material:
 def freeze_material(
     build: Build, tables: Tables, folder: Path, *, splits: Mapping[str, str], train: str, table: str = PREFERENCES
 ) -> None:
-    """Write what a run's retriever needs.
-
-    Args:
-        build: the opened dataset.
-        tables: its settled tables.
-        folder: where it is written.
-        splits: the split of each row of the run, by its key.
-        train: the split whose texts are the pool.
-        table: the one that the rows are of.
-    """
+    """Write what a run's retriever needs; ``splits``: of each row of the run; the texts of ``train`` are the pool."""
     entries = list(read_entries(build, tables, splits=splits, train=train, table=table))
     write_entries(folder, entries)
     for name, place in (("embeddings", "images"), ("text_vectors", "texts")):

@@ -5,14 +5,14 @@ one. A pair never gets a text of its own, nor one equal to it, nor, where nothin
 that says so (ours: in rendered and CLEVR-like collections one such text is true of thousands of pairs). Each time, some
 are drawn of the rest, all equally likely, however many rows have the text (ours).
 
-All draws are by counting: a number is that of a seed, a step, a row and a use, and there is no state to keep. So a
+Each draw has a generator of its own, made of a seed, a step, a row and a use, and there is no state to keep. So a
 resumed run, and one on another number of devices, draws for a row what the first would have drawn.
 
 Reads and writes nothing; needs NumPy. State: 8 bytes per row and positive text, and the texts.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,13 +24,10 @@ from pairwright.schemas.rows import make_key
 from pairwright.tasks.texts.words import says_no_change
 
 Places = NDArray[np.int64]
-Numbers = NDArray[np.uint64]
 Use = Literal["candidates", "negatives"]
 STREAMS: dict[Use, int] = {"candidates": 1, "negatives": 2}
 NONE = -1
 """Stands for no text."""
-DENSE = 4
-"""Where fewer texts than this multiple of the candidates are left to a pair, the whole pool is shuffled."""
 MOST_CHARACTERS = 2000
 CHANGED = (
     r"(?:chang\w+|differ\w*|alter\w*|modif\w+|mov\w+|variations?|added|removed|replaced|missing|happen\w*|occurr\w*)"
@@ -78,7 +75,7 @@ class Pool:
     """(n,) which rows are of the training split."""
     unchanged: NDArray[np.bool_]
     """(n,) which rows have a text that says that nothing changed."""
-    marks: Numbers
+    marks: NDArray[np.uint64]
     """(n,) what random numbers know the rows by."""
 
     def excluded(self, places: Places, ids: Places) -> NDArray[np.bool_]:
@@ -92,46 +89,23 @@ class Pool:
         """Return ``(B, T)``: the numbers of all texts, for each row."""
         return np.broadcast_to(np.arange(len(self.texts)), (len(places), len(self.texts)))
 
-    def left(self, places: Places) -> Places:
-        """Return ``(B,)``: how many texts each row may get."""
-        own = self.own[places]
-        there = (own != NONE).sum(1)
-        twice = ((own != NONE) & self.no_change[own]).sum(1) if len(self.texts) else there
-        barred = np.where(self.unchanged[places], int(self.no_change.sum()) - twice, 0)
-        return len(self.texts) - there - barred
-
     def draw(self, places: Places, size: int, *, seed: int, step: int) -> Places:
         """Return ``(B, size)``: the candidates of each row, none twice; ``NONE`` behind them where there are fewer.
 
         Every set of so many texts of those that a row may get is equally likely. What a row gets depends on ``seed``,
         ``step`` and the row alone.
         """
-        left = self.left(places)
-        if not len(places) or left.max() <= 0:
-            return np.full((len(places), size), NONE)
-        if left.min() < DENSE * size:
-            return self._shuffle(places, size, seed=seed, step=step)
-        return self._pick(places, size, seed=seed, step=step)
-
-    def _shuffle(self, places: Places, size: int, *, seed: int, step: int) -> Places:
-        """Draw by putting the whole pool in a random order."""
-        order = draw_bits(self.marks[places], len(self.texts), seed=seed, step=step, use="candidates")
-        barred = self.excluded(places, self.everything(places))
-        ranked = np.lexsort((order, barred), axis=1)[:, :size]
-        found = np.where(np.take_along_axis(barred, ranked, axis=1), NONE, ranked)
-        return np.pad(found, ((0, 0), (0, size - found.shape[1])), constant_values=NONE)
-
-    def _pick(self, places: Places, size: int, *, seed: int, step: int) -> Places:
-        """Draw one by one, passing over what came before and what is excluded; all rows at once."""
-        many = size + size // 2 + 16
-        while True:
-            bits = draw_bits(self.marks[places], many, seed=seed, step=step, use="candidates")
-            ids = (bits % np.uint64(len(self.texts))).astype(np.int64)
-            barred = self.excluded(places, ids) | _repeated(ids)
-            if ((~barred).sum(1) >= size).all():
-                first = np.argsort(barred, axis=1, kind="stable")[:, :size]
-                return np.take_along_axis(ids, first, axis=1)
-            many *= 2
+        found = np.full((len(places), size), NONE)
+        for row, place in zip(found, places.tolist(), strict=True):
+            allowed = np.ones(len(self.texts), dtype=bool)
+            allowed[self.own[place][self.own[place] != NONE]] = False
+            if self.unchanged[place]:
+                allowed &= ~self.no_change
+            left = np.flatnonzero(allowed)
+            generator = generator_of(self.marks[place], seed=seed, step=step, use="candidates")
+            some = generator.choice(left, min(size, len(left)), replace=False)
+            row[: len(some)] = some
+        return found
 
 
 def make_pool(entries: Sequence[Entry]) -> Pool:
@@ -160,42 +134,13 @@ def make_pool(entries: Sequence[Entry]) -> Pool:
         own=np.array(filled, dtype=np.int64).reshape(len(entries), longest),
         trained=np.array([entry.in_pool for entry in entries], dtype=bool),
         unchanged=np.array([entry.pair in same_pairs for entry in entries], dtype=bool),
-        marks=marks_of(entry.key for entry in entries),
+        marks=np.array([int(make_key("mark", entry.key)[:16], 16) for entry in entries], dtype=np.uint64),
     )
 
 
-def _repeated(ids: Places) -> NDArray[np.bool_]:
-    """Return which numbers stand in their row already, further to the left."""
-    order = np.argsort(ids, axis=1, kind="stable")
-    ranked = np.take_along_axis(ids, order, axis=1)
-    again = np.zeros(ids.shape, dtype=bool)
-    np.put_along_axis(again, order[:, 1:], ranked[:, 1:] == ranked[:, :-1], axis=1)
-    return again
-
-
-def marks_of(keys: Iterable[str]) -> Numbers:
-    """Return 64 bits that stand for each key, whatever the key looks like."""
-    return np.array([int(make_key("mark", key)[:16], 16) for key in keys], dtype=np.uint64)
-
-
-def draw_bits(marks: Numbers, count: int, *, seed: int, step: int, use: Use) -> Numbers:
-    """Return ``(B, count)`` random 64-bit numbers; the first ones are the same however many are asked for.
-
-    Args:
-        marks: ``(B,)``, of the rows that they are for.
-        count: how many each row gets.
-        seed: of the run.
-        step: which time it is that the row needs some.
-        use: what for.
-    """
-    rows = [np.random.Philox(key=[mark, seed], counter=[0, 0, step, STREAMS[use]]) for mark in marks.tolist()]
-    return np.stack([row.random_raw(count) for row in rows]) if rows else np.empty((0, count), dtype=np.uint64)
-
-
-def draw_shares(marks: Numbers, count: int, *, seed: int, step: int, use: Use) -> NDArray[np.float64]:
-    """Return ``(B, count)`` random numbers from 0 to 1, the latter exclusive, in steps of 2^-52."""
-    bits = draw_bits(marks, count, seed=seed, step=step, use=use)
-    return (bits >> np.uint64(12)).astype(np.float64) * np.float64(2.0**-52)
+def generator_of(mark: np.uint64, *, seed: int, step: int, use: Use) -> np.random.Generator:
+    """Return what draws for a row, by its mark, in a step."""
+    return np.random.Generator(np.random.Philox(key=[int(mark), seed], counter=[0, 0, step, STREAMS[use]]))
 
 
 def may_say_no_change(text: str) -> bool:

@@ -3,7 +3,7 @@
 q(T' | X1, X2) is a softmax of ``scale * cos(pair, text) / tau`` over candidates drawn from the pool (paper 000, Eq. 3
 and section 6.1); it ascends on the policy's loss by REINFORCE (Eq. 7; Algorithm 1's signs are the other way round) with
 Adam, as the paper's. Ours: the running baseline, which starts at log 2, the reward where policy and reference agree;
-that all draws are by counting (``pool``), so that there is no generator whose state a resumed run needs; and the
+that each draw has a generator of its own (``pool``), of which a resumed run needs no state; and the
 warm-up. CLIP4IDC, which the paper's retriever follows, is trained so: of a batch's texts, each pair must find its own,
 and each text its pair. New heads would begin with negatives that have nothing to do with the pair, and REINFORCE learns
 slowly; after some seconds of this, q prefers texts that are like the pair's own.
@@ -27,7 +27,7 @@ from torch.nn import functional
 from pairwright.schemas.errors import TrainingError
 from pairwright.schemas.training import AdpoConfig
 from pairwright.tasks.training.losses.objectives import retriever_loss
-from pairwright.tasks.training.retriever.pool import NONE, Places, Pool, draw_bits, draw_shares, marks_of
+from pairwright.tasks.training.retriever.pool import NONE, Places, Pool, generator_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -114,7 +114,8 @@ class Retriever:
         rows, step = np.asarray(places, dtype=np.int64), self.drawn
         self.drawn += 1
         candidates = self._candidates(rows, step)
-        draws = draw_shares(self.pool.marks[rows], self.config.samples, seed=self.seed, step=step, use="negatives")
+        generators = [generator_of(mark, seed=self.seed, step=step, use="negatives") for mark in self.pool.marks[rows]]
+        draws = np.array([generator.random(self.config.samples) for generator in generators])
         logits = self.logits(rows, candidates)
         found = sample(logits, torch.from_numpy(candidates != NONE).to(logits.device), draws)
         ids = np.where((candidates != NONE).any(1)[:, None], np.take_along_axis(candidates, found.columns, 1), NONE)
@@ -151,12 +152,18 @@ class Retriever:
             return cosines.gather(1, wanted) * (self.config.logit_scale / self.config.temperature)
 
     def _describe(self, found: "Drawn") -> dict[str, float]:
+        most = found.available.clamp(min=1).log()
+        share = torch.where(most > 0, found.entropy / most.clamp(min=1e-12), torch.ones_like(most)).clamp(0, 1)
+        values = {
+            "retriever/entropy": found.entropy,
+            "retriever/entropy share": share,  # of that of equal chances; 1 where there is no choice
+            "retriever/effective": found.entropy.exp(),  # candidates that equal chances would give the same entropy
+            "retriever/candidates": found.available,
+        }
         having = found.available > 0
-        means = torch.stack([found.entropy, found.entropy_share, found.effective, found.available])
-        values = (means * having).sum(1) / having.sum().clamp(min=1)
-        names = ("retriever/entropy", "retriever/entropy share", "retriever/effective", "retriever/candidates")
+        means = torch.stack([(value * having).sum() for value in values.values()]) / having.sum().clamp(min=1)
         about = {"retriever/tau": self.config.temperature, "retriever/scale": self.config.logit_scale}
-        return dict(zip(names, values.tolist(), strict=True)) | about
+        return dict(zip(values, means.tolist(), strict=True)) | about
 
     def learn(self, proposal: Proposal, rewards: "Tensor", *, last: bool = True) -> dict[str, float]:
         """Add the gradient of one batch; where it is the last before the policy's step, take a step, too.
@@ -233,17 +240,6 @@ class Drawn:
     available: "Tensor"
     """(B,) candidates that there are."""
 
-    @property
-    def effective(self) -> "Tensor":
-        """Return ``(B,)`` the number of candidates that equal chances would give the same entropy: exp(H)."""
-        return self.entropy.exp()
-
-    @property
-    def entropy_share(self) -> "Tensor":
-        """Return ``(B,)`` the entropy as a share of that of equal chances; 1 where there is no choice."""
-        most = self.available.clamp(min=1).log()
-        return torch.where(most > 0, self.entropy / most.clamp(min=1e-12), torch.ones_like(most)).clamp(0, 1)
-
 
 def sample(logits: "Tensor", present: "Tensor", shares: NDArray[np.float64]) -> Drawn:
     """Draw m of each pair's candidates, independently, each as often as q says.
@@ -253,9 +249,12 @@ def sample(logits: "Tensor", present: "Tensor", shares: NDArray[np.float64]) -> 
         present: ``(B, N)`` bool: which candidates there are.
         shares: ``(B, m)`` numbers from 0 to 1, exclusive: where in the cumulative distribution each draw falls.
     """
-    log_q = masked_log_softmax(logits, present)
+    log_q = logits.masked_fill(~present, torch.finfo(logits.dtype).min).log_softmax(1)
     detached = log_q.detach().double()
-    columns = _invert(detached.exp().where(present, 0.0).cpu().numpy(), shares)
+    # A candidate without a chance has a part of no length of the cumulative distribution: nothing falls into it.
+    ends = np.cumsum(detached.exp().where(present, 0.0).cpu().numpy(), axis=1)
+    columns = (ends[:, None, :] <= (shares * ends[:, -1:])[:, :, None]).sum(-1)
+    columns = np.where(ends[:, -1:] > 0, columns, 0)
     chosen = torch.from_numpy(columns).to(logits.device)
     having = present.any(1, keepdim=True)
     entropy = -(detached.exp() * detached).where(present, 0.0).sum(1)
@@ -265,22 +264,6 @@ def sample(logits: "Tensor", present: "Tensor", shares: NDArray[np.float64]) -> 
         entropy=entropy.float().clamp(min=0),
         available=present.sum(1).float(),
     )
-
-
-def masked_log_softmax(logits: "Tensor", present: "Tensor") -> "Tensor":
-    """Return ``(B, N)`` log q over the candidates that there are; very low where there is none."""
-    return logits.masked_fill(~present, torch.finfo(logits.dtype).min).log_softmax(1)
-
-
-def _invert(chances: NDArray[np.float64], shares: NDArray[np.float64]) -> Places:
-    """Return for each share the candidate in whose part of the cumulative distribution it falls.
-
-    A candidate without a chance has a part of no length, which nothing falls into.
-    """
-    ends = np.cumsum(chances, axis=1)
-    reached = shares * ends[:, -1:]
-    columns = (ends[:, None, :] <= reached[:, :, None]).sum(-1)
-    return np.where(ends[:, -1:] > 0, columns, 0)
 
 
 log = logging.getLogger(__name__)
@@ -296,10 +279,9 @@ def warm_up(retriever: Retriever, steps: int) -> float:
     optimiser = torch.optim.Adam(groups, fused=True)
     rows = np.flatnonzero(pool.trained & (pool.own != NONE).any(1))
     size = min(SMALL_BATCH if retriever.encoder.wants_pixels else BATCH, len(rows))
-    began, found, mark = time.monotonic(), 0.0, marks_of(["warm-up"])
+    began, found = time.monotonic(), 0.0
     for step in range(steps if len(rows) > 1 and len(pool.texts) > 1 else 0):
-        order = draw_bits(mark, len(rows), seed=retriever.seed, step=step, use="candidates")[0]
-        places = rows[np.argpartition(order, size - 1)[:size]]
+        places = np.random.default_rng([retriever.seed, step]).choice(rows, size, replace=False)
         loss, found = _contrast(retriever, places)
         optimiser.zero_grad()
         loss.backward()

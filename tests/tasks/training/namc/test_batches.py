@@ -69,7 +69,7 @@ def test_batches_ahead_are_those_made_one_by_one(tmp_path: Path) -> None:
         assert (batch.codes == 50_000).all()
         wanted = [[grids[keys.index(key)] for key in texts[number].images] for number in order]
         assert np.array_equal(batch.features.numpy(), np.array(wanted))
-    assert batch.texts[:, 1].unique().numel() == 1, "all end with a door"
+        assert batch.texts[:, 1].unique().numel() == 1, "all end with a door"
     with pytest.raises(IndexError):
         list(batches.ahead([[9]]))
 

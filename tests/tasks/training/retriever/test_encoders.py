@@ -7,7 +7,7 @@ import torch
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.training import AdpoConfig
-from pairwright.tasks.training.retriever.encoders import SPREAD, Clip4Idc, Heads, HeadsEncoder, load_clip4idc
+from pairwright.tasks.training.retriever.encoders import SPREAD, Clip4Idc, Clip4IdcEncoder, Heads, HeadsEncoder
 from pairwright.tasks.training.retriever.pool import NONE, make_pool
 from pairwright.tasks.training.retriever.retriever import Retriever
 from tests.fixtures.checkpoints import CLIP_ARCHITECTURE, IMAGE_SIDE, READING_CLIP, make_clip, write_clip_folder
@@ -80,7 +80,7 @@ def config(tmp_path_factory):
 
 @pytest.fixture
 def encoder(config):
-    return load_clip4idc(config, make_pool(ROWS).texts, shown, seed=0, device=torch.device("cpu"))
+    return Clip4IdcEncoder(config, make_pool(ROWS).texts, shown, seed=0, device=torch.device("cpu"))
 
 
 def attended(block, tokens):
@@ -124,7 +124,7 @@ def test_three_quarters_of_the_layers_see_one_image_and_the_rest_both():
 def test_images_and_texts_are_read_as_clip_reads_them(encoder):
     import open_clip
 
-    tools = encoder._tools.preprocess
+    tools = encoder._preprocess
     crops = np.stack([tools(shown(place)[side]) for place in (3, 1) for side in (0, -1)])
     pixels = tools.numbers(torch.from_numpy(crops)).unflatten(0, (2, 2))
     with torch.no_grad():
@@ -150,7 +150,7 @@ def test_the_retriever_shares_candidates_learns_and_reloads(encoder, config):
     retriever.learn(proposal, torch.rand(3, 2, generator=torch.Generator().manual_seed(0)))
     moved = {name for name, weight in encoder.network.named_parameters() if not torch.equal(weight, before[name])}
     assert {"first", "second", "joint_positions", "clip.visual.proj", "clip.text_projection"} <= moved
-    fresh = load_clip4idc(config, pool.texts, shown, seed=1, device=torch.device("cpu"))
+    fresh = Clip4IdcEncoder(config, pool.texts, shown, seed=1, device=torch.device("cpu"))
     other = Retriever(pool=pool, encoder=fresh, config=settings, seed=0)
     other.load_state_dict(retriever.state_dict())
     first, second = retriever.propose([4, 2]), other.propose([4, 2])

@@ -249,7 +249,6 @@ def test_q_entropy_and_numbers_are_numpys(seed):
     with np.errstate(divide="ignore", invalid="ignore"):
         entropy = -np.where(q > 0, q * np.log(q), 0).sum(1)
     np.testing.assert_allclose(drawn.entropy.numpy(), entropy, atol=1e-5)
-    np.testing.assert_allclose(drawn.effective.numpy(), np.exp(entropy), rtol=1e-4)
     np.testing.assert_array_equal(drawn.available.numpy(), present.sum(1))
     for row in np.flatnonzero(having):
         assert present[row, drawn.columns[row]].all()
