@@ -96,13 +96,13 @@ class Pool:
         ``step`` and the row alone.
         """
         found = np.full((len(places), size), NONE)
-        for row, place in zip(found, places.tolist(), strict=True):
+        for row, place, mark in zip(found, places.tolist(), self.marks[places].tolist(), strict=True):
             allowed = np.ones(len(self.texts), dtype=bool)
             allowed[self.own[place][self.own[place] != NONE]] = False
             if self.unchanged[place]:
                 allowed &= ~self.no_change
             left = np.flatnonzero(allowed)
-            generator = generator_of(self.marks[place], seed=seed, step=step, use="candidates")
+            generator = generator_of(mark, seed=seed, step=step, use="candidates")
             some = generator.choice(left, min(size, len(left)), replace=False)
             row[: len(some)] = some
         return found
@@ -138,9 +138,9 @@ def make_pool(entries: Sequence[Entry]) -> Pool:
     )
 
 
-def generator_of(mark: np.uint64, *, seed: int, step: int, use: Use) -> np.random.Generator:
+def generator_of(mark: int, *, seed: int, step: int, use: Use) -> np.random.Generator:
     """Return what draws for a row, by its mark, in a step."""
-    return np.random.Generator(np.random.Philox(key=[int(mark), seed], counter=[0, 0, step, STREAMS[use]]))
+    return np.random.Generator(np.random.Philox(key=[mark, seed], counter=[0, 0, step, STREAMS[use]]))
 
 
 def may_say_no_change(text: str) -> bool:

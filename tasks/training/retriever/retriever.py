@@ -114,7 +114,8 @@ class Retriever:
         rows, step = np.asarray(places, dtype=np.int64), self.drawn
         self.drawn += 1
         candidates = self._candidates(rows, step)
-        generators = [generator_of(mark, seed=self.seed, step=step, use="negatives") for mark in self.pool.marks[rows]]
+        marks: list[int] = self.pool.marks[rows].tolist()
+        generators = [generator_of(mark, seed=self.seed, step=step, use="negatives") for mark in marks]
         draws = np.array([generator.random(self.config.samples) for generator in generators])
         logits = self.logits(rows, candidates)
         found = sample(logits, torch.from_numpy(candidates != NONE).to(logits.device), draws)
