@@ -25,7 +25,6 @@ from pairwright.schemas.namc import CnnConfig, DualEncoderConfig, NamcConfig, Vo
 from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.checkpoints import read_checkpoint
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.namc import NamcSizes
 from pairwright.tasks.models.open_clip_embedder import create_model, pin_clip, transform_of
 from pairwright.tasks.models.preprocess import Preprocess
 from pairwright.tasks.models.tensor_shapes import compare_shapes, shapes_of
@@ -74,14 +73,6 @@ def crop_small(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
     size = (SMALL_SIDE, SMALL_SIDE)
     return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
-
-
-def small_sizes(vocabulary: int) -> NamcSizes:
-    """Return the sizes of the small model."""
-    places, features = (SMALL_SIDE // PATCH) ** 2, 3 * PATCH**2
-    return NamcSizes(
-        width=96, heads=4, places=places, features=features, codes=LEVELS**3, vocabulary=vocabulary, dropout=0.0
-    )
 
 
 def split_patches(crops: NDArray[np.uint8]) -> NDArray[np.uint8]:

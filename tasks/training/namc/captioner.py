@@ -31,11 +31,13 @@ from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.namc import Namc, NamcSizes, NoiseIdentifier
 from pairwright.tasks.models.namc_places import (
     CROP,
+    LEVELS,
+    PATCH,
     SMALL_CLIP,
+    SMALL_SIDE,
     crop_small,
     load_grids,
     make_clip,
-    small_sizes,
     split_patches,
 )
 from pairwright.tasks.models.namc_words import DecoderWords, saved_words
@@ -94,6 +96,14 @@ class Captioner:
             compared = model.compare(features.to(self.device))
         said = model.describer.write(compared, start=words.start, end=words.end, banned=banned, length=self.length)
         return [words.read(tokens) for tokens in said]
+
+
+def small_sizes(vocabulary: int) -> NamcSizes:
+    """Return the sizes of the small model."""
+    places, features = (SMALL_SIDE // PATCH) ** 2, 3 * PATCH**2
+    return NamcSizes(
+        width=96, heads=4, places=places, features=features, codes=LEVELS**3, vocabulary=vocabulary, dropout=0.0
+    )
 
 
 def make_captioner(words: DecoderWords, config: NamcConfig, widths: Mapping[str, int], *, seed: int) -> Captioner:

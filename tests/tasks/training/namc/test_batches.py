@@ -11,9 +11,10 @@ import torch
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.models.namc_places import join_patches, small_sizes, split_patches, to_codes
+from pairwright.tasks.models.namc_places import join_patches, split_patches, to_codes
 from pairwright.tasks.models.namc_words import ClipWords, learnt_words
 from pairwright.tasks.training.namc.batches import Batches, read_texts
+from pairwright.tasks.training.namc.captioner import small_sizes
 from pairwright.tasks.training.namc.tables import Copies, open_copies
 from pairwright.tasks.training.namc.train_namc import rows_of
 from tests.fixtures.preferences_to_train import preference
