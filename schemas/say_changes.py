@@ -9,10 +9,17 @@ Plain = Mapping[str, Any]
 
 def say_changes(before: Plain, after: Plain, *, free: tuple[str, ...] = ()) -> Iterator[str]:
     """Yield in words each field that differs; those whose names begin with one of ``free`` may differ."""
+    for name, old, new in find_changes(before, after):
+        if not name.startswith(free):
+            yield f"{name} was {old}, is {new}"
+
+
+def find_changes(before: Plain, after: Plain) -> Iterator[tuple[str, str, str]]:
+    """Yield the dotted name of each field that differs, and its two values in words."""
     old, new = dict(_fields(before)), dict(_fields(after))
     for name in dict.fromkeys((*new, *old)):
-        if old.get(name) != new.get(name) and not name.startswith(free):
-            yield f"{name} was {_shown(old.get(name))}, is {_shown(new.get(name))}"
+        if old.get(name) != new.get(name):
+            yield name, _shown(old.get(name)), _shown(new.get(name))
 
 
 def _fields(section: Plain, prefix: str = "") -> Iterator[tuple[str, Any]]:

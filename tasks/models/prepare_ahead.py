@@ -30,6 +30,7 @@ AHEAD = 1024
 R = TypeVar("R", bound=Row)
 P = TypeVar("P")
 Made = TypeVar("Made")
+Chunk = TypeVar("Chunk")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def prepare_ahead(
     """
     chunks = [items[start : start + batch] for start in range(0, len(items), batch)]
     work = partial(_prepare, prepare=prepare)
-    parts = _elsewhere(work, chunks, most=max(ahead // batch, 1)) if on_gpu else map(work, chunks)
+    parts = run_ahead(work, chunks, most=max(ahead // batch, 1)) if on_gpu else map(work, chunks)
     for made, chunk in zip(parts, chunks, strict=True):
         for part, (row, _) in zip(made, chunk, strict=True):  # rows did not come back: they hold files
             yield part if isinstance(part, Dropped) else Ready(row, part)
@@ -121,13 +122,11 @@ def _prepare(items: Sequence[Item[R]], *, prepare: Prepare[R, P]) -> list[P | Dr
     return parts
 
 
-def _elsewhere(
-    work: Callable[[Sequence[Item[R]]], list[P | Dropped]], chunks: Sequence[Sequence[Item[R]]], *, most: int
-) -> Iterator[list[P | Dropped]]:
-    """Prepare chunks in this worker's helpers, or else in a thread, while the caller uses the last ones."""
+def run_ahead(work: Callable[[Chunk], Made], chunks: Sequence[Chunk], *, most: int) -> Iterator[Made]:
+    """Do work on chunks in this worker's helpers, or else in a thread, while the caller uses the last results."""
     pool = helpers()
     executor = pool or ThreadPoolExecutor(1)
-    futures: deque[Future[list[P | Dropped]]] = deque()
+    futures: deque[Future[Made]] = deque()
     try:
         for chunk in chunks:
             futures.append(executor.submit(work, chunk))

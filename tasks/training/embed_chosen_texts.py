@@ -3,11 +3,10 @@
 Reads ``PreferenceRow`` without its images, writes ``EmbeddingRow``, one per distinct text, with the text's own key
 (``text_key``) as its subject. Two encoders:
 
-* ``clip``: the text tower of the CLIP model that embeds the images (PyTorch, open_clip and its weights). A text that is
-  longer than the tower takes is cut at clauses, and the vectors of its pieces are added (ours).
-* ``words``: counts of the text's words and pairs of neighbouring words, hashed into 512 signed places; what is said
-  of the first image and what is said of the second are counted apart, where the text tells them apart, so that a text
-  whose halves change places gets another vector (ours). Needs scikit-learn, no weights.
+* ``clip``: the text tower of the CLIP model that embeds the images; a text that is longer than the tower takes is cut
+  at clauses, and the vectors of its pieces are added (ours).
+* ``words``: counts of words and word pairs, hashed into 512 signed places; what is said of the first image and of the
+  second is counted apart, so that a text whose halves change places gets another vector (ours).
 """
 
 import re

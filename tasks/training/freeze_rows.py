@@ -212,11 +212,8 @@ def freeze_rows(
                 for place, row in zip(some, rows, strict=True):
                     if row.split not in splits:
                         continue
-                    try:
-                        _check_decision(row, decisions)
-                        check_row(row, needs)
-                    except RefusedRowError as error:
-                        refused.append(error.about(row.key))
+                    if why_not := _refuse(row, needs, decisions):
+                        refused.append(why_not)
                     else:
                         entries.append({"part": number, "row": place, "key": row.key, "split": row.split})
                 writer.write_batch(pa.RecordBatch.from_pylist(entries, schema=schema))
@@ -224,10 +221,15 @@ def freeze_rows(
     return refused
 
 
-def _check_decision(row: PreferenceRow, decisions: Decisions) -> None:
+def _refuse(row: PreferenceRow, needs: Needs, decisions: Decisions) -> Refused | None:
     decision = decisions.about(row)
     if decision and decision.verdict in BY_PEOPLE:
-        raise RefusedRowError(BY_PEOPLE[decision.verdict])
+        return Refused(key=row.key, reason=BY_PEOPLE[decision.verdict])
+    try:
+        check_row(row, needs)
+    except RefusedRowError as error:
+        return error.about(row.key)
+    return None
 
 
 def count_rows(file: Path, split: str) -> int:

@@ -3,10 +3,8 @@
 Reads ``PreferenceRow``, all chosen texts of the training split, the vectors of images and texts, and, where there are
 any, claims and scene graphs; writes ``PreferenceRow``: the same row, its rejected text the one that q, over the whole
 pool, gives the highest chance, by the maker "mined". The former rejected text becomes the first of the further
-negatives. The trained policy is not asked: q is what its adversary has learnt about it, as of the end of the run.
-
-What may not be a negative of a pair is left out as in training; what is known to be true of it is passed over, too,
-since a row of a table is more than one draw of many. Needs PyTorch and the run's ``retriever.safetensors``.
+negatives. What is known to be true of a pair is passed over. The trained policy is not asked: q is what its adversary
+has learnt about it, as of the end of the run.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

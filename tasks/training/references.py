@@ -219,23 +219,9 @@ def _remembering(eye: Any, seen: list[tuple[Tensor, Any]]) -> Callable[..., Any]
         for known, features in seen:
             if known is pixels:
                 return features
-        with torch.no_grad(), _asleep(eye):
+        with torch.no_grad():
             features = find(*words, **named)
         seen.append((pixels, features))
         return features
 
     return look
-
-
-@contextmanager
-def _asleep(eye: Any) -> Generator[None]:
-    """Take what sees out of training: dropout, if there is any, is for what is trained."""
-    language = set(eye.get_decoder().modules())
-    awake = [module for module in eye.modules() if module.training and module not in language]
-    try:
-        for module in awake:
-            module.training = False
-        yield
-    finally:
-        for module in awake:
-            module.training = True

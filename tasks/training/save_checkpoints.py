@@ -1,10 +1,8 @@
 """Checkpoints that are whole or not there, and the finished model of a run.
 
-A checkpoint is written under another name, flushed, renamed; all ranks together, in a folder that is one for all. The
-finished model is such that ``from_pretrained`` loads it, and servers of models do: adapters are merged into the weights
-that they were trained on, and lie beside them in ``adapters/``; without ``output.merge_adapters`` they are all that is
-written, and loading them needs peft and the model named in ``adapter_config.json``. Adapters that were trained upon
-such a run are merged in any case. Needs PyTorch and peft.
+A checkpoint is written under another name, flushed, renamed; all ranks together, in a folder that is one for all. In
+the finished model adapters are merged into the weights that they were trained on, and lie beside them in ``adapters/``;
+without ``output.merge_adapters`` they are all that is written, but for those that were trained upon other adapters.
 """
 
 import contextlib

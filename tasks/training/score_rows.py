@@ -9,10 +9,7 @@ whose helpers decode and tokenise ahead where that is a GPU.
 import gc
 import math
 import os
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,8 @@ import torch
 from pairwright.schemas.rows import Dropped, PreferenceRow, ReferenceRow, make_key
 from pairwright.schemas.training import ModelConfig, Number, ScoringConfig, TrainConfig
 from pairwright.tasks.models.devices import choose_device, count_gpus
-from pairwright.tasks.store.pool import PLACE, helpers
+from pairwright.tasks.models.prepare_ahead import run_ahead
+from pairwright.tasks.store.pool import PLACE
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.training.collate import Batch, Collator, Loaded, load_row
 from pairwright.tasks.training.find_model import Found
@@ -66,7 +64,8 @@ def score_rows(rows: Sequence[PreferenceRow], config: ScoringConfig) -> Iterator
     model = _open_model(config.model_dump_json())
     apart = _keeps_apart(model, rows, config)
     chunks = [rows[start : start + config.batch] for start in range(0, len(rows), config.batch)]
-    for batch in _make_ahead(chunks, partial(make_batch, config=config, apart=apart)):
+    work = partial(make_batch, config=config, apart=apart)
+    for batch in run_ahead(work, chunks, most=AHEAD) if count_gpus() else map(work, chunks):
         yield from _score(batch, model, config)
 
 
@@ -115,28 +114,6 @@ def release_scorer() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-def _make_ahead(
-    chunks: Sequence[Sequence[PreferenceRow]], work: Callable[[Sequence[PreferenceRow]], Batch]
-) -> Iterator[Batch]:
-    """Make batches, on a GPU while the device computes: in this process' helpers, or in a thread."""
-    if not count_gpus():
-        yield from map(work, chunks)
-        return
-    pool = helpers()
-    futures: deque[Future[Batch]] = deque()
-    with nullcontext(pool) if pool else ThreadPoolExecutor(1) as workers:
-        try:
-            for chunk in chunks:
-                futures.append(workers.submit(work, chunk))
-                if len(futures) > AHEAD:
-                    yield futures.popleft().result()
-            while futures:
-                yield futures.popleft().result()
-        finally:
-            for future in futures:
-                future.cancel()
 
 
 def make_batch(rows: Sequence[PreferenceRow], *, config: ScoringConfig, apart: bool) -> Batch:

@@ -40,21 +40,14 @@ class Section:
     charts: Sequence[Chart]
 
 
+def _of_sides(name: str) -> list[tuple[str, str, str]]:
+    return [(name, "text", "chosen"), (f"{name}/image", "image", "third")]
+
+
 LEARNING = (
     Spec("Loss", "what is minimised", [("loss", "loss", "plain"), ("nll", "negative log-likelihood", "third")]),
-    Spec(
-        "Margin",
-        "reward of the chosen less the rejected",
-        [("margin", "text", "chosen"), ("margin/image", "image", "third")],
-        (0.0,),
-    ),
-    Spec(
-        "Accuracy",
-        "preferences ranked as they should be",
-        [("accuracy", "text", "chosen"), ("accuracy/image", "image", "third")],
-        (0.0, 1.0),
-        percent=True,
-    ),
+    Spec("Margin", "reward of the chosen less the rejected", _of_sides("margin"), (0.0,)),
+    Spec("Accuracy", "preferences ranked as they should be", _of_sides("accuracy"), (0.0, 1.0), percent=True),
     Spec(
         "Rewards",
         "beta x log-ratio to the reference",

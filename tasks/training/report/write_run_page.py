@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pairwright.schemas.errors import ConfigError, StoreError
-from pairwright.schemas.section import Section
+from pairwright.schemas.say_changes import find_changes
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.pages.environment import copy_looks, make_environment, write_page
 from pairwright.tasks.store.scratch import replacing
@@ -46,10 +46,12 @@ def write_run_page(folder: Path) -> Path:
         alarms = [Alarm(f"The retriever: {one['name']}", one["text"]) for one in retriever.get("alarms", ())]
         common = [(one["text"], one["count"], one["pairs"]) for one in retriever["common"]] if retriever else []
         facts = [("steps", retriever["steps"]), ("texts to choose from", retriever["pool"])] if retriever else []
+    defaults = TrainConfig(objective=config.objective)
+    changes = find_changes(defaults.model_dump(mode="json"), config.model_dump(mode="json"))
     page = make_environment(HERE).get_template("run.html.j2").render(
         subject={"name": folder.name},
         config=config,
-        settings=list(_changed(config, TrainConfig(objective=config.objective))),
+        settings=[(name, own, usual) for name, usual, own in changes],
         whole=(folder / "config.yaml").read_text(encoding="utf-8"),
         data=_list_data(_read_json(folder / "data.json")),
         finished=run.is_finished,
@@ -80,20 +82,6 @@ def _totals(metrics: Metrics) -> Iterator[tuple[str, str]]:
     for name in ("loss", "margin", "accuracy"):
         if (value := metrics.final(name, HELD_OUT)) is not None:
             yield f"held-out {name}", show_value(value, percent=name == "accuracy")
-
-
-def _changed(own: Section, default: Section, prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    """Yield field, value and default of each setting that is not what it would be without being set."""
-    for name, value in own:
-        usual = getattr(default, name)
-        if isinstance(value, Section) and isinstance(usual, Section):
-            yield from _changed(value, usual, f"{prefix}{name}.")
-        elif value != usual:
-            yield f"{prefix}{name}", _shown(value), _shown(usual)
-
-
-def _shown(value: object) -> str:
-    return (", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) or "none"
 
 
 def _list_data(data: Mapping[str, Any]) -> list[tuple[str, str]]:
