@@ -47,7 +47,8 @@ def prepare_model(model: Any, config: TrainConfig) -> Any:
     else:
         for name, weight in model.named_parameters(remove_duplicate=False):
             weight.requires_grad = is_full(name) or name.startswith(inside)
-    trained, of = count_parameters(model)
+    of = sum(weight.numel() for weight in model.parameters())
+    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
     what = f"adapters of rank {own.lora.rank}" if own.tuning == "lora" else "weights"
     log.info("trained: %s of %s parameters (%.2f %%), %s", f"{trained:,}", f"{of:,}", 100 * trained / of, what)
     return model
@@ -70,12 +71,6 @@ def freeze_model(model: Any, dtype: torch.dtype) -> Any:
 def computing(device: torch.device, dtype: torch.dtype) -> torch.autocast:
     """Return the context in which the Trainer lets a model compute."""
     return torch.autocast(device.type, dtype=dtype, enabled=dtype is not torch.float32)
-
-
-def count_parameters(model: Any) -> tuple[int, int]:
-    """Return how many parameters are trained, and how many there are; tied ones count once."""
-    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    return trained, sum(parameter.numel() for parameter in model.parameters())
 
 
 def _language(model: Any) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from pairwright.tasks.training.save_checkpoints import FOLDER, NOT_SAVED, Saving
 from pairwright.tasks.training.tune_model import prepare_model
 from tests.fixtures.examples_to_pack import picture
 from tests.fixtures.families_of_models import PACKED
+from tests.fixtures.runs_to_train import move_weights
 
 
 def save(run: Run, step: int, *, keep: int = 2) -> None:
@@ -65,14 +66,7 @@ def settings(**values: Any) -> TrainConfig:
 
 
 def trained(start: Path, config: TrainConfig) -> Any:
-    """Return a model as a training leaves it: its trained weights moved."""
-    model = prepare_model(load_model(start, config.model, dtype=torch.float32), config)
-    torch.manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter += 0.05 * torch.randn_like(parameter)
-    return model.eval()
+    return move_weights(prepare_model(load_model(start, config.model, dtype=torch.float32), config))
 
 
 def finish(model: Any, start: Path, folder: Path) -> None:

@@ -92,17 +92,6 @@ def _compare(whole: Run, stopped: Run, start: Path, config: TrainConfig) -> None
     assert not [name for name in moved if "language_model" in name and any(part in name for part in frozen)]
 
 
-@pytest.mark.slow
-def test_activations_may_be_computed_again(models: dict[str, Path], tmp_path: Path) -> None:
-    curves: list[list[float]] = []
-    for checkpointing in (False, True):
-        config = with_module(models["qwen2_vl"], optimiser={"max_steps": 2, "gradient_checkpointing": checkpointing})
-        job = write_run(tmp_path, config, rows=rows(), name=f"run{checkpointing}")
-        train_model.train_model(job)
-        curves.append(curve(job.run) + curve(job.run, "grad_norm"))
-    assert curves[1] == pytest.approx(curves[0], rel=1e-5)
-
-
 def test_two_rates_are_two_groups(models: dict[str, Path], tmp_path: Path) -> None:
     trainer = make(write_run(tmp_path, with_module(models["qwen2_vl"]), rows=rows()))
     groups = trainer.create_optimizer().param_groups

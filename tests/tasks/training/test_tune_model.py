@@ -1,7 +1,6 @@
 """Gradients are where they should be and nowhere else; adapters start as nothing and merge into what they were."""
 
 import json
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from pairwright.tasks.training.save_checkpoints import FOLDER, finish_model
 from pairwright.tasks.training.score_answers import score_answers
 from pairwright.tasks.training.tune_model import (
     computing,
-    count_parameters,
     freeze_model,
     merge_adapters,
     prepare_model,
@@ -40,6 +38,7 @@ from pairwright.tasks.training.tune_model import (
 from tests.fixtures.examples_to_pack import loaded, picture
 from tests.fixtures.families_of_models import PACKED, write_gemma3
 from tests.fixtures.preferences_to_train import preference
+from tests.fixtures.runs_to_train import move_weights
 
 FAMILIES: dict[str, Callable[[Path], Path]] = {**PACKED, "gemma3": write_gemma3}
 LANGUAGE = ("model.language_model.", "model.text_model.", "lm_head.")
@@ -142,16 +141,6 @@ def moved_by_fixed_weights(model: Any, folder: Path) -> dict[str, torch.Tensor]:
     torch.manual_seed(3)
     names = moved(model, folder)
     return {name: one.grad for name, one in model.named_parameters() if name in names}
-
-
-def test_what_is_trained_is_counted_and_logged(qwen: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        trained, of = count_parameters(tuned(qwen, settings(lora={"rank": 2, "target_modules": ["q_proj"]})))
-    assert trained == 2 * 2 * (64 + 64), "two layers; A (2, 64) and B (64, 2)"
-    base = sum(one.numel() for one in load_model(qwen, settings().model, dtype=torch.float32).parameters())
-    assert of == base + trained
-    assert f"512 of {of:,} " in caplog.text
-    assert "rank 2" in caplog.text
 
 
 def test_layers_can_be_named(qwen: Path) -> None:
@@ -296,14 +285,7 @@ def kind_settings(kind: str) -> TrainConfig:
 
 
 def trained(start: Path, config: TrainConfig) -> Any:
-    """Return a model as a training leaves it: its trained weights moved."""
-    model = prepare_model(load_to_train(start, config), config)
-    torch.manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter += 0.05 * torch.randn_like(parameter)
-    return model.eval()
+    return move_weights(prepare_model(load_to_train(start, config), config))
 
 
 @torch.no_grad()

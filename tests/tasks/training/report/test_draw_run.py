@@ -91,11 +91,6 @@ def test_values_are_shown_in_three_figures(value: float, percent: bool, shown: s
     assert show_value(value, percent=percent) == shown
 
 
-def test_small_rates_have_short_labels():
-    chart = draw([0.0, 3e-5], name="learning_rate")
-    assert [tick.label for tick in chart.up] == ["0", "1e-05", "2e-05", "3e-05"]
-
-
 @given(
     values=st.lists(st.floats(), max_size=60),
     held=st.lists(st.floats(), max_size=4),
