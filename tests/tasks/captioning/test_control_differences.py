@@ -2,13 +2,13 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from pairwright.schemas import checks
 from pairwright.schemas.config import ControlsConfig
 from pairwright.schemas.rows import CheckRow
-from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.captioning.control_differences import (
     NONE,
     UNREADABLE,
@@ -16,7 +16,8 @@ from pairwright.tasks.captioning.control_differences import (
     likeness,
     turned_round,
 )
-from tests.fixtures.chat_server import Reply, chat_server
+from tests.fixtures.asking import ask_stage
+from tests.fixtures.chat_server import Reply
 from tests.fixtures.coloured import caption_of, colour_of, colours_said, image_of, pair_of
 from tests.fixtures.descriptions import description
 
@@ -50,16 +51,9 @@ def ignoring_images(asked):
     return template(f"shows a {said[0]} wall", f"depicts a {said[1]} wall")
 
 
-def control(server, rows=(RIGHT,), *, pair=PAIR, answers=None, images=IMAGES, captions=CAPTIONS, **config):
-    model = ChatConfig(endpoint=(server.url,), model="tiny", structured_output="vllm", max_attempts=1)
-    config = ControlsConfig(**{"enabled": True, "chat": model, **config})
-    tables = {"pairs": {pair.key: pair}, "images": images, "captions": captions}
-    return list(control_differences(rows, config, **tables, answers=answers))
-
-
-def ask(answer, rows=(RIGHT,), **config):
-    with chat_server(answer) as server:
-        return control(server, rows, **config), server.asked
+def ask(answer, rows=(RIGHT,), *, pair=PAIR, captions=CAPTIONS, **config):
+    tables = {"pairs": {pair.key: pair}, "images": IMAGES, "captions": captions}
+    return ask_stage(answer, control_differences, rows, partial(ControlsConfig, enabled=True, **config), **tables)
 
 
 def test_a_model_that_looks_passes_both():

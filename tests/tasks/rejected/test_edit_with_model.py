@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -11,7 +12,6 @@ from pairwright.schemas.config import CounterfactualsConfig
 from pairwright.schemas.errors import ServerError
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import Dropped, Failed, RejectedTextRow, Served, make_key
-from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.rejected.check_texts import Truth, likeness
 from pairwright.tasks.rejected.edit_with_model import (
     OFFERS,
@@ -23,7 +23,8 @@ from pairwright.tasks.rejected.edit_with_model import (
 )
 from pairwright.tasks.serving.chat import Answer
 from pairwright.tasks.store.answers import Answers
-from tests.fixtures.chat_server import Reply, Status, chat_server
+from tests.fixtures.asking import ask_stage
+from tests.fixtures.chat_server import Reply, Status
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import graph, pair_row, thing
 from tests.fixtures.injections import INJECTIONS
@@ -61,15 +62,9 @@ def editor(edit=recoloured, choice="contradict"):
     return lambda asked: (choice(asked) if callable(choice) else choice) if is_choice(asked) else edit(asked)
 
 
-def run(answer, rows=(CHOSEN,), *, answers=None, pairs=None, images=None, **config):
-    """Ask a scripted server; return what the stage gives, in the order of the rows, and what was asked."""
-    with chat_server(answer) as server:
-        model = ChatConfig(endpoint=(server.url,), model="tiny", structured_output="vllm", max_attempts=1)
-        config = CounterfactualsConfig(**{"enabled": True, "chat": model, **config})
-        pairs = {PAIR.key: PAIR} if pairs is None else pairs
-        found = list(edit_with_model(rows, config, pairs=pairs, images=images or {}, answers=answers))
-        order = [row.key for row in rows]
-        return sorted(found, key=lambda row: order.index(row.source_key)), server.asked
+def run(answer, rows=(CHOSEN,), *, answers=None, **config):
+    config = partial(CounterfactualsConfig, enabled=True, **config)
+    return ask_stage(answer, edit_with_model, rows, config, pairs={PAIR.key: PAIR}, images={}, answers=answers)
 
 
 def test_an_edit_that_the_model_confirms_is_a_rejected_text():

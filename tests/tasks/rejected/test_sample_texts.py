@@ -1,6 +1,7 @@
 """Sampled texts: what the model is asked, which of its answers are negatives, and which of those is taken."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -9,11 +10,11 @@ from pairwright.schemas.claims import Claim
 from pairwright.schemas.config import SampledTextsConfig
 from pairwright.schemas.errors import ServerError
 from pairwright.schemas.rows import Dropped, Failed, RejectedTextRow, make_key
-from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.rejected.check_texts import likeness
 from pairwright.tasks.rejected.sample_texts import sample_texts
 from pairwright.tasks.store.answers import Answers
-from tests.fixtures.chat_server import Reply, Status, chat_server
+from tests.fixtures.asking import ask_stage
+from tests.fixtures.chat_server import Reply, Status
 from tests.fixtures.coloured import colour_of, image_of, pair_of
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import graph, thing
@@ -39,14 +40,8 @@ FAR = said("three dogs in a park", "an empty park")
 
 
 def sample(answer, rows=(CHOSEN,), *, answers=None, pairs=PAIRS, images=IMAGES, **config):
-    """Ask a scripted server; return what the stage gives and what was asked."""
-    with chat_server(answer) as server:
-        model = ChatConfig(
-            endpoint=(server.url,), model="tiny", structured_output="vllm", max_attempts=1, temperature=0.3
-        )
-        config = SampledTextsConfig(**{"enabled": True, "samples": 3, "chat": model, **config})
-        found = list(sample_texts(rows, config, pairs=pairs, images=images, answers=answers))
-        return sorted(found, key=lambda row: row.source_key), server.asked
+    config = partial(SampledTextsConfig, **{"enabled": True, "samples": 3, **config})
+    return ask_stage(answer, sample_texts, rows, config, pairs=pairs, images=images, answers=answers)
 
 
 def in_turn(*texts):
@@ -177,7 +172,7 @@ def test_rows_depend_on_nothing_but_themselves():
     again, _ = sample(answer, (SECOND, CHOSEN))
     alone, _ = sample(answer, (CHOSEN,))
     texts = [(row.key, row.text, row.note) for row in both]
-    assert texts == [(row.key, row.text, row.note) for row in again]
+    assert texts == [(row.key, row.text, row.note) for row in again[::-1]]
     assert alone[0].text in {row.text for row in both}
     other, asked_again = sample(answer, (CHOSEN, SECOND), seed=1)
     assert {one.seed for one in asked}.isdisjoint({one.seed for one in asked_again})
