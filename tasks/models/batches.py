@@ -31,19 +31,11 @@ class Batches:
         self.size = fixed or (most if count_gpus() else min(on_cpu, most))
 
     def run(self, encode: Callable[[Sequence[NDArray[Any]]], Floats], images: Sequence[NDArray[Any]]) -> Floats:
-        """Return the encoder's vectors of all images, in their order.
-
-        Raises:
-            ModelError: a single image does not fit in the memory.
-        """
+        """Return the encoder's vectors of all images, in their order; raises as ``pieces``."""
         return np.concatenate(list(self.pieces(encode, images)))
 
     def each(self, work: Callable[[Sequence[T]], Sequence[U]], items: Sequence[T]) -> list[U]:
-        """Return what a model makes of each item, in their order; ``work`` gives as many results as it gets items.
-
-        Raises:
-            ModelError: a single item does not fit in the memory.
-        """
+        """Return the one result that ``work`` gives for each item, in their order; raises as ``pieces``."""
         return [result for results in self.pieces(work, items) for result in results]
 
     def pieces(self, work: Callable[[Sequence[T]], V], items: Sequence[T]) -> Iterator[V]:
@@ -55,8 +47,13 @@ class Batches:
         place = 0
         while place < len(items):
             batch = items[place : place + self.size]
-            made = _attempt(work, batch)
-            if made is None:
+            try:
+                made = work(batch)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                made = None
+            if made is None:  # here the error is gone, and what it held of the memory
                 self._halve(len(batch))
                 continue
             yield made
@@ -70,16 +67,6 @@ class Batches:
         if torch and torch.cuda.is_available():
             torch.cuda.empty_cache()
         log.warning("out of memory with %d images at once; going on with %d", size, self.size)
-
-
-def _attempt(work: Callable[[Sequence[T]], V], batch: Sequence[T]) -> V | None:
-    """Return the results, or ``None`` when the memory did not suffice (the error, and what it holds, is then gone)."""
-    try:
-        return work(batch)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-    return None
 
 
 def is_out_of_memory(error: BaseException) -> bool:

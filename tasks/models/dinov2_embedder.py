@@ -37,11 +37,11 @@ KINDS = {"dinov2": "Dinov2Model", "dinov2_with_registers": "Dinov2WithRegistersM
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 DEFAULTS: Mapping[str, Any] = {
     "do_resize": True, "size": {"shortest_edge": 224}, "resample": 3, "do_center_crop": True,
-    "crop_size": {"height": 224, "width": 224}, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True,
+    "crop_size": {"height": 224, "width": 224}, "do_rescale": True, "do_normalize": True,
     "image_mean": CLIP_MEAN, "image_std": CLIP_STD,
 }  # fmt: skip
 """What ``BitImageProcessor`` does where its file is silent."""
-RESAMPLE: Mapping[int, Interpolation] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
+RESAMPLE: Mapping[int, Interpolation] = {2: "bilinear", 3: "bicubic"}
 """Pillow's numbers of its methods."""
 
 
@@ -118,21 +118,22 @@ def transform_of(values: Mapping[str, Any]) -> Preprocess:
     """Return what ``BitImageProcessor`` does, of the same configuration.
 
     Raises:
-        ModelError: images would come out in different sizes.
+        ModelError: it is a transform that no published model has.
     """
     said = {**DEFAULTS, **{name: value for name, value in values.items() if value is not None}}
-    resize, size = _resizing(said["size"]) if said["do_resize"] else ("none", (0, 0))
-    if not said["do_center_crop"] and resize != "exact":
-        raise ModelError(f"{FIELD}: {PROCESSOR} neither crops nor squeezes images: they differ in size")
+    resize, size = _resizing(said["size"])
     crop = (said["crop_size"]["height"], said["crop_size"]["width"]) if said["do_center_crop"] else size
-    mean, std = (said["image_mean"], said["image_std"]) if said["do_normalize"] else ((0, 0, 0), (1, 1, 1))
+    crops = said["do_center_crop"] or resize == "exact"  # else images differ in size
+    scales = said["do_resize"] and said["do_rescale"] and said["do_normalize"] and said["resample"] in RESAMPLE
+    if not crops or not scales or crop[0] > size[0] or crop[1] > size[1]:
+        raise ModelError(f"{FIELD}: {PROCESSOR} prepares images in a way that is not supported: {dict(values)}")
+    mean, std = said["image_mean"], said["image_std"]
     return Preprocess(
         resize=resize,
         size=size,
         crop=crop,
         interpolation=RESAMPLE[said["resample"]],
         offset="floor",
-        scale=float(said["rescale_factor"]) if said["do_rescale"] else 1.0,
         mean=(float(mean[0]), float(mean[1]), float(mean[2])),
         std=(float(std[0]), float(std[1]), float(std[2])),
     )

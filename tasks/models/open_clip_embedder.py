@@ -19,7 +19,7 @@ from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.encoder import Encoder
-from pairwright.tasks.models.preprocess import Preprocess, Resize
+from pairwright.tasks.models.preprocess import Preprocess
 from pairwright.tasks.models.weights import (
     HubFiles,
     absolute,
@@ -52,10 +52,6 @@ KNOWN = {
     ),
 }
 """Where open_clip's own table says that the profiles' models are, and the commits that are taken."""
-
-
-RESIZE: dict[str, Resize] = {"shortest": "shortest", "outside": "outside", "longest": "inside", "squash": "exact"}
-"""Our names of open_clip's ``resize_mode``."""
 
 
 def has_class_token(visual: Any) -> bool:
@@ -211,19 +207,20 @@ def create_tokenizer(config: ClipConfig, *, field: str = FIELD) -> Any:
 
 
 def transform_of(cfg: dict[str, Any]) -> Preprocess:
-    """Return what open_clip's ``image_transform_v2`` does for validation, of the same configuration."""
-    size = cfg["size"]
-    height, width = (size, size) if isinstance(size, int) else tuple(size)
-    mode = cfg.get("resize_mode") or "shortest"
-    interpolation = "bilinear" if cfg.get("interpolation") == "bilinear" else "bicubic"
-    if mode == "shortest" and height != width:
-        mode, interpolation = "outside", "bicubic"  # open_clip names no interpolation here
+    """Return what open_clip's ``image_transform_v2`` does for validation, of the same configuration.
+
+    Raises:
+        ModelError: it is a transform that no published model has.
+    """
+    side, mode = cfg["size"], cfg.get("resize_mode") or "shortest"
+    size = (side, side) if isinstance(side, int) else tuple(side)
+    if mode not in ("shortest", "squash") or (mode == "shortest" and size[0] != size[1]):
+        raise ModelError(f"{FIELD}: its images are prepared in a way that is not supported: {mode} to {size}")
     return Preprocess(
-        resize=RESIZE[mode],
-        size=(height, width),
-        crop=(height, width),
-        interpolation=interpolation,
-        fill=int(cfg.get("fill_color") or 0) if mode == "longest" else 0,
+        resize="exact" if mode == "squash" else "shortest",
+        size=size,
+        crop=size,
+        interpolation="bilinear" if cfg.get("interpolation") == "bilinear" else "bicubic",
         mean=_three(cfg["mean"]),
         std=_three(cfg["std"]),
     )

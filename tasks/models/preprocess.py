@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Pixels = NDArray[np.uint8]
 Size = tuple[int, int]
 """Height and width."""
-Resize = Literal["shortest", "inside", "outside", "exact", "none"]
-Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
+Resize = Literal["shortest", "exact"]
+Interpolation = Literal["bilinear", "bicubic"]
 Three = tuple[float, float, float]
 WASTE = 4
 """How many times the crop's pixels are resized at the most before Pillow resizes the crop alone."""
@@ -28,72 +28,52 @@ WASTE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preprocess:
-    """Be one library's transform, in numbers; called with an image, it returns the crop."""
+    """One library's transform, in numbers; called with an image, it returns the crop."""
 
     resize: Resize
     """``shortest``: the shorter side becomes ``size[0]``, the other is cut to an integer, as torchvision does.
-    ``inside`` and ``outside``: the largest image within ``size`` and the smallest around it. ``exact``: ``size``."""
+    ``exact``: ``size``."""
     size: Size
     crop: Size
-    """The crop from the middle; where the image is smaller, it is filled up."""
+    """The crop from the middle, within ``size``."""
     interpolation: Interpolation = "bicubic"
     offset: Literal["round", "floor"] = "round"
     """Where the crop begins when the margin is odd: torchvision rounds to even, transformers cuts."""
-    fill: int = 0
-    scale: float = 1 / 255
     mean: Three
     std: Three
 
     def __call__(self, pixels: Pixels) -> Pixels:
         """Return the crop, ``(*crop, 3)``, of an ``(h, w, 3)`` image."""
-        size = self._resized(pixels.shape[0], pixels.shape[1])
-        shown: Size = min(size[0], self.crop[0]), min(size[1], self.crop[1])
-        start = self._start(size[0] - shown[0]), self._start(size[1] - shown[1])
-        part = self._window(pixels, size, start=start, shown=shown)
-        return part if shown == self.crop else self._filled(part)
+        height, width = pixels.shape[:2]
+        size = self.size
+        if self.resize == "shortest":
+            short, long = sorted((height, width))
+            other = int(self.size[0] * long / short)
+            size = (self.size[0], other) if height <= width else (other, self.size[0])
+        top, left = self._start(size[0] - self.crop[0]), self._start(size[1] - self.crop[1])
+        if size[0] * size[1] > WASTE * self.crop[0] * self.crop[1]:
+            return self._resize_window(pixels, size, start=(top, left))
+        whole = pixels if size == (height, width) else _resize(pixels, size, self.interpolation)
+        return np.ascontiguousarray(whole[top : top + self.crop[0], left : left + self.crop[1]])
 
     def numbers(self, crops: "Tensor") -> "Tensor":
         """Turn ``(n, h, w, 3)`` crops, on any device, into the ``(n, 3, h, w)`` floats that the encoder wants."""
         import torch
 
         mean, std = (torch.tensor(three, device=crops.device).view(3, 1, 1) for three in (self.mean, self.std))
-        return crops.permute(0, 3, 1, 2).float().mul_(self.scale / std).sub_(mean / std)
-
-    def _resized(self, height: int, width: int) -> Size:
-        """Return the whole image's size after it is resized."""
-        if self.resize == "none":
-            return height, width
-        if self.resize == "exact":
-            return self.size
-        if self.resize == "shortest":
-            short, long = sorted((height, width))
-            other = int(self.size[0] * long / short)
-            return (self.size[0], other) if height <= width else (other, self.size[0])
-        choose = max if self.resize == "inside" else min
-        ratio = choose(height / self.size[0], width / self.size[1])
-        return max(1, round(height / ratio)), max(1, round(width / ratio))
+        return crops.permute(0, 3, 1, 2).float().mul_(1 / 255 / std).sub_(mean / std)
 
     def _start(self, margin: int) -> int:
         return round(margin / 2) if self.offset == "round" else margin // 2
 
-    def _window(self, pixels: Pixels, size: Size, *, start: Size, shown: Size) -> Pixels:
-        """Resize to ``size`` and return what is ``shown`` from ``start`` on."""
-        top, left = start
-        if size == pixels.shape[:2]:
-            return np.ascontiguousarray(pixels[top : top + shown[0], left : left + shown[1]])
-        wasted = size[0] * size[1] > WASTE * shown[0] * shown[1]
-        if wasted or self.interpolation not in ("bilinear", "bicubic"):
-            return _resize_window(pixels, size, start=start, shown=shown, interpolation=self.interpolation)
-        whole = _resize(pixels, size, self.interpolation)
-        return np.ascontiguousarray(whole[top : top + shown[0], left : left + shown[1]])
-
-    def _filled(self, part: Pixels) -> Pixels:
-        """Put a part that is smaller than the crop into its middle."""
-        height, width = part.shape[:2]
-        top, left = (self.crop[0] - height) // 2, (self.crop[1] - width) // 2
-        crop = np.full((*self.crop, 3), self.fill, dtype=np.uint8)
-        crop[top : top + height, left : left + width] = part
-        return crop
+    def _resize_window(self, pixels: Pixels, size: Size, *, start: Size) -> Pixels:
+        """Resize with Pillow no more than the crop, to the same pixels as if the whole were resized."""
+        height, width = pixels.shape[:2]
+        down, across = height / size[0], width / size[1]
+        right, bottom = (start[1] + self.crop[1]) * across, (start[0] + self.crop[0]) * down
+        box = (start[1] * across, start[0] * down, min(right, width), min(bottom, height))
+        method = Image.Resampling[self.interpolation.upper()]
+        return np.asarray(Image.fromarray(pixels).resize((self.crop[1], self.crop[0]), method, box=box))
 
 
 def _resize(pixels: Pixels, size: Size, interpolation: str) -> Pixels:
@@ -104,13 +84,3 @@ def _resize(pixels: Pixels, size: Size, interpolation: str) -> Pixels:
     source = torch.from_numpy(np.require(pixels, requirements=["C", "W"]))[None].permute(0, 3, 1, 2)
     with torch.inference_mode():
         return interpolate(source, size, mode=interpolation, antialias=True)[0].permute(1, 2, 0).numpy()
-
-
-def _resize_window(pixels: Pixels, size: Size, *, start: Size, shown: Size, interpolation: str) -> Pixels:
-    """Resize with Pillow no more than what is shown, to the same pixels as if the whole were resized."""
-    height, width = pixels.shape[:2]
-    down, across = height / size[0], width / size[1]
-    box = (start[1] * across, start[0] * down, (start[1] + shown[1]) * across, (start[0] + shown[0]) * down)
-    box = (box[0], box[1], min(box[2], width), min(box[3], height))
-    method = Image.Resampling[interpolation.upper()]
-    return np.asarray(Image.fromarray(pixels).resize((shown[1], shown[0]), method, box=box))
