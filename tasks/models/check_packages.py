@@ -10,10 +10,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.health import Check, missing, ok, warning
 from pairwright.tasks.models.devices import DRIVERS
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 PROJECT = "pairwright"
 LOAD_SECONDS = 30.0
@@ -46,23 +50,16 @@ def check_packages(extras: Sequence[str]) -> Iterator[Check]:
 
 
 def _belongs(marker: object, extra: str) -> bool:
-    if marker is None:
-        return not extra
-    text = str(marker)
-    return bool(extra) and f'extra == "{extra}"' in text
+    return f'extra == "{extra}"' in str(marker) if extra else marker is None
 
 
-def _fault(wanted: object) -> str:
-    from packaging.requirements import Requirement
-
-    assert isinstance(wanted, Requirement)
+def _fault(wanted: "Requirement") -> str:
     try:
         here = version(wanted.name)
     except PackageNotFoundError:
         return f"{wanted.name} is not here"
-    if not wanted.specifier.contains(here, prereleases=True):
-        return f"{wanted.name} is {here}, not {wanted.specifier}"
-    return ""
+    fits = wanted.specifier.contains(here, prereleases=True)
+    return "" if fits else f"{wanted.name} is {here}, not {wanted.specifier}"
 
 
 def _install(extras: Sequence[str]) -> str:

@@ -64,12 +64,7 @@ def _boxes(graph: SceneGraph, tags: Sequence[Tag]) -> tuple[Box, ...]:
 
 
 def make_detector(config: DetectionConfig, *, batch: int | None = None) -> Detector:
-    """Return the detector that a profile names; it loads its weights when it is first asked, once per process.
-
-    Args:
-        config: the profile's `detection`.
-        batch: images at once, where it is not the configuration's; 0: found by trying.
-    """
+    """Return the detector that a profile names; ``batch``: images at once, where it is not the configuration's."""
     if config.detector == "scene-graph":
         return SceneDetector()
     return GroundingDino(config=config if batch is None else config.model_copy(update={"batch_size": batch}))

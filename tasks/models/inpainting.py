@@ -31,12 +31,9 @@ class Inpainter(Protocol):
         ...
 
     def prepare(self, image: Pixels, hole: Hole, window: Window) -> Any:
-        """Return what ``fill`` takes of one hole; can be sent to another process.
+        """Return what ``fill`` takes of one hole of the ``(height, width, 3)`` image; can be sent to another process.
 
-        Args:
-            image: ``(height, width, 3)``, all of it.
-            hole: ``(h, w)`` of the window; outside the window there is none.
-            window: the smallest one with all of the hole, for a filling that costs little.
+        ``hole`` is ``(h, w)``, that of the window: the smallest one with all of it.
         """
         ...
 
@@ -47,7 +44,7 @@ class Inpainter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Be all pixels that the filling of a hole depends on."""
+    """All pixels that the filling of a hole depends on."""
 
     pixels: Pixels
     hole: Hole

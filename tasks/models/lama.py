@@ -46,8 +46,7 @@ PUBLISHED = PublishedFile(
 TRUSTED = {PUBLISHED.sha256, "344c77bbcb158f17dd143070d1e789f38a66c04202311ae3a258ef66667a9ea9"}
 """Hashes of the files that run without being asked about: the published one, and IOPaint's copy of big-lama."""
 STEP, DIVISOR = 64, 8
-"""Crops begin and end at multiples of ``STEP`` pixels of the image, so that few sizes occur and go through the network
-together; it halves them three times."""
+"""Crops begin and end at multiples of ``STEP`` pixels, so that few sizes occur; the network halves them three times."""
 MIN_CONTEXT = 64
 """Pixels around a hole at the least, where the image has them."""
 MAX_CROPS = 8

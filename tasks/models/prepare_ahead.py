@@ -1,8 +1,7 @@
 """Decode and prepare images ahead of the model that takes them, for all stages that load weights.
 
-Reads ``ImageRow``, gives what a model's ``prepare`` makes of each; needs what that needs. Each image is decoded once.
-On a GPU, other processes prepare the next images while the device works; on a CPU the shards in other workers are the
-parallelism, and nothing is prepared before it is asked for.
+Each image is decoded once. On a GPU, other processes prepare the next images while the device works; on a CPU the
+shards in other workers are the parallelism, and nothing is prepared before it is asked for.
 """
 
 from collections import deque
@@ -35,7 +34,7 @@ Chunk = TypeVar("Chunk")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Be an image as models see it."""
+    """Image as models see it."""
 
     pixels: NDArray[np.uint8]
     """``(h, w, 3)``, RGB."""
@@ -45,7 +44,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Ready(Generic[R, P]):
-    """Be a row and what was prepared of its image."""
+    """Row and what was prepared of its image."""
 
     row: R
     part: P

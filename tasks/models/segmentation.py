@@ -17,7 +17,7 @@ from pairwright.tasks.store.masks import decode_mask
 
 
 class TagMask(NamedTuple):
-    """Be the union of the masks of one tag's boxes."""
+    """Union of the masks of one tag's boxes."""
 
     mask: NDArray[np.bool_]
     """``(h, w)``, of the image's own size."""

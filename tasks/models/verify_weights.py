@@ -1,9 +1,8 @@
 """Verify the weights that models look for, fetched first if allowed: what `pairwright fetch` does with every file.
 
 Which files a build needs only its stages know: each that has a ``pin`` looks for them. In an inventory each look is
-noted, and an empty file in a temporary folder stands in for what cannot be had, so that the stage goes on to its next
-file. Files of the Hub are verified by the names that they have in its cache: the SHA-256 of a large one, git's SHA-1 of
-a small one. Needs huggingface_hub for these.
+noted, and an empty file stands in for what cannot be had, so that the stage goes on to its next file. Files of the Hub
+are verified by their names in its cache: the SHA-256 of a large one, git's SHA-1 of a small one.
 """
 
 import hashlib
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.served import ChatConfig
+from pairwright.tasks.models.pretrained import is_local
 from pairwright.tasks.models.weights import (
     HubFiles,
     PublishedFile,
@@ -111,14 +111,13 @@ def _verify_published(file: PublishedFile, *, fetch: bool) -> Verified:
         path.unlink(missing_ok=True)
         fetch_published(file)
         fault = ""
-    is_here = path.is_file()
     return Verified(
         field=file.field,
         model=file.origin,
         file=file.name,
-        size=path.stat().st_size if is_here else 0,
+        size=path.stat().st_size if path.is_file() else 0,
         how="SHA-256, published" if file.sha256 else "not verified: no hash of it is published",
-        folder=str(path.parent) if is_here else "",
+        folder=str(path.parent) if path.is_file() else "",
         fault=f"{file.field}: {fault}" if fault else "",
     )
 
@@ -147,9 +146,7 @@ def _verify_on_hub(files: HubFiles, *, fetch: bool) -> Iterator[Verified]:
 
 def _paths_on_hub(files: HubFiles, *, fetch: bool) -> list[Path]:
     """Return the paths of all files in the cache, the weights last."""
-    weights = find_cached(files)
-    if not weights and fetch:
-        weights = fetch_from_hub(files)
+    weights = find_cached(files) or (fetch_from_hub(files) if fetch else None)
     if not weights:
         from huggingface_hub import constants
 
@@ -176,11 +173,7 @@ def verify_blob(path: Path) -> tuple[str, str]:
 
 def is_on_hub(chat: ChatConfig) -> bool:
     """Say whether vLLM loads a model of the Hub: neither a local folder's nor a server's own."""
-    return (
-        bool(chat.launch and chat.model)
-        and not chat.model.startswith((".", "/", "~"))
-        and not Path(chat.model).exists()
-    )
+    return bool(chat.launch and chat.model) and not is_local(chat.model)
 
 
 def list_on_hub(chat: ChatConfig, field: str) -> tuple[HubFiles, int]:

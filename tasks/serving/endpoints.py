@@ -33,17 +33,11 @@ class Endpoint:
     """Faults since its last answer; those of requests that were under way together count once."""
     failed_at: float = 0.0
     rests_until: float = 0.0
-    asked: int = 0
 
     def is_free(self, now: float) -> bool:
         """Say whether one more request may begin; one that failed often gets a single one."""
         most = 1 if self.streak >= DOUBTFUL else self.limiter.limit
         return self.rests_until <= now and self.limiter.under_way < most
-
-    @property
-    def load(self) -> tuple[float, int, float]:
-        """Return how busy it is; clients that begin together do not all begin with the first endpoint."""
-        return self.limiter.under_way / self.limiter.limit, self.asked, random.random()
 
 
 class Endpoints:
@@ -164,7 +158,6 @@ class Endpoints:
             if self._waiting[0].done():
                 self._waiting.popleft()  # cancelled
             elif endpoint := self._free(now):
-                endpoint.asked += 1
                 endpoint.limiter.under_way += 1
                 self._waiting.popleft().set_result(endpoint)
             else:
@@ -178,8 +171,9 @@ class Endpoints:
     def _free(self, now: float) -> Endpoint | None:
         if sum(endpoint.limiter.under_way for endpoint in self.all) >= self._most:
             return None
-        free = (endpoint for endpoint in self.all if endpoint.is_free(now))
-        return min(free, key=lambda endpoint: endpoint.load, default=None)
+        free = [endpoint for endpoint in self.all if endpoint.is_free(now)]
+        random.shuffle(free)  # clients that begin together do not all begin with the first endpoint
+        return min(free, key=lambda endpoint: endpoint.limiter.under_way / endpoint.limiter.limit, default=None)
 
     async def close(self) -> None:
         """Close all connections."""

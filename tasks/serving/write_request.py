@@ -43,15 +43,15 @@ def body_of(question: Question, config: ChatConfig) -> dict[str, Any]:
     """Return the body of the request; raise ``RefusedImageError`` where an image does not decode."""
     messages: list[dict[str, Any]] = [{"role": turn.role, "content": whole(turn.text)} for turn in question.before]
     messages.append({"role": "user", "content": _content(question, config)})
-    body = {
+    return {
         "model": config.model,
         "messages": messages,
         "max_tokens": question.max_tokens,
         "temperature": config.temperature if question.temperature is None else question.temperature,
         "top_p": config.top_p,
         "seed": question.seed,
+        **_special(question.grammar, config),
     }
-    return body | _special(question.grammar, config)
 
 
 def key_of(question: Question, config: ChatConfig) -> str:

@@ -91,11 +91,6 @@ def test_every_anchor_is_answered_in_order_with_true_pairs():
     assert set(Counter(row.source_key for row in found).values()) == {1, 2}
 
 
-def test_a_single_image_has_no_partner():
-    (found,) = pair([nouns_row("a", ROOM)])
-    assert isinstance(found, Dropped)
-
-
 def collection(count, *, nouns=12, seed=0):
     """Return images of 1 to 6 nouns, some much more common than others."""
     rng = np.random.default_rng(seed)

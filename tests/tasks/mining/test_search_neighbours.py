@@ -63,17 +63,6 @@ def test_rows_do_not_depend_on_the_shard():
     assert whole == single
 
 
-def test_key_changes_with_the_candidates():
-    few = list(search_neighbours(anchors(KEYS[:1]), SearchConfig(k=2), vectors={"angle": space(FAN)}))
-    moved = FAN.copy()
-    moved[1] = moved[2]
-    other = list(search_neighbours(anchors(KEYS[:1]), SearchConfig(k=2), vectors={"angle": space(moved)}))
-    far = FAN.copy()
-    far[5] = far[4]
-    same = list(search_neighbours(anchors(KEYS[:1]), SearchConfig(k=2), vectors={"angle": space(far)}))
-    assert few[0].key == same[0].key != other[0].key
-
-
 def crowd(seed=0, count=120, width=16):
     """Return vectors in groups with exact duplicates, and their keys."""
     rng = np.random.default_rng(seed)

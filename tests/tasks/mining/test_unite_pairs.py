@@ -75,12 +75,6 @@ def test_both_images_must_be_admitted() -> None:
     ]
 
 
-def test_all_pairs_pass_where_nothing_is_limited() -> None:
-    rows = [pair(first, second, 0.8) for first, second in combinations(IMAGES, 2)]
-    found = list(unite_pairs(rows, UnitingConfig(max_pairs_per_image=0, excludes=False)))
-    assert [row.key for row in found if isinstance(row, PairRow)] == [row.key for row in rows]
-
-
 def test_a_pair_that_is_excluded_takes_no_place_of_another() -> None:
     one, other, refused = IMAGES[:3]
     admitted = {key: AdmittedRow(key=key, source_key=key, subject=key) for key in (one, other)}
@@ -88,13 +82,5 @@ def test_a_pair_that_is_excluded_takes_no_place_of_another() -> None:
     columns = {name: [getattr(row, name) for row in rows] for name in ("key", "first", "second", "similarity")}
     config = UnitingConfig(max_pairs_per_image=1, excludes=True)
     everything, keys = pa.table(columns), pa.table({"key": [one, other]})
-    found = unite_pairs(
-        rows,
-        config,
-        admitted=admitted,
-        given=everything,
-        similar=everything.slice(2),
-        by_nouns=everything.slice(2),
-        all_admitted=keys,
-    )
+    found = unite_pairs(rows, config, admitted=admitted, given=everything, all_admitted=keys)
     assert [type(row) for row in found] == [Dropped, PairRow]

@@ -1,4 +1,4 @@
-"""Photographs of awkward sizes, cut from the samples that ship with scikit-image and scikit-learn."""
+"""Photographs of awkward sizes for embedders, cut from the samples that ship with scikit-image and scikit-learn."""
 
 from pathlib import Path
 
@@ -13,6 +13,16 @@ FILES = (
     SKLEARN / "china.jpg", SKLEARN / "flower.jpg", SKIMAGE / "astronaut.png", SKIMAGE / "chelsea.png",
     SKIMAGE / "coffee.png", SKIMAGE / "camera.png", SKIMAGE / "rocket.jpg", SKIMAGE / "gravel.png",
 )  # fmt: skip
+
+
+def embed(embedder, images):
+    """Return the raw vectors that an embedder gives of images."""
+    return embedder.encode([embedder.prepare(image) for image in images])
+
+
+def unit(vectors):
+    """Return vectors at length 1."""
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def photographs():

@@ -27,21 +27,6 @@ class Machine:
         return np.array(images, dtype=np.float32)
 
 
-def test_results_of_any_form_come_one_per_item_in_order():
-    sizes = []
-
-    def work(items):
-        if len(items) > 4:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        sizes.append(len(items))
-        return [(item, "x" * item) for item in items]
-
-    batches = Batches(8)
-    assert batches.each(work, range(10)) == [(n, "x" * n) for n in range(10)]
-    assert sizes == [4, 4, 2]
-    assert batches.each(work, []) == []
-
-
 @pytest.mark.parametrize(("gpus", "size"), [(0, 3), (1, 20)])
 def test_the_first_size_is_the_devices(monkeypatch, gpus, size):
     monkeypatch.setattr(module, "count_gpus", lambda: gpus)

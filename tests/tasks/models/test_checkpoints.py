@@ -50,11 +50,6 @@ def test_weights_are_found_in_a_training_state(tmp_path: Path, new: bool) -> Non
     assert_same(read_checkpoint(tmp_path / "w.pth", field="x", under="model"))
 
 
-def test_a_file_without_the_key_is_taken_as_it_is(tmp_path: Path) -> None:
-    torch.save(WEIGHTS, tmp_path / "w.pth")
-    assert_same(read_checkpoint(tmp_path / "w.pth", field="x", under="model"))
-
-
 def test_modules_states_come_back_without_gradients(tmp_path: Path) -> None:
     layer = torch.nn.Linear(3, 2)
     torch.save({"weight": layer.weight, **{f"s.{k}": v for k, v in layer.state_dict().items()}}, tmp_path / "w.pth")
@@ -98,7 +93,7 @@ def test_the_reason_says_what_a_pickle_wants(tmp_path: Path) -> None:
         read_checkpoint(path, field="x", idle=["decimal.Decimal"])
 
 
-@pytest.mark.parametrize("kept", [0, 3, 100, 0.5, 0.99])
+@pytest.mark.parametrize("kept", [0, 100, 0.99])
 def test_a_truncated_file_is_refused(tmp_path: Path, whole: Path, kept: float) -> None:
     data = whole.read_bytes()
     path = tmp_path / "cut.pth"
@@ -111,11 +106,8 @@ def test_a_truncated_file_is_refused(tmp_path: Path, whole: Path, kept: float) -
     ("value", "reason"),
     [
         ([torch.zeros(2)], r"\blist\b"),
-        (torch.zeros(2), r"\bTensor\b"),
         ({}, "nothing"),
         ({"w": torch.zeros(2), "epoch": 3}, r"'epoch' .*\bint\b"),
-        ({"teacher": {"w": torch.zeros(2)}}, r"'teacher' .*\bdict\b"),
-        ({"model": [1, 2]}, r"\blist\b"),
         ({"model": None}, "nothing"),
     ],
 )

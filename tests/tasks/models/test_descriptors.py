@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pairwright.tasks.models.descriptors import ColourLayout, Gradients
+from tests.tasks.models.samples import embed
 
 EMBEDDERS = (ColourLayout(), Gradients())
 
@@ -23,21 +24,9 @@ def rectangles(seed):
     return image
 
 
-def embed(embedder, images):
-    return embedder.encode([embedder.prepare(image) for image in images])
-
-
 def cosine(embedder, first, second):
     a, b = embed(embedder, [first, second]).astype(np.float64)
     return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
-
-
-def test_colour_layout_of_black_and_white_halves():
-    # L is 0 and 100, its mean 50; a and b are 0: the signed roots are -sqrt(50) and sqrt(50).
-    vector = embed(ColourLayout(), [halves(0, 255)])[0].reshape(8, 8, 3)
-    np.testing.assert_allclose(vector[:, :4, 0], -np.sqrt(50), rtol=1e-4)
-    np.testing.assert_allclose(vector[:, 4:, 0], np.sqrt(50), rtol=1e-4)
-    assert np.abs(vector[:, :, 1:]).max() < 0.1
 
 
 def test_colour_layout_of_a_coloured_corner():
@@ -91,14 +80,6 @@ def test_light_counts_for_little_and_arrangement_for_much(embedder):
     assert cosine(embedder, image, darker) > 0.97
     assert cosine(embedder, image, image[6:, 6:]) > 0.8
     assert abs(cosine(embedder, image, other)) < 0.5
-
-
-def test_gradients_do_not_follow_contrast():
-    image = np.kron(np.random.default_rng(5).integers(0, 255, (12, 16, 1)), np.ones((16, 16, 3))).astype(np.uint8)
-    faded = image.astype(float)
-    faded[:, 128:] = 128 + (faded[:, 128:] - 128) / 3
-    # On one scale for all cells, the cosine would be 0.50.
-    assert cosine(Gradients(), image, faded.astype(np.uint8)) > 0.85
 
 
 def test_what_fills_the_whole_image_counts_for_nothing():

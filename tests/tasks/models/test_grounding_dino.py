@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import re
 import shutil
 from functools import lru_cache
 
@@ -16,7 +15,7 @@ from transformers import GroundingDinoForObjectDetection, GroundingDinoProcessor
 
 from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.rows import Box, Tag
+from pairwright.schemas.rows import Tag
 from pairwright.tasks.models import grounding_dino
 from pairwright.tasks.models.grounding_dino import (
     MAX_ASPECT,
@@ -30,6 +29,7 @@ from tests.fixtures.checkpoints import write_hub_cache
 from tests.fixtures.grounding_checkpoints import write_grounding_folder
 from tests.tasks.models.samples import photographs
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 PHOTOGRAPHS = photographs()
 ORDINARY = {name: image for name, image in PHOTOGRAPHS.items() if max(image.shape) <= MAX_ASPECT * min(image.shape[:2])}
 """Those that are not stretched."""
@@ -45,14 +45,6 @@ HOSTILE = (
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return write_grounding_folder(tmp_path_factory.mktemp("grounding-dino"))
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def tags(*names):
@@ -195,9 +187,7 @@ def test_overlapping_boxes_of_a_tag_go_as_torchvision_says(folder):
         assert set(boxes) == {every[place] for place in kept.tolist()}
 
 
-@pytest.mark.parametrize(
-    "shape", [(1, 1), (1, 500), (500, 1), (16, 8000), (8000, 16), (2, 3), (37, 41)], ids=lambda shape: f"{shape}"
-)
+@pytest.mark.parametrize("shape", [(1, 1), (500, 1), (16, 8000), (37, 41)], ids=lambda shape: f"{shape}")
 def test_extreme_images_are_asked_about_like_others(folder, shape):
     made = detector(folder, box_threshold=0, text_threshold=0, max_iou=1.0)
     image = np.full((*shape, 3), 128, dtype=np.uint8)
@@ -287,12 +277,6 @@ def test_it_prepares_in_other_processes_without_its_weights(folder, tmp_path):
     assert (fitted.pixels.shape, fitted.size) == ((3, 96, 143), (427, 640))
 
 
-def test_a_cpu_takes_one_image_at_a_time_unless_the_profile_says_more(monkeypatch):
-    monkeypatch.setattr("pairwright.tasks.models.batches.count_gpus", lambda: 0)
-    assert grounding_dino._batches("of this test", "", 0).size == 1
-    assert grounding_dino._batches("of this test", "", 3).size == 3
-
-
 def test_a_name_is_read_from_the_hubs_cache(tmp_path, monkeypatch, folder):
     """As it is published: the image processor's file on its own."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
@@ -324,26 +308,12 @@ def test_a_local_model_is_known_by_its_bytes_wherever_it_lies(folder, tmp_path):
     (tmp_path / "copy" / "config.json").write_text("{}")
     with pytest.raises(ModelError, match=r"detection\.revision"):
         pin_grounding_dino(pinned, download=False)
-    with pytest.raises(ModelError, match=r"detection\.revision"):
-        detect(GroundingDino(config=pinned), [PHOTOGRAPHS["china"]], [["cat"]])
 
 
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [
-        (
-            "IDEA-Research/grounding-dino-base",
-            "hf download IDEA-Research/grounding-dino-base config.json preprocessor_config.json tokenizer.json "
-            "tokenizer_config.json model.safetensors --revision 12bdfa3120f3e7ec7b434d90674b3396eccf88eb$",
-        ),
-        ("./nowhere", "detection.model: nowhere: no such file or folder"),
-    ],
-)
-def test_what_is_missing_is_named(tmp_path, monkeypatch, model, words):
+def test_what_is_missing_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ModelError) as caught:
-        pin_grounding_dino(DetectionConfig(model=model), download=False)
-    assert re.search(words, str(caught.value), re.MULTILINE), str(caught.value)
+    with pytest.raises(ModelError, match=r"(?s)hf download .*grounding-dino-base .*--revision 12bdfa"):
+        pin_grounding_dino(DetectionConfig(model="IDEA-Research/grounding-dino-base"), download=False)
 
 
 def test_pickles_are_not_read(folder, tmp_path):
@@ -369,9 +339,3 @@ def test_a_damaged_folder_is_one_message(folder, tmp_path, name, text, words):
     (tmp_path / name).write_text(text)
     with pytest.raises(ModelError, match=words):
         detect(detector(tmp_path), [PHOTOGRAPHS["china"]], [["cat"]])
-
-
-def test_a_box_says_all_that_a_row_holds(folder):
-    (found,) = detect(detector(folder, box_threshold=0.1, text_threshold=0.1), [PHOTOGRAPHS["china"]], [["cat"]])
-    assert all(isinstance(box, Box) and type(box.score) is float and type(box.x0) is float for box in found)
-    assert detector(folder).looks

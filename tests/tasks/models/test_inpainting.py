@@ -50,13 +50,6 @@ def test_the_window_changes_nothing(method, centre, window):
     assert np.array_equal(got, whole)
 
 
-def test_holes_are_filled_one_by_one_in_order():
-    inpainter, holes = OpenCVInpainter(), [disc((120, 160), centre, 9) for centre in ((30, 40), (3, 5), (90, 100))]
-    prepared = [inpainter.prepare(NOISE, hole, (0, 0, 160, 120)) for hole in holes]
-    for made, hole in zip(inpainter.fill(prepared), holes, strict=True):
-        assert np.array_equal(made, fill(inpainter, NOISE, hole))
-
-
 def test_nothing_to_fill_from_or_to_fill():
     image = NOISE[:20, :30]
     for hole in (np.zeros((20, 30), dtype=bool), np.ones((20, 30), dtype=bool)):
@@ -70,7 +63,3 @@ def test_what_is_prepared_can_be_sent_to_another_process():
     sent = pickle.loads(pickle.dumps(inpainter.prepare(NOISE, hole, (0, 0, 160, 120))))
     (got,) = pickle.loads(pickle.dumps(inpainter)).fill([sent])
     assert np.array_equal(got, fill(inpainter, NOISE, hole))
-
-
-def test_the_version_is_the_method():
-    assert [OpenCVInpainter(method).version for method in METHODS] == list(METHODS)

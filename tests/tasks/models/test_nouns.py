@@ -37,20 +37,6 @@ def test_what_is_no_word_is_left_out(tagger, tmp_path):
     assert nouns("2x lamp 犬", odd) == ("lamp", "犬")
 
 
-def test_texts_are_tagged_as_they_come(tagger):
-    taken = []
-
-    def texts():
-        for text in ("a dog", "a cat", "a cup"):
-            taken.append(text)
-            yield text
-
-    found = find_nouns_of(texts(), NounsConfig(model=str(tagger)))
-    assert next(found) == ("dog",)
-    assert len(taken) < 3
-    assert list(found) == [("cat",), ("cup",)]
-
-
 def test_a_missing_pipeline_is_named_with_the_command_that_fetches_it():
     with pytest.raises(ModelError, match=r"python -m spacy download en_nowhere_sm\n"):
         next(find_nouns_of(["a dog"], NounsConfig(model="en_nowhere_sm")))

@@ -65,7 +65,3 @@ def test_flat_images_are_near_to_nothing() -> None:
     flat = np.full((40, 50, 3), 7, dtype=np.uint8)
     assert not PerceptualHash().prepare(flat).any()
     assert bits_between(flat, flat) == bits_between(flat, PICTURES[0]) == 32
-
-
-def test_no_images_give_no_rows() -> None:
-    assert PerceptualHash().encode([]).shape == (0, 64)

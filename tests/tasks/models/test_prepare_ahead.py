@@ -53,12 +53,6 @@ def others(request, monkeypatch):
         pool.shutdown()
 
 
-def test_each_row_comes_with_its_image_in_order():
-    items = [(row(f"row {n}"), image(n)) for n in range(7)]
-    found = list(prepare_ahead(items, named, on_gpu=False, batch=3))
-    assert found == [Ready(row(f"row {n}"), (f"row {n}", n)) for n in range(7)]
-
-
 def test_others_prepare_the_same(others):
     items = [(row(f"row {n}"), image(n)) for n in range(50)]
     items[3] = (items[3][0], replace(items[3][1], image=b"no image"))

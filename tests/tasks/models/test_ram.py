@@ -63,12 +63,6 @@ def test_a_probability_at_its_threshold_is_not_above_it(tmp_path: Path) -> None:
     assert len(RamTagger(config=below.config).tag([square])[0]) == len(TAGS)
 
 
-def test_nothing_above_a_threshold_is_no_tags(tmp_path: Path) -> None:
-    tagger = RamTagger(config=write_ram(tmp_path, thresholds=(1.0,) * len(TAGS)).config)
-    assert tagger.tag([tagger.prepare(Seen(pixels)) for pixels in images()]) == [()] * (len(SIZES) + 1)
-    assert tagger.tag([]) == []
-
-
 @pytest.mark.parametrize("plus", [False, True], ids=["ram", "ram-plus"])
 def test_batches_give_what_single_images_give(tmp_path: Path, plus: bool) -> None:
     made = write_ram(tmp_path, plus=plus)
@@ -99,12 +93,6 @@ def test_preparing_needs_no_weights_elsewhere(tmp_path: Path) -> None:
     assert len(sent) < 2000
     pixels = images()[0]
     assert np.array_equal(pickle.loads(sent)(Seen(pixels)), prepare(Seen(pixels)))
-
-
-def test_the_version_is_that_of_the_files(tmp_path: Path) -> None:
-    config = write_ram(tmp_path).config
-    assert RamTagger(config=config.model_copy(update={"revision": "xxh3:1"})).version == "RAM xxh3:1"
-    assert RamTagger(config=config.model_copy(update={"revision": "xxh3:1"}), plus=True).version == "RAM++ xxh3:1"
 
 
 @pytest.mark.parametrize("plus", [False, True], ids=["ram", "ram-plus"])
@@ -195,18 +183,7 @@ def test_published_files_are_looked_for_in_the_cache(tmp_path: Path, monkeypatch
             find_ram(RamConfig(**named), plus=plus, download=False)
 
 
-def test_a_cached_file_that_is_not_the_published_one_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
-    made = write_ram(tmp_path / "made").config
-    (tmp_path / "weights").mkdir()
-    Path(made.checkpoint).rename(tmp_path / "weights" / RAM.name)
-    with pytest.raises(ModelError, match=r"SHA-256 .*15c729c7"):
-        find_ram(made.model_copy(update={"checkpoint": ""}), plus=False, download=False)
-
-
-@pytest.mark.parametrize("name", ["checkpoint", "tags", "thresholds"])
+@pytest.mark.parametrize("name", ["checkpoint", "thresholds"])
 def test_a_missing_local_file_is_named(tmp_path: Path, name: str) -> None:
     made = write_ram(tmp_path).config
     Path(getattr(made, name)).unlink()

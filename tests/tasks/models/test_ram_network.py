@@ -146,15 +146,6 @@ def test_a_layer_by_hand() -> None:
     assert tag_logits(weights, image, 1).item() == pytest.approx(2 * math.sqrt(3) + 0.5, abs=1e-9)
 
 
-def test_attention_looks_at_the_image() -> None:
-    weights = tensors_of(make_weights(plus=False, seed=2))
-    images = torch.randn(2, 17, VISION, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    logits = tag_logits(weights, images, len(TAGS))
-    assert (logits[0] - logits[1]).abs().max() > 0.1
-    turned = images[:, torch.randperm(17, generator=torch.Generator().manual_seed(1))]
-    torch.testing.assert_close(tag_logits(weights, turned, len(TAGS)), logits)  # RAM attends to a set of vectors
-
-
 def test_descriptions_are_weighed_by_their_fit() -> None:
     weights = make_weights(plus=True, seed=2)
     images = np.random.default_rng(7).normal(0, 2, (3, WIDTH))
@@ -163,29 +154,11 @@ def test_descriptions_are_weighed_by_their_fit() -> None:
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
 
 
-def test_the_length_of_an_image_vector_does_not_weigh() -> None:
-    weights = tensors_of(make_weights(plus=True, seed=2))
-    image = torch.randn(1, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    one, ten = (weigh_descriptions(weights, image * size, len(TAGS)) for size in (1, 10))
-    torch.testing.assert_close(one, ten)
-
-
 def test_without_a_scale_descriptions_count_alike() -> None:
     weights = tensors_of(make_weights(plus=True, seed=2)) | {"reweight_scale": torch.tensor(-40.0)}
     found = weigh_descriptions(weights, torch.randn(2, WIDTH, dtype=torch.float64), len(TAGS))
     mean = weights["label_embed"].view(len(TAGS), DESCRIPTIONS, WIDTH).mean(dim=1)
     torch.testing.assert_close(found, mean.expand(2, -1, -1))
-
-
-@pytest.mark.parametrize("plus", [False, True], ids=["RAM", "RAM++"])
-def test_the_decoder_comes_by_its_published_keys(tmp_path: Path, plus: bool) -> None:
-    made = write_ram(tmp_path, plus=plus)
-    loaded = load_ram(Path(made.config.checkpoint), field="x", plus=plus, tags=len(TAGS))
-    wanted = {name: value for name, value in made.weights.items() if not name.startswith("visual_encoder.")}
-    assert loaded.side == SIDE
-    assert loaded.decoder.keys() == wanted.keys()
-    for name, value in wanted.items():
-        torch.testing.assert_close(loaded.decoder[name], torch.tensor(value).float(), rtol=0, atol=0)
 
 
 def test_the_older_name_of_the_head_is_known(tmp_path: Path) -> None:
@@ -245,9 +218,3 @@ def test_what_does_not_fit_is_named(tmp_path: Path, change: dict[str, torch.Tens
     with pytest.raises(ModelError, match=f"(?s){message}") as caught:
         load_ram(Path(path), field="tagging.ram.checkpoint", plus=False, tags=len(TAGS))
     assert str(caught.value).startswith(f"tagging.ram.checkpoint: {path}")
-
-
-def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
-    torch.save(torch.nn.Linear(3, 2).state_dict(), tmp_path / "linear.pth")
-    with pytest.raises(ModelError, match=r"visual_encoder.patch_embed.proj.weight"):
-        load_ram(tmp_path / "linear.pth", field="x", plus=False, tags=len(TAGS))

@@ -17,9 +17,9 @@ from transformers import PreTrainedTokenizerFast
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models import text_scorer
-from pairwright.tasks.models.open_clip_embedder import OpenClip, pin_clip
+from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.models.text_scorer import BATCH, OpenClipTexts, count_tokens, cut_text
-from tests.fixtures.checkpoints import READING_CLIP, write_clip_file, write_clip_folder
+from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
 
 TEXTS = ["a dog", "a red ball on a table", "two cats, one of them asleep", "", "écran — 17½"]
 
@@ -50,13 +50,6 @@ def test_vectors_are_those_of_open_clip(folder, scorer):
     np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1, rtol=1e-6)
     # The check above can fail: the texts' vectors differ.
     assert (got @ got.T)[~np.eye(len(TEXTS), dtype=bool)].max() < 0.999
-
-
-def test_images_and_texts_share_a_space_and_a_version(folder, scorer):
-    images = OpenClip(config=scorer.config)
-    assert images.version == scorer.version
-    vectors = images.encode([images.prepare(np.zeros((80, 80, 3), np.uint8))])
-    assert vectors.shape[1] == scorer.embed(TEXTS).shape[1]
 
 
 def test_a_text_is_cut_where_the_tower_ends(scorer):
@@ -95,13 +88,6 @@ def test_vectors_do_not_depend_on_what_else_is_embedded(scorer):
     np.testing.assert_allclose(together[[0, BATCH - 1, BATCH + 6]], alone, atol=1e-6)
     assert np.abs(alone[0] - alone[1]).max() > 1e-3
     assert scorer.embed([]).size == 0
-
-
-def test_a_file_with_a_description_of_the_model(tmp_path, scorer):
-    described = write_clip_file(tmp_path / "tiny-reading.safetensors", architecture=READING_CLIP)
-    checkpoint = str(described.with_suffix(".safetensors"))
-    other = OpenClipTexts(config=pin_clip(ClipConfig(model=str(described), checkpoint=checkpoint), download=False))
-    np.testing.assert_allclose(other.embed(TEXTS), scorer.embed(TEXTS), atol=1e-5)
 
 
 def test_a_tokenizer_that_is_not_there_is_one_message(tmp_path, monkeypatch):

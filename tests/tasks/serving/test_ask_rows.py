@@ -34,13 +34,6 @@ def tasks_left() -> int:
     return run(count())
 
 
-def test_every_row_is_answered_once() -> None:
-    with chat_server(echo) as server:
-        results = texts(list(asked(items(100), config_of(server))))
-        assert results == {str(number): f"answer {number}" for number in range(100)}
-        assert len(server.asked) == 100
-
-
 def test_rows_are_taken_when_there_is_room_for_them() -> None:
     taken = 0
 

@@ -21,12 +21,6 @@ from tests.fixtures.chat_server import Asked, Close, Fault, Hang, Raw, Reply, St
 GOOD = body_of(Reply("good", fingerprint="fp"), "tiny")
 
 
-def once(fault: Fault | Reply | str) -> Any:
-    """Return an answering function that says this first, and is good afterwards."""
-    first: list[Any] = [fault]
-    return lambda asked: first.pop() if first else Reply("good")
-
-
 FAULTS: dict[str, tuple[Fault | Reply, str, str]] = {
     "408": (Status(408), "no answer in time", "HTTP 408: scripted"),
     "429": (Status(429), "server busy", "HTTP 429: scripted"),
@@ -58,14 +52,6 @@ FAULTS: dict[str, tuple[Fault | Reply, str, str]] = {
 def limit_of(fault: Fault | Reply) -> float:
     """Return the time limit: short where it is waited for."""
     return 0.5 if isinstance(fault, Hang) else 30.0
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_that_passes_is_tried_again(name: str) -> None:
-    with chat_server(once(FAULTS[name][0])) as server:
-        config = config_of(server, timeout_seconds=limit_of(FAULTS[name][0]))
-        assert ask_now(config, max_bytes=20_000).text == "good"
-        assert len(server.asked) == 2
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -116,8 +102,6 @@ def test_an_answer_cut_at_any_byte_is_asked_for_again() -> None:
     ("fault", "words"),
     [
         (Status(401), r"HTTP 401: scripted: .*PAIRWRIGHT_TEST_KEY"),
-        (Status(403), r"HTTP 403: scripted: .*PAIRWRIGHT_TEST_KEY"),
-        (Status(402, "no money"), r"HTTP 402: no money: .*models\.\*\.endpoint"),
         (Status(307, headers={"Location": "/v2"}), r"HTTP 307: .*models\.\*\.endpoint"),
         (Status(404, "no model tiny"), r"HTTP 404: no model tiny: .*models\.\*\.model"),
         (Status(405), r"HTTP 405: scripted: .*models\.\*\.endpoint"),
@@ -166,7 +150,6 @@ def test_proxies_of_the_environment_are_not_used_on_this_machine(monkeypatch: py
     "url",
     [
         "",
-        "127.0.0.1:8000",
         "ftp://host/v1",
         "http://",
         "http://[::1/v1",
@@ -174,7 +157,6 @@ def test_proxies_of_the_environment_are_not_used_on_this_machine(monkeypatch: py
         "http://user:hunter2@host/v1",
         "http://host/v1?key=hunter2",
         "http://host/v1#hunter2",
-        "http://host name/v1",
         "http://host/\nv1",
     ],
 )

@@ -11,7 +11,6 @@ import pytest
 
 from pairwright.schemas.errors import ServerError
 from pairwright.schemas.rows import Failed
-from pairwright.tasks.serving.client import client_of
 from pairwright.tasks.serving.connection import Completion, Connection, FaultError, Reason
 from pairwright.tasks.serving.endpoints import Endpoint, Endpoints
 from pairwright.tasks.serving.keys import load_key
@@ -95,12 +94,6 @@ def test_an_endpoint_that_only_fails_is_left_alone() -> None:
         assert len(bad.asked) < 100
 
 
-def test_equal_endpoints_are_asked_in_turn() -> None:
-    with chat_server(lambda asked: asked.text) as first, chat_server(lambda asked: asked.text) as second:
-        assert len(texts(list(asked(items(20), config_of(first, second, max_concurrency=1))))) == 20
-        assert len(first.asked) == len(second.asked) == 10
-
-
 def test_all_endpoints_together_get_no_more_than_the_limit() -> None:
     under_way, most, changing = 0, 0, threading.Lock()
 
@@ -117,17 +110,6 @@ def test_all_endpoints_together_get_no_more_than_the_limit() -> None:
     with chat_server(answer) as first, chat_server(answer) as second:
         assert len(texts(list(asked(items(150), config_of(first, second, max_concurrency=5))))) == 150
     assert most == 5
-
-
-def test_the_number_of_requests_grows_with_the_throughput_and_stays_for_the_next_shard() -> None:
-    with chat_server(lambda asked: Reply(asked.text, after=0.2)) as server:
-        config = config_of(server, max_concurrency=16)
-        list(asked(items(60), config))
-        assert server.most == 16
-        server.most = 0
-        list(asked(items(20), config))
-        assert server.most == 16
-        assert client_of(config, QUICK).endpoints.room == 16
 
 
 def test_the_number_of_requests_falls_when_the_server_is_full() -> None:

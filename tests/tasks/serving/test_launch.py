@@ -155,7 +155,6 @@ def test_a_server_that_does_not_answer_in_time_is_stopped(servers, diary, fault)
             {"launch": LaunchConfig(enabled=True, command=("vllm-that-is-not-there",))},
             "language.launch.command: 'vllm-that-is-not",
         ),
-        ({"launch": LaunchConfig(enabled=True, command=())}, "language.launch.command: ''"),
     ],
 )
 def test_a_profile_that_cannot_be_started_names_the_field(servers, diary, changes, message) -> None:

@@ -2,12 +2,7 @@
 
 import asyncio
 import multiprocessing
-import subprocess
-import sys
 import threading
-from pathlib import Path
-
-import pytest
 
 from pairwright.tasks.serving.loop import background, is_background, run
 
@@ -26,42 +21,6 @@ def test_there_is_one_loop_in_a_thread_of_its_own() -> None:
     assert background() is background()
     assert run(where()) == ("served models", True)
     assert not is_background()
-
-
-def test_what_a_coroutine_raises_comes_back() -> None:
-    async def fail() -> None:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        run(fail())
-
-
-SCRIPT = """
-import asyncio
-from pairwright.tasks.serving.loop import background, run
-
-async def wait():
-    try:
-        await asyncio.sleep(60)
-    finally:
-        print("cancelled", flush=True)
-
-async def begin():
-    task = asyncio.get_running_loop().create_task(wait())
-    held.append(task)
-    await asyncio.sleep(0)
-
-held = []
-run(begin())
-"""
-
-
-def test_a_process_ends_with_what_is_under_way() -> None:
-    command = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=30, check=False, cwd=Path(__file__).parents[3]
-    )
-    assert (done.stdout, done.stderr, done.returncode) == ("cancelled\n", "", 0)
 
 
 def work() -> None:

@@ -94,9 +94,7 @@ def frames(kind, **options):
 
 
 ODD = {
-    "upside down": turned_jpeg(3),
     "on its side": turned_jpeg(6),
-    "mirrored on its side": turned_jpeg(5),
     "a palette": file_of(smooth(64, 48).quantize(16)),
     "a palette with a transparent colour": file_of(smooth(64, 48).quantize(16), transparency=3),
     "transparent": transparent_png(),
@@ -105,14 +103,10 @@ ODD = {
     "CMYK": file_of(smooth(64, 48).convert("CMYK"), "JPEG"),
     "16 bits of grey": file_of(Image.fromarray(GREY_RAMP)),
     "16 bits of colour": sixteen_bit_rgb_png(),
-    "two levels": file_of(smooth(64, 48).convert("1")),
-    "grey and alpha": file_of(smooth(64, 48).convert("LA")),
     "two frames of PNG": frames("PNG"),
     "two frames of WebP": frames("WEBP", lossless=True),
-    "two frames of GIF": frames("GIF"),
     "two pictures of MPO": frames("MPO"),
     "TIFF": file_of(smooth(64, 48), "TIFF"),
-    "BMP": file_of(smooth(64, 48), "BMP"),
     "turned behind the pixels": late_exif_png(),
 }
 
@@ -159,14 +153,12 @@ def test_a_large_drawing_stays_lossless() -> None:
     ("size", "pixels", "expected"),
     [
         ((64, 48), BUDGET, (64, 48)),
-        ((1280, 784), BUDGET, (1280, 784)),  # as many as there may be
         ((1280, 785), BUDGET, (1279, 784)),
         ((20, 16), BUDGET, (35, 28)),  # too small for a token: made larger
         ((3000, 20), BUDGET, (4200, 28)),
         ((10_000, 20), BUDGET, (5572, 28)),  # 500 times as wide as high: squeezed to 199 times
         ((20, 10_000), BUDGET, (28, 5572)),
         ((100, 50), 784, (28, 28)),  # room for no shape
-        ((1, 1), 784, (28, 28)),
     ],
 )
 def test_sizes(size, pixels, expected) -> None:
