@@ -29,8 +29,7 @@ from pairwright.tasks.models.inpainting import Hole, Pixels, Window
 from pairwright.tasks.models.weights import (
     PublishedFile,
     absolute,
-    check_revision,
-    find_published,
+    find_checkpoint,
     identify_files,
     loading,
     require_packages,
@@ -162,18 +161,10 @@ def pin_lama(config: LamaConfig, *, download: bool) -> LamaConfig:
         ModelError: the file or packages are missing, it is not to be trusted, or not what the configuration names.
     """
     require_packages(FIELD, "torch", "cv2")
-    path = _find(config, download=download)
+    path = find_checkpoint(config.checkpoint, PUBLISHED, config.revision, download=download)
     _read_trusted(config, path)
-    checkpoint = absolute(config.checkpoint) if config.checkpoint else ""
-    return config.model_copy(update={"revision": identify_files([path]), "checkpoint": checkpoint})
-
-
-def _find(config: LamaConfig, *, download: bool) -> Path:
-    path = Path(config.checkpoint).expanduser() if config.checkpoint else find_published(PUBLISHED, download=download)
-    if not path.is_file():
-        raise ModelError(f"{FIELD}.checkpoint: {path}: no such file")
-    check_revision(FIELD, config.revision, identify_files([path]), path)
-    return path
+    update = {"revision": identify_files([path]), "checkpoint": absolute(config.checkpoint)}
+    return config.model_copy(update=update)
 
 
 def _read_trusted(config: LamaConfig, path: Path) -> bytes:
@@ -194,7 +185,7 @@ def _load(configuration: str, batch: int) -> tuple[Any, Batches]:
     import torch
 
     config = LamaConfig.model_validate_json(configuration)
-    path = _find(config, download=False)
+    path = find_checkpoint(config.checkpoint, PUBLISHED, config.revision, download=False)
     data = _read_trusted(config, path)
     with loading(FIELD, path):
         network = torch.jit.load(io.BytesIO(data), map_location=choose_device()).eval()

@@ -28,9 +28,7 @@ from pairwright.tasks.models.tensor_shapes import count_parts, shapes_of
 from pairwright.tasks.models.weights import (
     PublishedFile,
     absolute,
-    check_revision,
-    find_local,
-    find_published,
+    find_checkpoint,
     identify_files,
     require_packages,
 )
@@ -41,11 +39,14 @@ if TYPE_CHECKING:
 FIELD = "segmentation"
 ADDRESS = "https://dl.fbaipublicfiles.com/segment_anything/"
 FILES = {
-    "vit_b": ("sam_vit_b_01ec64.pth", "ec2df62732614e57411cdcf32a23ffdf28910380d03139ee0f4fcbe91eb8c912"),
-    "vit_l": ("sam_vit_l_0b3195.pth", "3adcc4315b642a4d2101128f611684e8734c41232a17c648ed1693702a49a622"),
-    "vit_h": ("sam_vit_h_4b8939.pth", "a7bf3b02f3ebf1267aba913ff637d9a2d5c33d3173bb679e46d9f338c26f262e"),
+    model: PublishedFile(field=FIELD, name=name, url=ADDRESS + name, sha256=sha256)
+    for model, name, sha256 in (
+        ("vit_b", "sam_vit_b_01ec64.pth", "ec2df62732614e57411cdcf32a23ffdf28910380d03139ee0f4fcbe91eb8c912"),
+        ("vit_l", "sam_vit_l_0b3195.pth", "3adcc4315b642a4d2101128f611684e8734c41232a17c648ed1693702a49a622"),
+        ("vit_h", "sam_vit_h_4b8939.pth", "a7bf3b02f3ebf1267aba913ff637d9a2d5c33d3173bb679e46d9f338c26f262e"),
+    )
 }
-"""The published files with their SHA-256."""
+"""The published files."""
 MAX_MASK_PIXELS = 1 << 26
 """Pixels of an image's masks that are made at once, 4 bytes each."""
 DECODER_HEADS = 8
@@ -132,22 +133,11 @@ def pin_sam(config: SegmentationConfig) -> SegmentationConfig:
             SAM checkpoint: a build must not work for hours to find that.
     """
     require_packages(FIELD, "torch", "torchvision", "segment_anything")
-    path = _find(config)
+    path = find_checkpoint(config.checkpoint, FILES[config.model], config.revision, download=config.download)
     if config.checkpoint:
         load_sam(path, field=f"{FIELD}.checkpoint")
-    checkpoint = absolute(config.checkpoint) if config.checkpoint else ""
-    return config.model_copy(update={"revision": identify_files([path]), "checkpoint": checkpoint})
-
-
-def _find(config: SegmentationConfig) -> Path:
-    if config.checkpoint:
-        (path,) = find_local(f"{FIELD}.checkpoint", Path(config.checkpoint).expanduser())
-    else:
-        name, sha256 = FILES[config.model]
-        file = PublishedFile(field=FIELD, name=name, url=ADDRESS + name, sha256=sha256)
-        path = find_published(file, download=config.download)
-    check_revision(FIELD, config.revision, identify_files([path]), path)
-    return path
+    update = {"revision": identify_files([path]), "checkpoint": absolute(config.checkpoint)}
+    return config.model_copy(update=update)
 
 
 @lru_cache(maxsize=1)
@@ -156,8 +146,8 @@ def _load(configuration: str) -> Any:
     from segment_anything import SamPredictor
 
     config = SegmentationConfig.model_validate_json(configuration)
-    model = load_sam(_find(config.model_copy(update={"download": False})), field=FIELD)
-    return SamPredictor(model.to(choose_device()))
+    path = find_checkpoint(config.checkpoint, FILES[config.model], config.revision, download=False)
+    return SamPredictor(load_sam(path, field=FIELD).to(choose_device()))
 
 
 def load_sam(path: Path, *, field: str) -> Any:

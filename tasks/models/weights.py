@@ -241,8 +241,22 @@ def fetch_published(file: PublishedFile) -> Path:
 
 
 def absolute(path: str) -> str:
-    """Return a local path that means the same from anywhere, so that a build can be resumed from anywhere."""
-    return str(Path(path).expanduser().absolute())
+    """Return a local path that means the same from anywhere, so that a build can be resumed from there; "" stays."""
+    return str(Path(path).expanduser().absolute()) if path else ""
+
+
+def find_checkpoint(checkpoint: str, published: PublishedFile, revision: str, *, download: bool) -> Path:
+    """Return the path of a local checkpoint, or of the published file where none is named.
+
+    Raises:
+        ModelError: it is missing, or not the one that ``revision`` names.
+    """
+    field = published.field
+    path = Path(checkpoint).expanduser() if checkpoint else find_published(published, download=download)
+    if not path.is_file():
+        raise ModelError(f"{field}.checkpoint: {path}: no such file")
+    check_revision(field, revision, identify_files([path]), path)
+    return path
 
 
 def find_local(field: str, path: Path) -> list[Path]:

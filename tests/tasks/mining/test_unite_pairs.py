@@ -82,5 +82,8 @@ def test_a_pair_that_is_excluded_takes_no_place_of_another() -> None:
     columns = {name: [getattr(row, name) for row in rows] for name in ("key", "first", "second", "similarity")}
     config = UnitingConfig(max_pairs_per_image=1, excludes=True)
     everything, keys = pa.table(columns), pa.table({"key": [one, other]})
-    found = unite_pairs(rows, config, admitted=admitted, given=everything, all_admitted=keys)
+    none = everything.slice(2)
+    found = unite_pairs(
+        rows, config, admitted=admitted, given=everything, similar=none, by_nouns=none, all_admitted=keys
+    )
     assert [type(row) for row in found] == [Dropped, PairRow]

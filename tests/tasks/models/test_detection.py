@@ -53,7 +53,6 @@ def test_scenes_have_their_own():
 
 def test_photographs_have_one_with_weights():
     assert make_detector(DINO) == GroundingDino(config=DINO)
-    assert make_detector(DINO).looks
     assert make_detector(DINO, batch=0) == GroundingDino(config=DINO.model_copy(update={"batch_size": 0}))
     assert has_weights(DINO)
     assert count_detectors(DINO) == count_gpus()

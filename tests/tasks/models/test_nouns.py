@@ -1,6 +1,5 @@
 """Nouns come from a spaCy pipeline, a folder or a package; for a missing one the message says what fetches it."""
 
-import importlib.util
 import sys
 
 import pytest
@@ -40,13 +39,6 @@ def test_what_is_no_word_is_left_out(tagger, tmp_path):
 def test_a_missing_pipeline_is_named_with_the_command_that_fetches_it():
     with pytest.raises(ModelError, match=r"python -m spacy download en_nowhere_sm\n"):
         next(find_nouns_of(["a dog"], NounsConfig(model="en_nowhere_sm")))
-
-
-def test_without_spacy_the_message_says_what_installs_it(monkeypatch, tagger):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "spacy" else find(name))
-    with pytest.raises(ModelError, match=r"spaCy.*pip install -e '\.\[cpu,nouns\]'"):
-        pin_model(NounsConfig(model=str(tagger)))
 
 
 def test_a_folder_that_is_no_pipeline_is_said_to_be_none(tmp_path):

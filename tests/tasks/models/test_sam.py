@@ -157,7 +157,7 @@ def test_published_weights_are_looked_for_in_the_cache(tmp_path, monkeypatch):
     write_sam(tmp_path / "weights" / "sam_vit_l_0b3195.pth")
     with pytest.raises(ModelError, match="SHA-256"):
         pin_sam(config)
-    assert all(name.startswith(f"sam_{model}_") for model, (name, _) in FILES.items())
+    assert all(file.name.startswith(f"sam_{model}_") for model, file in FILES.items())
     assert FILES.keys() == sam_model_registry.keys() - {"default"}
 
 

@@ -58,7 +58,7 @@ def matrix():
     return made
 
 
-@pytest.mark.parametrize("k", [1, 7, 64, 399, 1000])
+@pytest.mark.parametrize("k", [1, 64, 1000])
 def test_equals_brute_force(matrix, k):
     assert_exact(matrix, [0, 3, 100, 150, 179, 300, 305, 399], k)
 
@@ -90,11 +90,6 @@ def test_equals_brute_force_on_crowded_grids(count, width, k, seed):
     assert_exact(matrix, range(count), k, block_bytes=16 * width)
 
 
-def test_wide_vectors_that_differ_in_the_last_bits():
-    rng = np.random.default_rng(3)
-    assert_exact(unit(rng.normal(size=1792) + 1e-3 * rng.normal(size=(500, 1792))), range(0, 500, 50), 20)
-
-
 def test_a_row_may_be_its_own_centre_and_another_only_where_there_is_one():
     matrix = unit(np.eye(5))
     assert top_k(matrix, np.arange(5), k=1, centres=5)[0][:, 0].tolist() == list(range(5))
@@ -122,7 +117,7 @@ def gpu(monkeypatch):
     return given
 
 
-@pytest.mark.parametrize("k", [1, 7, 64, 399])
+@pytest.mark.parametrize("k", [7, 399])
 def test_what_a_gpu_finds_in_blocks_is_put_together(matrix, gpu, k):
     assert_exact(matrix, range(400), k, block_bytes=24 * 4 * 150)
     assert gpu[:3] == [150, 150, 100]
