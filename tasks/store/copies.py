@@ -1,9 +1,9 @@
-"""This machine's copies of what workers read beside parts, where the dataset is on an object store.
+"""What workers read beside parts: each is made once for all processes that can share it.
 
-Plans, indexes and vectors belong to one build and lie in its workspace ("work/ID"). Whoever needs one first makes the
-copy, the others on the machine wait and map the same file. The build deletes its copies (in the temporary folder of the
-user) at its end; after a kill, and on other machines, they go once nobody has asked for them for a day. What a process
-has mapped stays readable, and a copy that is needed again is made again.
+Plans, indexes and vectors belong to one build and lie in its workspace ("work/ID"), whose disk has room for them. Where
+the dataset is on an object store, each machine has copies: whoever needs one first makes it, the others wait and map
+the same file. The build deletes its copies at its end; after a kill, and on other machines, they go once nobody has
+asked for them for a day. What a process has mapped stays readable, and a copy that is needed again is made again.
 """
 
 import os
@@ -36,8 +36,9 @@ def made(folder: Folder, name: str, label: str, make: Callable[[Path], None]) ->
     path, new = copies / label, copies / f"{label}.new"
     with naming(str(path), "written"):
         if not path.exists():
-            copies.mkdir(parents=True, exist_ok=True)
-            _drop_unused(copies.parent)
+            if not folder.is_local:
+                copies.mkdir(parents=True, exist_ok=True)
+                _drop_unused(copies.parent)
             with FileLock(copies / f"{label}.lock"):
                 if not path.exists():
                     shutil.rmtree(new, ignore_errors=True)  # of a killed process; a file is written over
@@ -48,7 +49,9 @@ def made(folder: Folder, name: str, label: str, make: Callable[[Path], None]) ->
 
 
 def copies_of(folder: Folder, workspace: str) -> Path:
-    """Return this machine's folder for copies of what is in a build's workspace."""
+    """Return this machine's folder for what is in a build's workspace: itself, or that of its copies."""
+    if folder.is_local:
+        return Path(folder.path(workspace))
     return _temporary_folder() / "copies" / make_key(folder.url, workspace)[:16]
 
 

@@ -31,14 +31,13 @@ from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.rows import ItemRow, make_key
 from pairwright.tasks.store.copies import copies_of
 from pairwright.tasks.store.files import TEMPORARY, Folder, make_folder, naming
-from pairwright.tasks.store.index import open_index, write_index
+from pairwright.tasks.store.index import write_index
 from pairwright.tasks.store.ledger import COLLECTION, Counts, Ledger
 from pairwright.tasks.store.part import Part, describe_part, encode_part, read_part, read_rows
 from pairwright.tasks.store.scratch import ENDING, own_temporary_folder, scratch_folder
 from pairwright.tasks.store.shard import ShardRef, write_plan
-from pairwright.tasks.store.stage import Planned, Uses, table_folder
+from pairwright.tasks.store.stage import Planned, table_folder
 from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, removed_by
-from pairwright.tasks.store.vectors import write_vectors
 
 RECORD = "build.json"
 ITEMS = table_folder("items", "listed")
@@ -258,7 +257,10 @@ class Build:
             slices = write_plan(path, self.ledger.owed(stage, size, reason=reason), names)
         if not slices:
             return []
-        indexes = tuple(self._place_use(use) for use in stage.uses)
+        indexes = tuple(
+            (use.argument, self.write_index(use.table, only_in=use.only_in), self._folder_of(use.table))
+            for use in stage.uses
+        )
         about = ((COLLECTION, self.ledger.collection(stage)),) if stage.whole else ()
         journals, removed = str(self._journals(planned)), ""
         if self.takedowns and "items" in stage.reads:
@@ -335,14 +337,3 @@ class Build:
             with self._new_file(name) as path:
                 write_index(path, self.ledger.index(table, only_in=only_in), names)
         return name
-
-    def _place_use(self, use: Uses) -> tuple[str, str, str, str]:
-        """Return where a used table's rows are found: the argument, index, folder, and vectors if it has any."""
-        name, folder = self.write_index(use.table, only_in=use.only_in), self._folder_of(use.table)
-        if use.kind != "vectors" or not self.folder.is_local:  # of vectors, each machine makes its own
-            return use.argument, name, folder, ""
-        place = Path(self.folder.path(name.removesuffix(".arrow")))  # this disk has room for what grows with it
-        if not place.exists():
-            with naming(str(place), "written"):
-                write_vectors(place, open_index(self.folder, name, folder))
-        return use.argument, name, folder, str(place)

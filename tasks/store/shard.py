@@ -52,9 +52,8 @@ class ShardRef:
     start: int
     """First row of the plan that belongs to the shard."""
     stop: int
-    indexes: tuple[tuple[str, str, str, str], ...]
-    """Per argument its name, index file, the table's folder, and folder of its vectors; of a dataset on an object store
-    each machine makes its own."""
+    indexes: tuple[tuple[str, str, str], ...]
+    """Per argument its name, the index file, and the table's folder."""
     journals: str
     """Local folder for journals."""
     about: tuple[tuple[str, str], ...] = ()
@@ -223,11 +222,11 @@ def _rename_sources(table: pa.Table, sources: Mapping[str, str]) -> pa.Table:
 def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterator[tuple[str, Any]]:
     """Yield each used table, as the stage asked for it, holding the rows that this shard needs."""
     opened: dict[str, Sequence[Row]] = {"": rows}
-    places = {name: (file, folder, vectors) for name, file, folder, vectors in shard.indexes}
+    places = {name: (file, folder) for name, file, folder in shard.indexes}
     for use in planned.stage.uses:
-        file, folder, vectors = places[use.argument]
+        file, folder = places[use.argument]
         if use.kind == "vectors":
-            yield use.argument, open_vectors(place_vectors(shard.folder, file, table=folder, place=vectors))
+            yield use.argument, open_vectors(place_vectors(shard.folder, file, table=folder))
         elif use.kind == "all":
             most = getattr(planned.config, use.most) if use.most else None
             opened[use.argument] = _all_rows(shard.folder, file, folder, use=use, most=most)

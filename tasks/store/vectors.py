@@ -82,13 +82,8 @@ def write_vectors(folder: Path, index: Index) -> None:
     (folder / ORDER).write_text("\n".join(filled))
 
 
-def place_vectors(folder: Folder, name: str, *, table: str, place: str) -> Path:
-    """Return where this machine has the vectors of a table, by its index file ``name`` and its folder ``table``.
-
-    They are in ``place`` on a disk that all workers see; where that is empty, each machine makes its own of the parts.
-    """
-    if place:
-        return Path(place)
+def place_vectors(folder: Folder, name: str, *, table: str) -> Path:
+    """Return where the vectors of a table are, by its index file ``name``; made now if they are not there."""
     return made(folder, name, Path(name).stem, lambda new: write_vectors(new, open_index(folder, name, table)))
 
 
