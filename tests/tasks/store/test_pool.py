@@ -77,12 +77,11 @@ def test_what_a_worker_logs_is_logged_here_once(tmp_path: Path, count: int, capl
 
 
 def test_a_worker_that_dies_takes_no_other_shard_with_it(tmp_path: Path) -> None:
-    names = ["ok", "die", "ok", "die_once", "ok", "ok"]
     with Workers(2, act) as workers:
-        outcomes = list(workers.run(PLANNED, _shards(tmp_path, *names)))
-        again = list(workers.run(PLANNED, _shards(tmp_path, "ok")))
-    assert _results(outcomes) == {f"{name}-{n}": DIED if name == "die" else "done" for n, name in enumerate(names)}
-    assert _results(again) == {"ok-0": "done"}
+        for names in (["ok", "die_once", "ok", "ok"], ["ok", "die", "ok"], ["ok"]):
+            outcomes = list(workers.run(PLANNED, _shards(tmp_path, *names)))
+            right = {f"{name}-{n}": DIED if name == "die" else "done" for n, name in enumerate(names)}
+            assert _results(outcomes) == right
 
 
 def _leave_after_the_first(shards: list[ShardRef]) -> None:
