@@ -12,10 +12,10 @@ from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow
 from pairwright.schemas.say_changes import say_changes
-from pairwright.tasks.store.dataset import Build, read_record
+from pairwright.tasks.store.dataset import Build, Snapshot, read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.lineage import StageDiff, diff_stage
-from pairwright.tasks.store.snapshot import Snapshot, find_live, missing_files, read_snapshot, snapshot_numbers
+from pairwright.tasks.store.snapshot import find_live, missing_files, read_snapshot, snapshot_numbers
 
 
 @dataclass(frozen=True, kw_only=True)

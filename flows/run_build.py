@@ -36,13 +36,12 @@ from pairwright.tasks.models.embedders import EMBEDDERS
 from pairwright.tasks.sources import read_items
 from pairwright.tasks.sources.readers import READERS, recognise_source
 from pairwright.tasks.store.budget import Budget
-from pairwright.tasks.store.dataset import Build, read_record, write_items, write_record
+from pairwright.tasks.store.dataset import Build, Snapshot, read_record, write_items, write_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import Verdict
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import Outcome, ShardFailed, count_cores
 from pairwright.tasks.store.shard import ShardRef
-from pairwright.tasks.store.snapshot import Snapshot
 from pairwright.tasks.store.stage import Planned
 
 log = logging.getLogger(__name__)

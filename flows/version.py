@@ -21,7 +21,7 @@ from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
 from pairwright.schemas.gates import GatesConfig
 from pairwright.schemas.section import Section
 from pairwright.tasks.sources.readers import READERS
-from pairwright.tasks.store.dataset import Build, read_record
+from pairwright.tasks.store.dataset import Build, Snapshot, read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import (
     Gate,
@@ -36,10 +36,8 @@ from pairwright.tasks.store.gates import (
 from pairwright.tasks.store.index import Index, open_index_file, write_index
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.snapshot import (
-    Snapshot,
     check_parts,
     latest_snapshot,
-    pinned_by,
     read_snapshot,
     snapshot_numbers,
     write_snapshot,
@@ -99,11 +97,7 @@ class Version:
         reading = {one.stage.name: size for one in self.planned if "items" in one.stage.reads}
         sizes = {**reading, **run.rows_per_shard_of}
         planned = [*self.planned, *beside]
-        pinned = pinned_by(self.snapshot) if self.snapshot else None
-        if pinned:  # another table may stand for one that is off
-            own = {one.stage.name for one in self.planned}
-            pinned = replace(pinned, live={name: parts for name, parts in pinned.live.items() if name in own})
-        return Build(self.folder, planned, self.record.items, run.rows_per_shard, sizes, pinned)
+        return Build(self.folder, planned, self.record.items, run.rows_per_shard, sizes, self.snapshot)
 
     @contextmanager
     def settled(self, beside: Sequence[Planned] = ()) -> Generator[Settled]:

@@ -14,13 +14,13 @@ import json
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
@@ -156,15 +156,12 @@ def alone(folder: Folder) -> Generator[None]:
         gate.release()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pinned:
-    """Parts that the tables of a published version consist of."""
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One version of a dataset: its number and its JSON."""
 
     number: int
-    live: Mapping[str, Mapping[str, int]]
-    """Per table the parts that hold its rows, each with their number."""
-    others: Mapping[str, Sequence[str]]
-    """Per table the parts that hold only what was refused."""
+    content: dict[str, Any]
 
 
 @dataclass
@@ -177,7 +174,7 @@ class Build:
     """The parts that list the source, in its order."""
     rows_per_shard: int = 200
     rows_per_shard_of: dict[str, int] = field(default_factory=dict)
-    pinned: Pinned | None = None
+    pinned: Snapshot | None = None
     """The version that is looked at; none: the tables as they are now."""
 
     def __enter__(self) -> Self:
@@ -200,9 +197,9 @@ class Build:
         """Take in what a stage's table holds now and count it; stages before it must be settled."""
         if not planned.stage.is_on:
             return self.ledger.settle_off(planned)
-        name = planned.stage.name
-        if self.pinned and name in self.pinned.live:
-            self.ledger.load_only(planned, list(self.pinned.live[name]), self.pinned.others.get(name, ()))
+        stated = self.pinned.content["stages"].get(planned.stage.name) if self.pinned else None
+        if stated and stated["fingerprint"] == planned.fingerprint:
+            self.ledger.load_only(planned, list(stated["parts"]), stated["refused"])
         else:
             self.ledger.load(planned, removals=self.takedowns > 0)
         self.ledger.settle(planned.stage)

@@ -6,7 +6,6 @@ source is gone); readers leave those out by the same rule as a build.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,21 +14,13 @@ import pyarrow as pa
 from pairwright.schemas.arrow import R
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.store.dataset import Build, Pinned
+from pairwright.tasks.store.dataset import Build, Snapshot
 from pairwright.tasks.store.files import Folder, numbered
 from pairwright.tasks.store.index import Index, columns_without, open_index
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.stage import Planned, table_folder
 
 FOLDER = "snapshots"
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """Name one version and hold its JSON."""
-
-    number: int
-    content: dict[str, Any]
 
 
 def latest_snapshot(folder: Folder) -> Snapshot | None:
@@ -60,22 +51,12 @@ def read_snapshot(folder: Folder, number: int) -> Snapshot:
         ) from error
 
 
-def pinned_by(snapshot: Snapshot) -> Pinned:
-    """Return the parts that a version names."""
-    stages: dict[str, Any] = snapshot.content["stages"]
-    return Pinned(
-        number=snapshot.number,
-        live={name: stated["parts"] for name, stated in stages.items()},
-        others={name: stated.get("refused", []) for name, stated in stages.items()},
-    )
-
-
 def part_files(snapshot: Snapshot) -> Iterator[str]:
     """Yield the files of a version below the dataset's folder: its listing, and its tables' parts."""
     yield from snapshot.content["items"]
     for name, stated in snapshot.content["stages"].items():
         table = table_folder(name, stated["fingerprint"])
-        yield from (f"{table}/{part}" for part in (*stated["parts"], *stated.get("refused", [])))
+        yield from (f"{table}/{part}" for part in (*stated["parts"], *stated["refused"]))
 
 
 def missing_files(folder: Folder, snapshot: Snapshot) -> list[str]:

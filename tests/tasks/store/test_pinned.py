@@ -14,7 +14,6 @@ from pairwright.tasks.store.snapshot import (
     check_parts,
     describe_version,
     missing_files,
-    pinned_by,
     read_live,
     read_snapshot,
 )
@@ -28,7 +27,7 @@ def toy_version(root: Path, number: int, config: ToyConfig | None = None) -> Gen
     """Open a version of a toy dataset, settled."""
     snapshot = read_snapshot(Folder(str(root)), number)
     build = Build(Folder(str(root)), plan_toy(config or ToyConfig()), snapshot.content["items"], 10)
-    with replace(build, pinned=pinned_by(snapshot)) as pinned:
+    with replace(build, pinned=snapshot) as pinned:
         for planned in pinned.planned:
             pinned.settle(planned)
         yield pinned
