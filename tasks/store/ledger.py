@@ -77,7 +77,6 @@ class Ledger:
         self.sweeping = False
         """Whether parts that hold rows which no longer count are left out as a whole: one may be of a removed image."""
         self.run("CREATE TEMP TABLE removed (mark VARCHAR)")
-        """Per table, the parts that were made of the same whole input, by what identifies that."""
         self._written: dict[str, set[str]] = {}
         """Per table, the parts that are known to have been written since."""
 
@@ -160,9 +159,9 @@ class Ledger:
         for keys in self._read_keys(table, {n: known[n] for n in names if n in again or n in new}):
             batch.append(keys)
             if sum(map(len, batch)) >= BATCH_ROWS:
-                self._insert(f"rows_{name}", *batch)
+                self._insert(name, batch)
                 batch = []
-        self._insert(f"rows_{name}", *batch)
+        self._insert(name, batch)
 
     def _begin(self, name: str) -> None:
         self.run(
@@ -197,10 +196,10 @@ class Ledger:
         self.run(f"DELETE FROM rows_{name} WHERE part IN ({failed})")
         return {part for (part,) in parts}
 
-    def _insert(self, name: str, *tables: pa.Table) -> None:
+    def _insert(self, name: str, tables: Sequence[pa.Table]) -> None:
         if tables:
             self._database.register("new_rows", pa.concat_tables(tables))
-            self.run(f"INSERT INTO {name} BY NAME SELECT * FROM new_rows")
+            self.run(f"INSERT INTO rows_{name} BY NAME SELECT * FROM new_rows")
             self._database.unregister("new_rows")
 
     def settle(self, stage: Stage) -> None:
