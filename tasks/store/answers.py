@@ -124,7 +124,6 @@ def describe_asked(answers: Answers) -> dict[str, str]:
 
 
 def _records(file: int) -> Iterator[tuple[bytes, tuple[int, int]]]:
-    """Yield key, place and length of each whole record."""
     place, size = 0, os.fstat(file).st_size
     while place + HEADER.size <= size:
         length, check, name = HEADER.unpack(os.pread(file, HEADER.size, place))

@@ -205,7 +205,6 @@ def numbered(folder: Folder, name: str) -> dict[int, str]:
 
 
 def _size(path: Path) -> int:
-    """Return a file's size; 0 where it has gone meanwhile."""
     with suppress(FileNotFoundError):
         return path.lstat().st_size
     return 0

@@ -103,7 +103,6 @@ class Index:
 
 
 def _positions(numbers: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return where the wanted 128-bit numbers (two columns, high first) stand in the sorted ones."""
     if not len(numbers) or not len(wanted):
         return np.empty(0, dtype=np.int64)
     low = np.searchsorted(numbers[:, 0], wanted[:, 0], side="left")

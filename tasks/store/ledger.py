@@ -431,7 +431,6 @@ def links_of(stage: Stage, use: Uses) -> str:
 
 
 def _most_frequent(reasons: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Return how often each reason was given, the most frequent one first."""
     counts = Counter[str]()
     for reason, number in sorted(reasons):
         counts[reason] += number

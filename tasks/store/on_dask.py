@@ -154,7 +154,6 @@ class DaskWorkers:
         return future
 
     def _wanted(self, planned: Planned) -> dict[str, float]:
-        """Return what the stage asks for of what workers say that they have."""
         workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
         offered = {name for worker in workers.values() for name in worker["resources"]}
         wanted = {"GPU": 1.0} if loads_models(planned) else {}

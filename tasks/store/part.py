@@ -202,7 +202,6 @@ class OpenPart:
 
 
 def _read_tail(file: BinaryIO, size: int) -> bytes:
-    """Return the end of a file, the whole footer in it."""
     file.seek(max(0, size - TAIL_BYTES))
     tail = file.read()
     if len(tail) >= 12 and _footer_start(tail) < 0:

@@ -161,14 +161,12 @@ def _input_rows(planned: Planned, shard: ShardRef, plan: pa.Table) -> Iterator[R
 
 
 def _open_kept(planned: Planned, place: Path) -> AbstractContextManager[Answers | None]:
-    """Return what a killed run of the shard has kept: its journal, or the answers of served models."""
     if planned.stage.journal:
         return Answers(place.with_suffix(".journal"))
     return Answers(place.with_suffix(".answers")) if planned.stage.remembers else nullcontext()
 
 
 def _results(planned: Planned, shard: ShardRef, inputs: Sequence[Row], kept: Answers | None) -> pa.Table:
-    """Return the stage's results for the inputs, those of a killed run taken from its journal."""
     stage, schema = planned.stage, schema_of(planned.stage.writes)
     form = schema.serialize().to_pybytes()
     """In the journal's keys: rows of another form are not found."""
