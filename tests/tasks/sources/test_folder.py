@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from pairwright.schemas.config import ImagesConfig, Profile
 from pairwright.schemas.errors import SourceError
-from pairwright.schemas.rows import Dropped, Failed, ImageRow, make_key
+from pairwright.schemas.rows import Dropped, Failed, ImageRow
 from pairwright.tasks.sources.folder import list_items, read_items
-from tests.fixtures.pictures import picture
+from tests.fixtures.pictures import photograph, picture
 
 CONFIG = ImagesConfig(licence="CC0-1.0")
 
@@ -125,18 +125,12 @@ def test_a_good_image_becomes_a_row(tmp_path):
     put(tmp_path, "sub/photo.jpeg", data)
     (item,) = listed(tmp_path)
     (row,) = read_one(item, tmp_path)
-    assert row == ImageRow(
-        key=make_key(data),
+    assert row == photograph(
+        data,
         source_key=item.key,
-        subject=make_key(data),
-        image=data,
-        format="jpeg",
-        width=40,
-        height=30,
         name="sub/photo.jpeg",
         source="folder",
         licence="CC0-1.0",
-        group="",
     )
 
 

@@ -11,7 +11,7 @@ from pairwright.schemas.rows import Dropped, ImageRow, PairRow, make_key
 from pairwright.tasks.sources.annotations import MAX_LINE_BYTES
 from pairwright.tasks.sources.readers import READERS, recognise_source
 from tests.fixtures.builds import build_through_mining, ok_rows
-from tests.fixtures.pictures import picture
+from tests.fixtures.pictures import photograph, picture
 from tests.fixtures.tables import config_of, read_all
 
 A, B, C = (picture(number) for number in range(3))
@@ -50,14 +50,9 @@ def test_a_line_becomes_an_image_with_all_that_it_says(folder):
     line = {"image": "a.png", "caption": " A dog. ", "captions": ["A dog.", "Rex"], "license": "CC-BY-4.0", "group": 7}
     path = manifest(folder, line)
     (row,) = read(path)["a.png"]
-    assert row == ImageRow(
-        key=make_key(A),
+    assert row == photograph(
+        A,
         source_key=listed(path)[0].key,
-        subject=make_key(A),
-        image=A,
-        format="png",
-        width=32,
-        height=24,
         name="a.png",
         source="jsonl",
         licence="CC-BY-4.0",

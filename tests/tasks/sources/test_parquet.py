@@ -15,7 +15,7 @@ from pairwright.schemas.rows import Dropped, Failed, ImageRow, make_key
 from pairwright.tasks.sources.find_files import Place
 from pairwright.tasks.sources.readers import READERS, recognise_source
 from pairwright.tasks.sources.tables import split_of
-from tests.fixtures.pictures import picture
+from tests.fixtures.pictures import photograph, picture
 from tests.fixtures.tables import IMAGE, read_all, struct, write_table
 from tests.fixtures.tables import config_of as source_config
 
@@ -49,18 +49,12 @@ def test_a_row_becomes_an_image_with_its_caption(tmp_path):
     (item,), found = read_all(config_of(path))
     assert item.name == "one.parquet#0"
     (row,) = found["one.parquet#0"]
-    assert row == ImageRow(
-        key=make_key(DATA[0]),
+    assert row == photograph(
+        DATA[0],
         source_key=item.key,
-        subject=make_key(DATA[0]),
-        image=DATA[0],
-        format="png",
-        width=32,
-        height=24,
         name="one.parquet#0 dog.png",
         source="parquet",
         licence="CC0-1.0",
-        group="",
         captions=("a dog",),
     )
 

@@ -16,7 +16,7 @@ from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.stage import fingerprint
 from tests.fixtures.exports import preference
 from tests.fixtures.layouts import list_all, source_of, write_image_editing_request
-from tests.fixtures.pictures import picture
+from tests.fixtures.pictures import photograph, picture
 from tests.fixtures.tables import build
 
 FOG = RobustnessConfig(corruption="fog", severity=5)
@@ -27,11 +27,8 @@ TEXT = f"Commonalities: {OTHER}\n\nDifferences:\n1. Object types: {STATEMENT}"
 
 
 def image(number: int, item: str = "item") -> ImageRow:
-    key = make_key(data := picture(number))
-    return ImageRow(
-        key=key, source_key=item, subject=key, image=data, format="jpeg", width=32, height=24, name=str(number),
-        source="made", licence="", group="g", captions=("a red ball on the grass",),
-    )  # fmt: skip
+    data = picture(number, kind="JPEG")
+    return photograph(data, name=str(number), source_key=item, captions=("a red ball on the grass",))
 
 
 def pair(first: ImageRow, second: ImageRow) -> PairRow:

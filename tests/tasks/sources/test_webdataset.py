@@ -17,7 +17,7 @@ from pairwright.tasks.sources import tars
 from pairwright.tasks.sources.find_files import Place
 from pairwright.tasks.sources.readers import recognise_source
 from pairwright.tasks.sources.webdataset import MAX_OF_SAMPLE, MAX_TEXT, READER
-from tests.fixtures.pictures import picture
+from tests.fixtures.pictures import photograph, picture
 from tests.fixtures.tables import config_of as source_config
 from tests.fixtures.tables import read_all
 from tests.fixtures.tars import entry, raw_header, write_tar
@@ -53,14 +53,9 @@ def test_a_sample_becomes_an_image_with_captions_licence_and_group(tmp_path):
     )
     (row,) = read(path)["a.tar/0001"]
     data = picture(1, kind="JPEG")
-    assert row == ImageRow(
-        key=make_key(data),
+    assert row == photograph(
+        data,
         source_key=listed(path)[0].key,
-        subject=make_key(data),
-        image=data,
-        format="jpeg",
-        width=32,
-        height=24,
         name="a.tar/0001.jpg",
         source="webdataset",
         licence="CC-BY-4.0",
