@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -42,8 +43,13 @@ def web(models, tmp_path, monkeypatch):
         for file in dinov2.iterdir():
             running.put_on_hub("owner/dinov2", file.name, file.read_bytes(), small=file.suffix == ".json")
         running.put("/sam.pth", sam.read_bytes())
-        monkeypatch.setattr(sam_segmenter, "ADDRESS", f"{running.address}/")
-        monkeypatch.setattr(sam_segmenter, "FILES", {"vit_b": ("sam.pth", sha256(sam.read_bytes()).hexdigest())})
+        file = replace(
+            sam_segmenter.FILES["vit_b"],
+            name="sam.pth",
+            url=f"{running.address}/sam.pth",
+            sha256=sha256(sam.read_bytes()).hexdigest(),
+        )
+        monkeypatch.setattr(sam_segmenter, "FILES", {"vit_b": file})
         use_as_hub(monkeypatch, running, tmp_path / "hub")
         monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path / "cache"))
         monkeypatch.setattr(find_weights, "RETRIES", 0)
@@ -148,7 +154,7 @@ def test_what_cannot_be_had_does_not_hold_up_the_rest(web, fetch):
 def test_a_wrong_file_is_refused_with_both_hashes(web, fetch, tmp_path):
     web.files["/sam.pth"] += b"?"
     code, _, err = fetch()
-    right, wrong = sam_segmenter.FILES["vit_b"][1], sha256(web.files["/sam.pth"]).hexdigest()
+    right, wrong = sam_segmenter.FILES["vit_b"].sha256, sha256(web.files["/sam.pth"]).hexdigest()
     assert code == 1
     assert right in err
     assert wrong in err

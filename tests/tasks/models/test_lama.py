@@ -219,7 +219,7 @@ def test_a_pinned_file_is_named_by_its_bytes_and_found_from_anywhere(tmp_path, m
     assert names == {f"LaMa {first.revision}"}
 
 
-SIZES = [(240, 320), (320, 240), (375, 501), (501, 375), (97, 1203), (64, 64), (1, 1), (3, 700), (129, 1)]
+SIZES = [(240, 320), (501, 375), (97, 1203), (1, 1), (129, 1)]
 
 
 def picture(height, width):

@@ -149,9 +149,7 @@ def test_proxies_of_the_environment_are_not_used_on_this_machine(monkeypatch: py
 @pytest.mark.parametrize(
     "url",
     [
-        "",
         "ftp://host/v1",
-        "http://",
         "http://[::1/v1",
         "http://host:99999/v1",
         "http://user:hunter2@host/v1",

@@ -4,9 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 from pairwright.tasks.serving import guard
+from tests.tasks.serving.test_launch import is_there
 
 SHELL = ("/bin/sh", "-c")
 
@@ -15,13 +15,6 @@ def start(*command: str, parent: int | None = None, grace_s: float = 10) -> "sub
     parent = os.getpid() if parent is None else parent
     guarded = [sys.executable, "-IS", str(guard.__file__), str(parent), str(grace_s), *command]
     return subprocess.Popen(guarded, stdout=subprocess.PIPE, text=True, start_new_session=True)
-
-
-def is_there(pid: str) -> bool:
-    try:
-        return Path(f"/proc/{pid.strip()}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_it_ends_as_the_command_ends() -> None:
@@ -33,7 +26,7 @@ def test_what_the_command_leaves_behind_is_ended() -> None:
     with start(*SHELL, "sleep 600 & echo $!") as running:
         left = running.stdout.readline()
         assert running.wait() == 0
-        assert not is_there(left)
+        assert not is_there(int(left))
 
 
 def test_the_command_has_its_time_to_end() -> None:
@@ -48,7 +41,7 @@ def test_a_command_that_will_not_end_is_killed_with_its_children() -> None:
         child = running.stdout.readline()
         running.terminate()
         assert running.wait() == 256 - signal.SIGKILL
-        assert not is_there(child)
+        assert not is_there(int(child))
 
 
 def test_a_parent_that_has_gone_already_ends_the_command() -> None:
