@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from pairwright.schemas.arrow import from_table, schema_of, to_table
 from pairwright.schemas.errors import ValidationError
-from pairwright.schemas.rows import Dropped, Row, make_key
+from pairwright.schemas.rows import Dropped, Failed, Row, make_key
 from pairwright.tasks.store.answers import Answers, describe_asked
 from pairwright.tasks.store.copies import copy_of
 from pairwright.tasks.store.files import Folder
@@ -167,26 +167,28 @@ def _open_kept(planned: Planned, place: Path) -> AbstractContextManager[Answers 
 
 
 def _results(planned: Planned, shard: ShardRef, inputs: Sequence[Row], kept: Answers | None) -> pa.Table:
-    stage, schema = planned.stage, schema_of(planned.stage.writes)
-    form = schema.serialize().to_pybytes()
-    """In the journal's keys: rows of another form are not found."""
+    """Return the stage's results for the inputs; with a journal, what a killed run had finished is taken from it."""
+    stage = planned.stage
+
+    def run(owed: Sequence[Row]) -> Iterator[Row | Dropped | Failed]:
+        uses: dict[str, Any] = dict(_open_uses(planned, shard, owed)) | ({"answers": kept} if stage.remembers else {})
+        return stage.function(owed, planned.config, **uses) if owed else iter(())
+
+    if not stage.journal or kept is None:
+        return to_table(list(run(inputs)), stage.writes)
+    schema = schema_of(stage.writes)
+    form = schema.serialize().to_pybytes()  # in the keys, so that rows of another form are not found
     tables: list[pa.Table] = [schema.empty_table()]
     owed: list[Row] = []
-    journal = kept if stage.journal else None
     for row in inputs:
-        if journal is not None and (found := journal.get(make_key(form, row.key))) is not None:
-            batch = pa.ipc.read_record_batch(pa.py_buffer(found), schema)
-            tables.append(pa.Table.from_batches([batch]))
-        else:
+        if (found := kept.get(make_key(form, row.key))) is None:
             owed.append(row)
-    given: dict[str, Any] = dict(_open_uses(planned, shard, owed)) | ({"answers": kept} if stage.remembers else {})
-    results = stage.function(owed, planned.config, **given) if owed else iter(())
-    if journal is None:
-        return pa.concat_tables([*tables, to_table(list(results), stage.writes)])
-    for key, group in groupby(results, key=attrgetter("source_key")):
+        else:
+            tables.append(pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(found), schema)]))
+    for key, group in groupby(run(owed), key=attrgetter("source_key")):
         tables.append(to_table(list(group), stage.writes))
         if "failed" not in count_statuses(tables[-1]):
-            journal.put(make_key(form, key), tables[-1].to_batches()[0].serialize().to_pybytes())
+            kept.put(make_key(form, key), tables[-1].to_batches()[0].serialize().to_pybytes())
     return pa.concat_tables(tables)
 
 
