@@ -28,12 +28,8 @@ from pairwright.tasks.store.ledger import Counts
 from tests.tasks.store.toy import build_toy, open_toy
 
 
-def count(
-    *, ok: int = 0, dropped: int = 0, failed: int = 0, pending: int = 0, reasons: dict[str, int] | None = None
-) -> Counts:
-    of = ok + dropped + failed + pending
-    words: dict[str, Any] = {"ok": ok, "dropped": dropped, "failed": failed, "pending": pending, "rows": ok}
-    return Counts(stage="pairs", fingerprint="f", of=of, reasons=reasons or {}, **words)
+def count(*, reasons: dict[str, int] | None = None, **numbers: Any) -> Counts:
+    return Counts(stage="pairs", fingerprint="f", of=sum(numbers.values()), reasons=reasons or {}, **numbers)
 
 
 def test_by_default_only_a_build_that_mostly_failed_is_held_back() -> None:
