@@ -12,11 +12,11 @@ used that no one has named: what is installed changes no dataset by itself.
 import os
 import sys
 from collections import UserDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, Literal, TypeVar
@@ -105,7 +105,7 @@ def find_plugins(group: Group, own: Collection[str] = ()) -> dict[str, Plugin]:
         ConfigError: two have one name, or one has the name of our ``own``.
     """
     found: dict[str, Plugin] = {}
-    for plugin in (*map(_installed, _entry_points(group)), *_listed(group)):
+    for plugin in (*_installed(group), *_listed(group)):
         if plugin.name in own:
             raise ConfigError(f"{plugin}: Pairwright's own {group} have this name; give it another, or remove it")
         if plugin.name in found:
@@ -115,14 +115,12 @@ def find_plugins(group: Group, own: Collection[str] = ()) -> dict[str, Plugin]:
 
 
 @cache
-def _entry_points(group: Group) -> Sequence[EntryPoint]:
-    return tuple(entry_points(group=f"pairwright.{group}"))
-
-
-def _installed(entry: EntryPoint) -> Plugin:
-    group: Any = entry.group.rpartition(".")[2]
-    origin = f"{entry.dist.name}=={entry.dist.version}" if entry.dist else entry.value
-    return Plugin(group, entry.name, origin, entry.load)
+def _installed(group: Group) -> tuple[Plugin, ...]:
+    found: list[Plugin] = []
+    for entry in entry_points(group=f"pairwright.{group}"):
+        origin = f"{entry.dist.name}=={entry.dist.version}" if entry.dist else entry.value
+        found.append(Plugin(group, entry.name, origin, entry.load))
+    return tuple(found)
 
 
 def _listed(group: Group) -> Iterator[Plugin]:

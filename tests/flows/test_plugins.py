@@ -40,7 +40,7 @@ def installed(site, monkeypatch):
 
     def forget() -> None:
         sys.modules.pop(Path(FILE).stem, None)
-        plugins._entry_points.cache_clear()
+        plugins._installed.cache_clear()
         importlib.invalidate_caches()
 
     monkeypatch.syspath_prepend(site)

@@ -58,12 +58,12 @@ def install(tmp_path, monkeypatch):
         (info / "entry_points.txt").write_text(f"[pairwright.{group}]\n{name} = {package}_module:{value}\n")
         (tmp_path / f"{package}_module.py").write_text(code)
         modules.append(f"{package}_module")
-        plugins._entry_points.cache_clear()
+        plugins._installed.cache_clear()
 
     yield install
     for module in modules:
         sys.modules.pop(module, None)
-    plugins._entry_points.cache_clear()
+    plugins._installed.cache_clear()
 
 
 def test_what_is_installed_is_found_by_its_name(install):
