@@ -121,15 +121,11 @@ UNDECIDED = Decisions()
 
 def latest(decisions: Iterable[Decision]) -> Decisions:
     """Return those that count: the latest of each key, unless it takes back."""
-    found: dict[tuple[str, bool], Decision] = {}
-    for one in decisions:
-        kind = (one.key, one.verdict in JUDGEMENTS)
-        before = found.get(kind)
-        if before is None or before.order < one.order:
-            found[kind] = one
-    kept = [(key, judges, one) for (key, judges), one in found.items() if one.verdict not in ("none", "unjudged")]
+    newest = {(one.key, one.verdict in JUDGEMENTS): one for one in sorted(decisions, key=lambda one: one.order)}
+    kept = [one for one in newest.values() if one.verdict not in ("none", "unjudged")]
     return Decisions(
-        {key: one for key, judges, one in kept if not judges}, {key: one.verdict for key, judges, one in kept if judges}
+        {one.key: one for one in kept if one.verdict not in JUDGEMENTS},
+        {one.key: one.verdict for one in kept if one.verdict in JUDGEMENTS},
     )
 
 
