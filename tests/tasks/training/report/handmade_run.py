@@ -10,6 +10,7 @@ from PIL import Image
 
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.freeze_rows import Refused
+from pairwright.tasks.training.report.run_metrics import Points
 from pairwright.tasks.training.report.samples import Sample, write_samples
 from pairwright.tasks.training.runs import Entry, MetricsFile, Run
 
@@ -110,3 +111,8 @@ def make_run(folder: Path) -> Run:
 
 def entries(*rows: tuple[int, str, str, float]) -> list[Entry]:
     return [(step, step / 10, split, name, value) for step, split, name, value in rows]
+
+
+def points(*values: float) -> Points:
+    """Return values logged at the steps 1, 2, ..."""
+    return Points(np.arange(1, 1 + len(values), dtype=np.float64), np.array(values, np.float64))

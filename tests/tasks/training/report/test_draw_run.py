@@ -11,13 +11,9 @@ from hypothesis import strategies as st
 
 from pairwright.tasks.pages.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from pairwright.tasks.training.report.draw_run import MOST_POINTS, draw_run, show_value, thin
-from pairwright.tasks.training.report.run_metrics import Metrics, Points, arrange, smooth
+from pairwright.tasks.training.report.run_metrics import Metrics, arrange, smooth
 from pairwright.tasks.training.runs import HELD_OUT, TRAIN, Entry, Run, read_metrics
-from tests.tasks.training.report.handmade_run import HOSTILE, entries, write_metrics
-
-
-def points(*values, first=1):
-    return Points(np.arange(first, first + len(values), dtype=np.float64), np.array(values, np.float64))
+from tests.tasks.training.report.handmade_run import HOSTILE, entries, points, write_metrics
 
 
 def draw(train=(), held_out=(), name="loss", last=None):

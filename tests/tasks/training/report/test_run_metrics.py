@@ -3,30 +3,22 @@
 import re
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 
-from pairwright.tasks.training.report.run_metrics import (
-    Metrics,
-    Points,
-    arrange,
-    find_alarms,
-    smooth,
-)
+from pairwright.tasks.training.report.run_metrics import Metrics, Points, arrange, find_alarms, smooth
 from pairwright.tasks.training.runs import HELD_OUT, TRAIN
-from tests.tasks.training.report.handmade_run import entries
+from tests.tasks.training.report.handmade_run import entries, points
 
 FALLING = [2 - number / 30 for number in range(30)]
 
 
 def metrics(**lines: Sequence[float]) -> Metrics:
     """Name a line "loss", or "held_loss"; "__" is a slash."""
-    points: dict[tuple[str, str], Points] = {}
+    found: dict[tuple[str, str], Points] = {}
     for name, values in lines.items():
         split = HELD_OUT if name.startswith("held_") else TRAIN
-        steps = np.arange(1, len(values) + 1, dtype=np.float64)
-        points[split, name.removeprefix("held_").replace("__", "/")] = Points(steps, np.array(values, np.float64))
-    return Metrics(points, 30, 1.0)
+        found[split, name.removeprefix("held_").replace("__", "/")] = points(*values)
+    return Metrics(found, 30, 1.0)
 
 
 def names(**lines: Sequence[float]) -> list[str]:
@@ -79,8 +71,8 @@ def test_the_numbers_are_in_the_words() -> None:
 
 def test_points_are_in_the_order_of_steps_and_a_step_logged_again_counts_once() -> None:
     metrics = arrange(entries((20, "train", "loss", 2.0), (10, "train", "loss", 3.0), (20, "train", "loss", 1.0)))
-    points = metrics.of("loss")
-    assert (points.steps.tolist(), points.values.tolist()) == ([10, 20], [3, 1])
+    loss = metrics.of("loss")
+    assert (loss.steps.tolist(), loss.values.tolist()) == ([10, 20], [3, 1])
     assert (metrics.last, metrics.epoch) == (20, 2.0)
 
 
@@ -90,13 +82,9 @@ def test_the_last_value_that_is_a_number_is_the_final_one() -> None:
     assert metrics.final("loss", HELD_OUT) is None
 
 
-def steps_of(*values: float) -> Points:
-    return Points(np.arange(1, 1 + len(values), dtype=np.float64), np.array(values, np.float64))
-
-
 def test_few_points_are_not_smoothed_and_many_are_by_hand() -> None:
-    few = steps_of(*range(20))
+    few = points(*range(20))
     assert smooth(few) is few
     # 40 points look back over 2: each mean is half the value and half the mean before, by the weights so far.
-    smoothed = smooth(steps_of(1.0, 0.0, *([0.0] * 38)))
+    smoothed = smooth(points(1.0, 0.0, *([0.0] * 38)))
     assert smoothed.values[:3] == pytest.approx([1.0, (0.25 * 1) / 0.75, 0.125 / 0.875])
