@@ -127,7 +127,7 @@ def test_a_run_goes_on_with_the_version_that_it_began_with(trainer: Trainer, mod
     assert run(*words, "--version", 2) == 2
     assert "--name" in trainer.capsys.readouterr().err
     tables = sorted((out / "tables").rglob("*.parquet"))
-    (grown.run.folder / "reference.arrow").unlink()
+    (grown.run.folder / "reference.npz").unlink()
     assert grown(**settings)[0] == 0
     assert grown.run.rows.read_bytes() == keys
     assert grown.run.data()["snapshot"] == 1
