@@ -163,9 +163,6 @@ def attach(model: Any, sizes: DifferentialSizes | None = None, **settings: Any) 
         model: of transformers, before it is wrapped by PEFT or distributed.
         sizes: of the module; ``None``: those that fit the model.
         settings: fields of ``sizes`` that are otherwise than usual.
-
-    Raises:
-        ModelError: the model's family is not known here, it has a module already, or the module does not fit it.
     """
     tower = find_tower(model)
     usual = DifferentialSizes(width=tower.width, heads=tower.heads, layers=spread_layers(len(tower.blocks)))
@@ -195,11 +192,7 @@ def _check(sizes: DifferentialSizes, tower: Tower) -> None:
 
 
 def find_tower(model: Any, *, field: str = FIELD) -> Tower:
-    """Return the vision tower of a model; ``field`` is what asks for it, for messages.
-
-    Raises:
-        ModelError: its family is not known here.
-    """
+    """Return the vision tower of a model; ``field`` is what asks for it, for messages."""
     family = getattr(model.config, "model_type", "")
     if family not in FAMILIES:
         raise ModelError(f"{field}: knows the towers of {', '.join(FAMILIES)}; this model is a {family or 'stranger'}")
@@ -273,11 +266,7 @@ class _Hooks:
 
 
 def _check_pairs(grids: Sequence[tuple[int, ...]]) -> None:
-    """Refuse images that are no pairs.
-
-    Raises:
-        ModelError: which they are.
-    """
+    """Refuse images that are no pairs."""
     if len(grids) % 2:
         raise ModelError(f"{FIELD}: images go in twos, and these are {len(grids)}")
     for place in range(0, len(grids), 2):
@@ -289,11 +278,7 @@ def _check_pairs(grids: Sequence[tuple[int, ...]]) -> None:
 
 
 def save_differential(model: Any, folder: Path) -> None:
-    """Write the module's weights and sizes beside those of the model.
-
-    Raises:
-        ModelError: the model has none.
-    """
+    """Write the module's weights and sizes beside those of the model."""
     from safetensors.torch import save_file
 
     module = getattr(model, NAME, None)
@@ -305,11 +290,7 @@ def save_differential(model: Any, folder: Path) -> None:
 
 
 def load_differential(model: Any, folder: Path) -> bool:
-    """Attach the module that lies beside a model's weights; return whether there is one.
-
-    Raises:
-        ModelError: it cannot be read, or does not fit the model.
-    """
+    """Attach the module that lies beside a model's weights; return whether there is one."""
     if not (folder / SIZES).exists():
         return False
     try:

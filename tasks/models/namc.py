@@ -89,9 +89,6 @@ class NoiseIdentifier(nn.Module):
 
     Masked patches and words become a learned vector each; ``to_width`` maps the text tower's tokens to the decoder's
     width.
-
-    Raises:
-        ModelError: a tower is not of CLIP's form.
     """
 
     def __init__(self, clip: Any, *, width: int) -> None:

@@ -99,9 +99,6 @@ def pin_namc(config: NamcConfig, *, starts: bool) -> NamcConfig:
     """Return the settings of a run of the paper's size with the revisions of the models that it needs, all found here.
 
     A run that starts from another one has a vocabulary.
-
-    Raises:
-        ModelError: a package or a file is missing, or is not the one that the settings name.
     """
     require_packages("namc", "torch", "timm", "open_clip", "tokenizers", "transformers")
     found: dict[str, object] = {"cnn": pin_weights(config.cnn)}
@@ -115,11 +112,7 @@ def pin_namc(config: NamcConfig, *, starts: bool) -> NamcConfig:
 
 
 def pin_weights(config: Named) -> Named:
-    """Return the settings with the revision of what this machine has: the hash of a local file, or the Hub's commit.
-
-    Raises:
-        ModelError: the weights are not on this machine, or others are.
-    """
+    """Return the settings with the revision of what this machine has: the hash of a local file, or the Hub's commit."""
     found = find_weights(config)
     if not config.checkpoint:
         return config.model_copy(update={"revision": found.parent.name})
@@ -127,11 +120,7 @@ def pin_weights(config: Named) -> Named:
 
 
 def find_weights(config: CnnConfig | VqganConfig | VocabularyConfig) -> Path:
-    """Return the file that settings name, on this machine; of a vocabulary, BERT's ``vocab.txt``.
-
-    Raises:
-        ModelError: it is not named, not there, or another local file than the settings' revision says.
-    """
+    """Return the file that settings name, on this machine; of a vocabulary, BERT's ``vocab.txt``."""
     field, revision = FIELDS[type(config)], config.revision
     if config.checkpoint:
         path = Path(config.checkpoint).expanduser()
@@ -171,11 +160,7 @@ class PlaceEncoder:
     """Numbers per place; of codes: how many there are."""
 
     def encode(self, crops: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        """Return what there is at each place of ``(224, 224, 3)`` crops, as it is kept.
-
-        Raises:
-            ModelError: a number is not finite as float16.
-        """
+        """Return what there is at each place of ``(224, 224, 3)`` crops, as it is kept."""
         with np.errstate(over="ignore"):
             pieces = Batches(most=AT_ONCE).pieces(self._run, crops)
             found = np.concatenate([part.astype(self.kind) for part in pieces])
@@ -196,9 +181,6 @@ def load_grids(settings: str) -> PlaceEncoder:
     """Return the CNN that settings (``CnnConfig`` as JSON) name: timm's features of its third stage.
 
     The weights are timm's, or torchvision's, whose ResNets have the same names.
-
-    Raises:
-        ModelError: timm has no such model, or the weights are missing, damaged or another model's.
     """
     import timm
 
@@ -225,9 +207,6 @@ def load_codes(settings: str) -> PlaceEncoder:
     """Return the VQGAN (Esser et al. 2021; taming-transformers' f16) that settings (``VqganConfig`` as JSON) name.
 
     Its encoder and codebook are those of transformers' Chameleon, which has taming's names.
-
-    Raises:
-        ModelError: its weights are missing, damaged or another model's.
     """
     from transformers import ChameleonVQVAE
 
@@ -291,11 +270,7 @@ def release_models() -> None:
 
 
 def make_clip(config: DualEncoderConfig) -> Any:
-    """Return a CLIP, both towers, whose patches are the places of the crop.
-
-    Raises:
-        ModelError: its weights are missing or damaged, or it has other patches.
-    """
+    """Return a CLIP, both towers, whose patches are the places of the crop."""
     clip = create_model(config, field=CLIP)
     grid, size = getattr(clip.visual, "grid_size", None), getattr(clip.visual, "image_size", None)
     if (grid, size) != ((GRID, GRID), (SIDE, SIDE)):

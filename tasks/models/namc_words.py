@@ -34,11 +34,7 @@ class Words:
 
 
 class ClipWords:
-    """Splits texts as CLIP's own tokenizer (open_clip's) does, and says which pieces make a word.
-
-    Raises:
-        ModelError: its pieces do not say where words end.
-    """
+    """Splits texts as CLIP's own tokenizer (open_clip's) does, and says which pieces make a word."""
 
     def __init__(self, tokenizer: Any) -> None:
         pieces = getattr(tokenizer, "decoder", None)
@@ -68,11 +64,7 @@ class ClipWords:
 
 
 class DecoderWords:
-    """Writes and reads the decoder's vocabulary: WordPiece with BERT's special tokens, as ``tokenizers`` has it.
-
-    Raises:
-        ModelError: it lacks one of those tokens.
-    """
+    """Writes and reads the decoder's vocabulary: WordPiece with BERT's special tokens, as ``tokenizers`` has it."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -125,11 +117,7 @@ class DecoderWords:
 
 
 def bert_words(vocabulary: Path) -> DecoderWords:
-    """Return the vocabulary of a BERT's ``vocab.txt``, uncased.
-
-    Raises:
-        ModelError: it cannot be read, or is none of BERT's.
-    """
+    """Return the vocabulary of a BERT's ``vocab.txt``, uncased."""
     from tokenizers import BertWordPieceTokenizer
 
     try:
@@ -150,11 +138,7 @@ def learnt_words(texts: Iterable[str], *, size: int) -> DecoderWords:
 
 
 def saved_words(path: Path) -> DecoderWords:
-    """Return what was kept of ``DecoderWords.as_json``.
-
-    Raises:
-        ModelError: it cannot be read.
-    """
+    """Return what was kept of ``DecoderWords.as_json``."""
     from tokenizers import Tokenizer
 
     try:

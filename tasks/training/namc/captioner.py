@@ -107,11 +107,7 @@ def small_sizes(vocabulary: int) -> NamcSizes:
 
 
 def make_captioner(words: DecoderWords, config: NamcConfig, widths: Mapping[str, int], *, seed: int) -> Captioner:
-    """Return a fresh one, the same for the same seed; ``widths``: features and codes of the paper's size, by table.
-
-    Raises:
-        ModelError: CLIP's weights are missing, damaged, or of another form.
-    """
+    """Return a fresh one, the same for the same seed; ``widths``: features and codes of the paper's size, by table."""
     sizes, width = small_sizes(words.size), config.hidden_size
     if config.size == PAPER:
         own = {"features": widths["grids"], "codes": widths.get("codes", NamcSizes().codes)}
@@ -144,11 +140,7 @@ def is_namc(folder: Path) -> bool:
 
 
 def read_about(folder: Path) -> About:
-    """Return what a saved one says of itself.
-
-    Raises:
-        ModelError: it cannot be read, or the folder holds another model.
-    """
+    """Return what a saved one says of itself."""
     try:
         return About.model_validate_json((folder / ABOUT).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -161,9 +153,6 @@ def load_captioner(folder: Path, config: NamcConfig | None = None) -> Captioner:
     Args:
         folder: where it is.
         config: of a run that goes on with it: the size that it must have, and whether its noise module is wanted.
-
-    Raises:
-        ModelError: the folder holds another model, or is damaged.
     """
     about = read_about(folder)
     config = config or NamcConfig(size=about.size, noise_enabled=False)
@@ -178,11 +167,7 @@ def load_captioner(folder: Path, config: NamcConfig | None = None) -> Captioner:
 
 
 def load_weights(model: Namc, folder: Path) -> None:
-    """Load saved weights into a model; those of a noise module that it has not are passed over.
-
-    Raises:
-        ModelError: they are another model's, or damaged.
-    """
+    """Load saved weights into a model; those of a noise module that it has not are passed over."""
     weights = read_checkpoint(folder / WEIGHTS, field=FIELD)
     if model.noise is None:
         weights = {name: value for name, value in weights.items() if not name.startswith(NOISE)}
@@ -194,11 +179,7 @@ def load_weights(model: Namc, folder: Path) -> None:
 
 
 def identify(folder: Path) -> str:
-    """Return what tells a NAMC from others.
-
-    Raises:
-        ModelError: it cannot be loaded.
-    """
+    """Return what tells a NAMC from others."""
     _load(folder)
     return make_key("namc", identify_files([folder / WEIGHTS]))
 
@@ -207,9 +188,6 @@ def answer_pairs(questions: Iterable[tuple[str, Question]], *, folder: Path, bat
     """Yield a reply to each question, so many at once: whatever is asked about two images, how they differ.
 
     Of other than two images it has nothing to say. It is fast and always says the same, so that nothing is kept.
-
-    Raises:
-        ModelError: the model cannot be loaded.
     """
     captioner, source = _load(folder), iter(questions)
     crop = CROP if captioner.cnn else crop_small

@@ -46,11 +46,7 @@ class Learner:
         self.optimiser = torch.optim.Adam(groups, lr=rate, fused=True)
 
     def step(self, batches: Iterable[Described], *, number: int, rows: int) -> dict[str, float]:
-        """Learn from batches that have so many rows together, as step ``number`` (from 0); return what was measured.
-
-        Raises:
-            TrainingError: the loss, or the norm of its gradients, is not finite.
-        """
+        """Learn from batches that have so many rows together, as step ``number`` (from 0); return what was measured."""
         torch.manual_seed(int(np.random.default_rng([self.config.seed, number]).integers(2**63)))  # masks and dropout
         self.model.train()
         self.optimiser.zero_grad()

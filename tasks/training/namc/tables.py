@@ -124,12 +124,7 @@ class Copies:
 
 
 def copy_tables(build: Build, tables: Sequence[Planned], keys: Sequence[str], place: Path) -> None:
-    """Copy what the settled tables say of a run's images.
-
-    Raises:
-        StoreError: a table cannot be read, or the disk refuses.
-        TrainingError: a table has none of the images.
-    """
+    """Copy what the settled tables say of a run's images."""
     order = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     found, widths = set(order), dict[str, int]()
     with naming(str(place), "written"):
@@ -164,11 +159,7 @@ def _copy(build: Build, planned: Planned, file: Path, order: Mapping[str, int]) 
 
 
 def open_copies(place: Path) -> Copies:
-    """Open a run's copies.
-
-    Raises:
-        StoreError: they are not there, or damaged.
-    """
+    """Open a run's copies."""
     try:
         about = json.loads((place / ABOUT).read_text())
         tables = {name: np.load(place / f"{name}.npy", mmap_mode="r") for name in about["widths"]}

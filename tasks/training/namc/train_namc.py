@@ -57,11 +57,7 @@ TOKENIZER = "ViT-B-32"
 
 
 def check_settings(config: TrainConfig) -> None:
-    """Refuse what this training does not have.
-
-    Raises:
-        ConfigError: names the setting.
-    """
+    """Refuse what this training does not have."""
     if config.negatives_from:
         raise ConfigError("negatives_from: NAMC learns from chosen texts alone")
     if config.optimiser.precision == "fp16":
@@ -71,13 +67,7 @@ def check_settings(config: TrainConfig) -> None:
 
 
 def train_namc(job: Job) -> Ended:
-    """Train to the end, or until a signal.
-
-    Raises:
-        ConfigError: no row can be learnt from.
-        ModelError: the start or the checkpoint cannot be loaded.
-        TrainingError: the loss is not finite, or the disk refuses.
-    """
+    """Train to the end, or until a signal."""
     training = Training(job)
     with stoppable(training):
         step = training.run()
@@ -92,12 +82,7 @@ def rows_of(job: Job, split: str) -> FrozenRows:
 
 
 def find_texts(job: Job, *, held_out: bool = False) -> tuple[FrozenRows, list[Text], list[Refused]]:
-    """Return the rows that are trained, or measured, on, what they say, and which cannot be learnt from.
-
-    Raises:
-        ConfigError: none can be trained on, for these reasons.
-        StoreError: a row cannot be read.
-    """
+    """Return the rows that are trained, or measured, on, what they say, and which cannot be learnt from."""
     data, seed = job.config.data, job.config.seed
     if held_out:
         rows = rows_of(job, data.eval_split)
@@ -113,12 +98,7 @@ def find_texts(job: Job, *, held_out: bool = False) -> tuple[FrozenRows, list[Te
 
 
 def open_captioner(job: Job) -> Captioner:
-    """Return the model that a run begins as.
-
-    Raises:
-        ModelError: a model is missing, or another than the run began with.
-        StoreError: a row cannot be read, or the disk refuses.
-    """
+    """Return the model that a run begins as."""
     config = job.config.namc
     widths = open_copies(job.run.folder / PLACES).widths if config.size == PAPER else {}
     if not job.config.start:
@@ -147,12 +127,7 @@ def _make_words(job: Job) -> DecoderWords:
 
 
 def open_batches(job: Job, captioner: Captioner, *, held_out: bool = False) -> Batches:
-    """Return batches of the rows that are trained on, with what masks need, or of the held-out ones.
-
-    Raises:
-        ConfigError: no row can be trained on.
-        StoreError: a row cannot be read.
-    """
+    """Return batches of the rows that are trained on, with what masks need, or of the held-out ones."""
     config, noise = job.config.namc, None if held_out else captioner.model.noise
     rows, texts, refused = find_texts(job, held_out=held_out)
     paper = config.size == PAPER
@@ -252,11 +227,7 @@ class Training:
             self.job.watcher.logged(step, split, values)
 
     def _save(self, step: int) -> None:
-        """Write a checkpoint, whole or not at all.
-
-        Raises:
-            TrainingError: the disk refuses.
-        """
+        """Write a checkpoint, whole or not at all."""
         saving, place = (
             Saving(self.job.run, f"{runs.STEP}{step}"),
             self.job.run.folder / runs.SAVING / f"{runs.STEP}{step}",
@@ -271,11 +242,7 @@ class Training:
         saving.agree(lambda: saving.publish(self.config.output.save_total_limit))
 
     def finish(self) -> None:
-        """Write what is left of a finished run; the model's name says that it is finished.
-
-        Raises:
-            TrainingError: the disk refuses; the last checkpoint is whole.
-        """
+        """Write what is left of a finished run; the model's name says that it is finished."""
         run, staged, texts = self.job.run, self.job.run.folder / runs.FINISHING, self.held_out.texts
         said = self.learner.describe(self.held_out)
         try:

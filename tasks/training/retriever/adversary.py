@@ -121,11 +121,7 @@ class RetrieverAdversary:
         torch.save({"retriever": self.retriever.state_dict(), "watch": self.watch.state_dict()}, folder / STATE)
 
     def load(self, folder: Path) -> None:
-        """Go on from a checkpoint.
-
-        Raises:
-            TrainingError: it has no state of a retriever, or that of another one.
-        """
+        """Go on from a checkpoint."""
         path = folder / STATE
         try:
             state: Any = torch.load(path, map_location="cpu", weights_only=True)
@@ -153,13 +149,7 @@ class RetrieverAdversary:
 def open_adversary(
     folder: Path, config: TrainConfig, *, rows: Path, dataset: Folder, tokenize: Tokenize
 ) -> RetrieverAdversary:
-    """Make the retriever of a run, as new, of what ``material.freeze_material`` wrote; every process has one.
-
-    Raises:
-        ConfigError: the pool has no two texts, or the encoder lacks what it needs.
-        ModelError: CLIP's weights are missing.
-        StoreError: what was frozen cannot be read.
-    """
+    """Make the retriever of a run, as new, of what ``material.freeze_material`` wrote; every process has one."""
     material, clip = open_material(folder), None
     if (folder / CLIP).exists():
         shown = _shown(material, config, rows=rows, dataset=dataset)
@@ -183,12 +173,7 @@ def make_adversary(
     average: Average | None = None,
     clip: tuple[ClipConfig, Shown] | None = None,
 ) -> RetrieverAdversary:
-    """Make a new retriever of some material; ``clip``: what CLIP4IDC starts from, and what gives a row's images.
-
-    Raises:
-        ConfigError: the pool has no two texts, or the encoder lacks what it needs.
-        ModelError: CLIP's weights are missing.
-    """
+    """Make a new retriever of some material; ``clip``: what CLIP4IDC starts from, and what gives a row's images."""
     pool, adpo = material.pool, config.adpo
     if len(pool.texts) < 2:
         raise ConfigError(
@@ -248,22 +233,14 @@ def save_network(path: Path, weights: dict[str, Tensor], about: dict[str, str]) 
 
 
 def load_network(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the weights, on the CPU, and what is needed to make their network.
-
-    Raises:
-        ModelError: there is no such file, or it is not a retriever's.
-    """
+    """Return the weights, on the CPU, and what is needed to make their network."""
     about = read_about(path)
     with _reading(path), safe_open(path, framework="pt") as file:
         return {name: file.get_tensor(name) for name in file.keys()}, about  # noqa: SIM118 - it is no mapping
 
 
 def read_about(path: Path) -> dict[str, str]:
-    """Return what the file says of its network, without its weights.
-
-    Raises:
-        ModelError: there is no such file, or it is not a retriever's.
-    """
+    """Return what the file says of its network, without its weights."""
     with _reading(path), safe_open(path, framework="pt") as file:
         about: Any = json.loads((file.metadata() or {}).get(ABOUT, "{}"))
     if not isinstance(about, dict) or about.get("format") != FORMAT:
@@ -272,11 +249,7 @@ def read_about(path: Path) -> dict[str, str]:
 
 
 def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file.
-
-    Raises:
-        ModelError: it cannot be read.
-    """
+    """Return the SHA-256 of a file."""
     with _reading(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

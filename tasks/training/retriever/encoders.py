@@ -117,11 +117,7 @@ class Clip4Idc(nn.Module):
     """Layers of a CLIP at work on pairs; ``clip`` is a model of open_clip."""
 
     def __init__(self, clip: Any, *, seed: int) -> None:
-        """Add what CLIP does not have, drawn as its own embeddings are; the same for the same seed.
-
-        Raises:
-            ModelError: its image tower is not a plain vision transformer with a class token.
-        """
+        """Add what CLIP does not have, drawn as its own embeddings are; the same for the same seed."""
         super().__init__()
         visual = clip.visual
         if not has_class_token(visual) or not visual.transformer.batch_first:
@@ -164,11 +160,7 @@ class Clip4Idc(nn.Module):
 
 
 class Clip4IdcEncoder:
-    """Encoder of rows by their images, and of texts of the pool by their words, from a CLIP's local weights.
-
-    Raises:
-        ModelError: the weights are missing or damaged, or its image tower cannot be split.
-    """
+    """Encoder of rows by their images, and of texts of the pool by their words, from a CLIP's local weights."""
 
     wants_pixels = True
 

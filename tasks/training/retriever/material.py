@@ -84,11 +84,7 @@ class Features:
 def map_features(
     entries: Sequence[Entry], pool: Pool, *, images: Mapping[str, Vectors], texts: Mapping[str, Vectors]
 ) -> Features:
-    """Find the vectors of some rows and of the texts of their pool.
-
-    Raises:
-        ConfigError: the dataset has no vectors of its images or texts, or lacks some.
-    """
+    """Find the vectors of some rows and of the texts of their pool."""
     used = {name: vectors for name, vectors in sorted(images.items()) if name != COPIES}
     if not used or not texts:
         raise ConfigError(
@@ -211,12 +207,7 @@ def write_entries(folder: Path, entries: Sequence[Entry]) -> None:
 
 
 def open_material(folder: Path) -> Material:
-    """Open what was frozen.
-
-    Raises:
-        StoreError: it is not there, or damaged.
-        ConfigError: a row or a text has no vector.
-    """
+    """Open what was frozen."""
     rows: list[dict[str, Any]] = [{**row, "images": tuple(row["images"])} for row in _read(folder / "entries.arrow")]
     entries = tuple(Entry(**row) for row in rows)
     pool = make_pool(entries)

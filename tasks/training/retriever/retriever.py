@@ -173,9 +173,6 @@ class Retriever:
             proposal: made since the last step, so that its log q is that of the parameters which drew it.
             rewards: ``(B, m)`` R = -log sigmoid(M) of each negative, NaN where there is none.
             last: whether the optimiser steps, on the mean over the batches since the last step and over all ranks.
-
-        Raises:
-            TrainingError: a reward is infinite, or the loss not finite.
         """
         rewards = rewards.detach().to(proposal.log_q)
         baseline = rewards.new_tensor(self.baseline) if self.config.baseline == "running" else None
@@ -215,11 +212,7 @@ class Retriever:
         return {"about": self.encoder.about, "network": weights, "optimiser": moments, "numbers": numbers}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another one was.
-
-        Raises:
-            TrainingError: it was of another encoder, or had another pool.
-        """
+        """Go on where another one was."""
         numbers = state["numbers"]
         if state["about"] != self.encoder.about or numbers["texts"] != len(self.pool.texts):
             raise TrainingError("adpo: the retriever of the checkpoint is another one: its encoder or its pool differs")
