@@ -10,11 +10,10 @@ Noise: of the two halves of each training text so many of a hundred words become
 (``tasks/models/perturb.py``); the template and its verbs stay, so that a row is still an implicit-change
 description. Test rows are clean.
 
-Measured on the test split, greedy answers, as ``scene_answers.py`` says. ``--changes colour`` leaves only pairs that
-differ by such changes alone, or not at all. Writes ``results.jsonl`` as it goes, and a table at the end; a folder is
-for one choice of rows and steps. One core trains on some 32 drawn rows a second with NIM and MIR, on 85 with neither or
-on fine-tuning: a run of 1,000 steps takes 18 minutes, or 7, one of fine-tuning 2. After 1,000 it sees where texts are
-clean, not yet where words are replaced (``--levels 0`` leaves those out).
+Measured on the test split, greedy answers, as ``scene_answers.py`` says. Writes ``results.jsonl`` as it goes, and a
+table at the end; a folder is for one choice of rows and steps. One core trains on some 32 drawn rows a second with NIM
+and MIR, on 85 with neither or on fine-tuning: a run of 1,000 steps takes 18 minutes, or 7, one of fine-tuning 2. After
+1,000 it sees where texts are clean, not yet where words are replaced (``--levels 0`` leaves those out).
 """
 
 import argparse
@@ -26,7 +25,7 @@ from typing import Any
 
 from pairwright.prompts import difference_verbs
 from pairwright.prompts.differences import fill_template
-from pairwright.schemas.claims import Graphs, content_changes, is_no_change
+from pairwright.schemas.claims import Graphs
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.models.perturb import replace_words
 from pairwright.tasks.texts.differences import Difference, read_difference
@@ -72,15 +71,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--tune-levels", type=int, nargs="+", default=LEVELS, help="words replaced there")
     parser.add_argument("--tune-steps", type=int, default=300)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
-    parser.add_argument(
-        "--changes", nargs="+", default=[], help="only pairs that differ by such changes, or not at all"
-    )
     return parser.parse_args()
 
 
 def _run_all(options: argparse.Namespace, dataset: str, tuned: Sequence[int]) -> list[dict[str, Any]]:
     rows, graphs = find_rows(dataset)
-    rows = [row for row in rows if not options.changes or shows(graphs[row.subject], options.changes)]
     counts = {split: sum(row.split == split for row in rows) for split in ("train", "test")}
     print(f"{dataset}: {counts['train']:,} training rows, {counts['test']:,} test rows", flush=True)
     wanted = [
@@ -91,13 +86,6 @@ def _run_all(options: argparse.Namespace, dataset: str, tuned: Sequence[int]) ->
         for level in tuned
     ]
     return run_missing(options.to / "results.jsonl", wanted, lambda run: _run(options, rows, graphs, run))
-
-
-def shows(graphs: Graphs, changes: Sequence[str]) -> bool:
-    """Say whether two images of one world differ by nothing but changes of these types, viewpoint and light aside."""
-    first, second = graphs
-    found = {change.type for change in content_changes(first) ^ content_changes(second)}
-    return first.world == second.world and (is_no_change(graphs) or found <= set(changes))
 
 
 def make_noisy(row: PreferenceRow, share: float, vocabulary: Sequence[str]) -> PreferenceRow:

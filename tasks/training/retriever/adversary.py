@@ -102,7 +102,7 @@ class RetrieverAdversary:
         missing = proposed.log_q.shape[1] - rewards.shape[1]
         padded = torch.nn.functional.pad(rewards, (0, missing), value=float("nan"))
         learned = self.retriever.learn(proposed, padded, last=step)
-        now = {alarm.name: alarm.text for alarm in self.watch.alarms()}
+        now = self.watch.alarms()
         for name in sorted(now.keys() - self._told):  # each when it begins
             log.warning("retriever, %s: %s", name, now[name])
         self._told = set(now)
@@ -140,7 +140,7 @@ class RetrieverAdversary:
             "steps": self.retriever.steps,
             "pool": len(self.retriever.pool.texts),
             "metrics": self.watch.metrics(),
-            "alarms": [asdict(alarm) for alarm in self.watch.alarms()],
+            "alarms": [{"name": name, "text": text} for name, text in self.watch.alarms().items()],
             "common": [asdict(text) for text in self.watch.common()],
         }
         (folder / PAGE).write_text(json.dumps(page, indent=1))

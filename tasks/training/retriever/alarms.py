@@ -32,16 +32,6 @@ TOP = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alarm:
-    """What is wrong with the retriever."""
-
-    name: str
-    """"collapse", "generic negatives" or "true negatives"."""
-    text: str
-    """A sentence with the numbers, and what to do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CommonText:
     """Text that is proposed often."""
 
@@ -92,33 +82,30 @@ class Watch:
         top = sorted(counts, key=lambda number: (-counts[number], number))[:TOP]
         return [CommonText(text=self.texts[n], count=counts[n], pairs=pairs[n]) for n in top]
 
-    def alarms(self) -> list[Alarm]:
-        """Return what is wrong now; nothing while little was seen."""
+    def alarms(self) -> dict[str, str]:
+        """Return what is wrong now: names of alarms, with what to do; nothing while little was seen."""
         if len(self._seen) < LEAST or len(self._shares) < FEWEST:
-            return []
-        found: list[Alarm] = []
+            return {}
+        found: dict[str, str] = {}
         latest, first = list(self._shares)[-FEWEST:], self.common()[0]
         if max(latest) < min(self.min_entropy, 1):
-            text = (
+            found["collapse"] = (
                 f"the retriever's choice has {sum(latest) / len(latest):.1%} of the entropy of a uniform one, in each "
                 f"of the last {FEWEST} batches less than adpo.min_entropy ({self.min_entropy:.0%}): every pair gets "
                 "nearly always the same text. Raise adpo.temperature, or lower adpo.retriever_learning_rate"
             )
-            found.append(Alarm(name="collapse", text=text))
         share = first.count / len(self._seen)
         if share > max(MOST_COMMON, FAIR / max(len(self.texts), 1)) and first.pairs > 1:
-            text = (
+            found["generic negatives"] = (
                 f"one text is {share:.0%} of the last {len(self._seen)} negatives, for {first.pairs} different pairs: "
                 f"it may be true of many, or say nothing: {first.text[:200]!r}"
             )
-            found.append(Alarm(name="generic negatives", text=text))
         true = self.metrics().get("retriever/true share", 0.0)
         if true > MOST_TRUE:
-            text = (
+            found["true negatives"] = (
                 f"{true:.0%} of the negatives that can be checked are true of their pair: the policy is taught that "
                 "true texts are wrong. Raise adpo.temperature, or take fewer adpo.candidates"
             )
-            found.append(Alarm(name="true negatives", text=text))
         return found
 
     def state_dict(self) -> dict[str, Any]:
