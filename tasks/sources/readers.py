@@ -48,11 +48,7 @@ READERS = Registry(
 
 
 def recognise_source(text: str) -> str:
-    """Return a source as ``kind:path``, a local path absolute, so that a build is resumed from anywhere.
-
-    Raises:
-        SourceError: the kind is unknown, or nothing is there.
-    """
+    """Return a source as ``kind:path``, a local path absolute, so that a build is resumed from anywhere."""
     kind, colon, path = text.partition(":")
     reader = READERS.get(kind)
     if reader and not reader.needs_path and (colon or not Path(text).exists()):
@@ -76,11 +72,7 @@ def recognise_source(text: str) -> str:
 
 
 def explain_reader(kind: str) -> str:
-    """Return what a reader reads, in detail: how its files look, and how it is called.
-
-    Raises:
-        SourceError: there is no such kind.
-    """
+    """Return what a reader reads, in detail: how its files look, and how it is called."""
     if kind not in READERS:
         raise SourceError(f"{kind}: no such kind of source. There are: {', '.join(sorted(READERS))}")
     reader = READERS[kind]

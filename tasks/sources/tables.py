@@ -150,11 +150,7 @@ def image_folder(config: SourceConfig) -> str:
 
 
 def list_rows(config: SourceConfig, limit: int | None, *, choose: Choose) -> Iterator[ItemRow]:
-    """Yield one item per row of the source's tables, in order: the first ``limit``, or all.
-
-    Raises:
-        SourceError: there is no table, no such split, none has the columns, or the place cannot be reached.
-    """
+    """Yield an item per row of the source's tables, the first ``limit``; ``SourceError`` where no table is any good."""
     place = open_place(config.path)
     with ThreadPoolExecutor(LOOKING_AHEAD) as threads:
         listings = threads.map(partial(_look, place, config, choose), find_tables(place, config.reading.splits))
