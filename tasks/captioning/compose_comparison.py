@@ -122,15 +122,12 @@ def _actions(scope: Scope) -> list[Statement]:
 
 
 def _versus_where(scope: Scope, wanted: Callable[[Contrast], object]) -> list[Statement]:
-    contrasts = scope.contrasts if scope.one_world else _namesakes(scope)
+    contrasts = scope.contrasts
+    if not scope.one_world:  # things of one shape that the photographs show in different looks
+        mine, theirs = ({thing.shape: thing for a, thing in scope.lost() if a == side} for side in SIDES)
+        contrasts = [Contrast(mine[shape], theirs[shape]) for shape in mine if shape in theirs]
     pairs = (word_contrast(a, scope.graphs, scope.rng) for a in contrasts if "shape" not in a.changed and wanted(a))
     return [_versus(pair, scope) for pair in pairs if pair][:MOST_PER_AXIS]
-
-
-def _namesakes(scope: Scope) -> list[Contrast]:
-    """Set things of one shape against each other that unrelated photographs show in different looks."""
-    mine, theirs = ({thing.shape: thing for a, thing in scope.lost() if a == side} for side in SIDES)
-    return [Contrast(mine[shape], theirs[shape]) for shape in mine if shape in theirs]
 
 
 def _counts(scope: Scope) -> list[Statement]:
@@ -139,21 +136,13 @@ def _counts(scope: Scope) -> list[Statement]:
     if totals[0].count != totals[1].count:
         text = scope.say("total", first=totals[0].text, second=totals[1].text)
         found.append(Statement(text, claims_of(totals)))
-    pairs = [pair for look in _looks(scope) if (pair := _numbers(look, scope))]
-    return found + [_versus(pair, scope) for pair in pairs[:1]]
-
-
-def _looks(scope: Scope) -> list[Selector]:
-    """Return what may be there in different numbers: the changed things' looks, or any shape."""
     things = [thing for a in scope.contrasts for thing in (a.first, a.second) if thing is not None]
-    return list(dict.fromkeys(describe(a) if scope.one_world else Selector(shape=a.shape) for a in things))
-
-
-def _numbers(selector: Selector, scope: Scope) -> MentionPair | None:
-    counts = [selects(selector, graph) for graph in scope.graphs]
-    if 0 in counts or counts[0] == counts[1]:
-        return None
-    return Mention(0, selector, counts[0]), Mention(1, selector, counts[1])
+    for thing in things:
+        selector = describe(thing) if scope.one_world else Selector(shape=thing.shape)
+        first, second = (selects(selector, graph) for graph in scope.graphs)
+        if first and second and first != second:
+            return [*found, _versus((Mention(0, selector, first), Mention(1, selector, second)), scope)]
+    return found
 
 
 def _locations(scope: Scope) -> list[Statement]:

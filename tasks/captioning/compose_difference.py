@@ -44,18 +44,17 @@ def compose_difference(graphs: Graphs, rng: Random) -> Statement | None:
 
 def _contrasting(graphs: Graphs, rng: Random) -> tuple[Statement, Statement] | None:
     """Fill the halves with mentions that tell the photographs apart."""
-    mentions = _changes(graphs, rng) if graphs[0].world == graphs[1].world else _contents(graphs, rng)
+    if graphs[0].world == graphs[1].world:
+        pairs = picked(find_contrasts(graphs), graphs, rng, limit=MOST_CHANGES)
+        rng.shuffle(pairs)
+        mentions = _by_side(pairs)
+    else:
+        mentions = _contents(graphs, rng)
     if not mentions[0] or not mentions[1]:
         return None
     named = rng.random() < PLACE_SHARE
     first, second = (_half(mentions[side], graphs, rng, named=named) for side in SIDES)
     return first, second
-
-
-def _changes(graphs: Graphs, rng: Random) -> list[list[Mention]]:
-    pairs = picked(find_contrasts(graphs), graphs, rng, limit=MOST_CHANGES)
-    rng.shuffle(pairs)
-    return _by_side(pairs)
 
 
 def _contents(graphs: Graphs, rng: Random) -> list[list[Mention]]:

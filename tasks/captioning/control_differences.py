@@ -36,7 +36,6 @@ from pairwright.schemas.rows import (
     Dropped,
     Failed,
     Images,
-    PairRow,
     Pairs,
     Row,
     make_key,
@@ -101,24 +100,21 @@ async def _control(
 def ask_swapped(row: DifferenceRow, shown: Shown, config: ControlsConfig) -> Question:
     """Return the question about the pair in the other order."""
     pair, told = shown.pair, load_wordings(REVERSED).kinds
+    # Which person's difference the writer was told is not kept: the one that the description is most like.
+    halves = f"{row.first_half} {row.second_half}"
+    nearest = sorted(pair.human_differences, key=lambda text: -likeness(halves, text))[:1]
     turned = replace(
         pair,
         first=pair.second,
         second=pair.first,
         instruction=told["edit"][0].render(text=pair.instruction) if pair.instruction else "",
-        human_differences=tuple(told["human"][0].render(text=text) for text in _nearest(row, pair)),
+        human_differences=tuple(told["human"][0].render(text=text) for text in nearest),
     )
     captions = (shown.captions[1], shown.captions[0]) if shown.captions else None
     other_way = Shown(turned, (shown.images[1], shown.images[0]), captions)
     instruction = instruct_pair(other_way, seed=config.seed, attempt=1)
     seed = seed_of(row.key, load(instruction.prompt), seed=config.seed)
     return difference_question(instruction, other_way.images, seed=seed, max_tokens=config.max_tokens)
-
-
-def _nearest(row: DifferenceRow, pair: PairRow) -> tuple[str, ...]:
-    """Return the person's difference that the description is most like: which one the writer was told is not kept."""
-    ranked = sorted(pair.human_differences, key=lambda text: -likeness(f"{row.first_half} {row.second_half}", text))
-    return tuple(ranked[:1])
 
 
 def ask_same(row: DifferenceRow, shown: Shown, config: ControlsConfig) -> Question:

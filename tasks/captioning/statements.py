@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import permutations
 from random import Random
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from pairwright.schemas.claims import Claim, Graphs, Relation, Selector, all_hold, content_changes, stands
 from pairwright.schemas.phrases import noun, some, the
@@ -201,21 +201,16 @@ def tells_apart(claims: Iterable[Claim], graphs: Graphs) -> bool:
 
 
 def picked(contrasts: list[Contrast], graphs: Graphs, rng: Random, *, limit: int) -> list[MentionPair]:
-    """Word up to ``limit`` contrasts, none twice (three balls of one kind are one number)."""
+    """Word up to ``limit`` contrasts, none about the same kind of thing: that would read as a contradiction."""
     found: list[MentionPair] = []
+    said: set[tuple[Any, ...]] = set()
     for contrast in contrasts:
         pair = word_contrast(contrast, graphs, rng)
-        if pair is not None and len(found) < limit and not any(_overlap(pair, other) for other in found):
+        looks = {(one.side, *(getattr(one.selector, name) for name in CORE)) for one in pair or ()}
+        if pair is not None and len(found) < limit and not looks & said:
             found.append(pair)
+            said |= looks
     return found
-
-
-def _overlap(pair: MentionPair, other: MentionPair) -> bool:
-    """Say whether two pairs speak about the same kind of thing on one side, which would read as a contradiction."""
-    return any(
-        all(getattr(a.selector, name) == getattr(b.selector, name) for name in CORE)
-        for a, b in zip(pair, other, strict=True)
-    )
 
 
 def shared(graphs: Graphs) -> list[Selector]:

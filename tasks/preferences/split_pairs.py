@@ -50,12 +50,9 @@ def find_components(pairs: pa.Table, images: pa.Table) -> Mapping[str, str]:
     right = np.concatenate([np.searchsorted(keys, second), len(keys) + np.searchsorted(names, groups[grouped])])
     links = coo_matrix((np.ones(len(left), np.int8), (left, right)), shape=(size, size))
     _, labels = connected_components(links, directed=False)
-    _, smallest = np.unique(labels[: len(keys)], return_index=True)  # keys rise: the first of a label is its smallest
-    return dict(zip(keys.tolist(), keys[smallest][_ranks(labels[: len(keys)])].tolist(), strict=True))
-
-
-def _ranks(labels: np.ndarray) -> np.ndarray:
-    return np.unique(labels, return_inverse=True)[1]
+    # Keys rise: the first of a label is its smallest.
+    _, smallest, ranks = np.unique(labels[: len(keys)], return_index=True, return_inverse=True)
+    return dict(zip(keys.tolist(), keys[smallest][ranks].tolist(), strict=True))
 
 
 def draw_split(component: str, config: PreferencesConfig) -> str:

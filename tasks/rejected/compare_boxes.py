@@ -73,21 +73,14 @@ class Grown(NamedTuple):
 
 
 def look_for_element(tag: int, place: Place, *, before: Sequence[Box], after: Sequence[Box]) -> Found:
-    """Return the highest scores of the removed element's tag in its place.
-
-    Args:
-        tag: place of its tag among those that the detector was asked for.
-        place: what was filled.
-        before: boxes of the original image, of all tags.
-        after: boxes of the altered image.
-    """
-    own = [box for box in before if box.tag == tag and _is_in_place(box, place)]
+    """Return the highest scores of the removed element's tag in its place, of all boxes before and after."""
+    own = [box for box in before if box.tag == tag and max(place.covered(box), place.spanned(box)) >= MOSTLY]
     left = [
-        box
+        box.score
         for box in after
         if box.tag == tag and (place.covered(box) >= MOSTLY or any(_overlap(box, old) >= MOSTLY for old in own))
     ]
-    return Found(_highest(own), _highest(left))
+    return Found(max((box.score for box in own), default=0.0), max(left, default=0.0))
 
 
 def find_grown(
@@ -97,37 +90,19 @@ def find_grown(
 
     What stood behind the removed element and can be seen now was there before: its box of the same tag lay mostly
     outside the hole, and lies mostly inside the new one. What was wholly hidden nobody has seen: the filling made it
-    up, and so it grew. The same holds for a thing that stood in front and went with the element.
-
-    Args:
-        tags: what the detector was asked for.
-        place: what was filled.
-        before: boxes of the original image.
-        after: boxes of the altered image.
-        least: the score from which on a box counts.
+    up, and so it grew. The same holds for a thing that stood in front and went with the element. A box counts from the
+    score ``least`` on.
     """
+    beside = [old for old in before if place.covered(old) < MOSTLY]
     new = [
         box
         for box in after
-        if box.score >= least and place.covered(box) >= MOSTLY and not _was_beside(box, place, before)
+        if box.score >= least
+        and place.covered(box) >= MOSTLY
+        and not any(old.tag == box.tag and _shared(box, old) >= MOSTLY * _area(old) for old in beside)
     ]
     best = max(new, key=lambda box: box.score, default=None)
     return Grown(tags[best.tag].name, best.score) if best else Grown("", 0.0)
-
-
-def _is_in_place(box: Box, place: Place) -> bool:
-    return place.covered(box) >= MOSTLY or place.spanned(box) >= MOSTLY
-
-
-def _was_beside(box: Box, place: Place, before: Sequence[Box]) -> bool:
-    return any(
-        old.tag == box.tag and place.covered(old) < MOSTLY and _shared(box, old) >= MOSTLY * _area(old)
-        for old in before
-    )
-
-
-def _highest(boxes: Sequence[Box]) -> float:
-    return max((box.score for box in boxes), default=0.0)
 
 
 def _overlap(first: Box, second: Box) -> float:

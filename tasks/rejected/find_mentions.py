@@ -32,7 +32,11 @@ def find_mentions(
         if isinstance(one, Dropped):
             yield one
             continue
-        made = [_row(row.key, image, next(found), model) for image, _ in one]
+        made: list[MentionRow] = []
+        for image, _ in one:
+            nouns = tuple(dict.fromkeys(next(found)))
+            key = make_key("mentions", row.key, image, model, *nouns)
+            made.append(MentionRow(key=key, source_key=row.key, subject=image, nouns=nouns, model=model))
         if not any(mention.nouns for mention in made):
             whole = "; ".join(text[:80] for _, text in one)
             yield Dropped(source_key=row.key, reason="no nouns in the preferred text", detail=whole)
@@ -53,12 +57,6 @@ def _said(row: DifferenceRow | PreferenceRow, pairs: Pairs) -> Said | Dropped:
         return Dropped(source_key=row.key, reason="preferred text too long", detail=f"{length:,} characters")
     read = affirmed if isinstance(row, DifferenceRow) else str
     return {(image, text): read(text) for image, text in halves}
-
-
-def _row(source: str, image: str, lemmas: Sequence[str], model: str) -> MentionRow:
-    nouns = tuple(dict.fromkeys(lemmas))
-    key = make_key("mentions", source, image, model, *nouns)
-    return MentionRow(key=key, source_key=source, subject=image, nouns=nouns, model=model)
 
 
 def _name_pipeline(config: NounsConfig) -> tuple[str, ...]:

@@ -21,17 +21,16 @@ KEYS = {"custom_id", "method", "url", "body"}
 
 def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
     """Yield a row's request."""
-    urls = iter([_data_url(image) for image in row.images])
+    shown = ({"type": "image_url", "image_url": {"url": _data_url(image)}} for image in row.images)
     messages = [
-        {"role": turn.role, "content": [_shown(part, urls) for part in as_parts(turn.text)]}
+        {
+            "role": turn.role,
+            "content": [next(shown) if part["type"] == "image" else part for part in as_parts(turn.text)],
+        }
         for turn in place_images(row, [PLACE])
     ]
     body = {"model": setting.model, "messages": messages}
     yield row.split, {"custom_id": row.key, "method": "POST", "url": URL, "body": body}
-
-
-def _shown(part: Record, urls: Iterator[str]) -> Record:
-    return {"type": "image_url", "image_url": {"url": next(urls)}} if part["type"] == "image" else part
 
 
 def _data_url(image: bytes) -> str:
