@@ -33,12 +33,12 @@ def report_dataset(found: Version, *, pairs: int) -> ReportPages:
         subject = subject_of(found, build, counts=[count for _, count in stages], pairs=pairs)
         if folder.is_local:
             with replacing(Path(folder.path(REPORT))) as place:
-                pages = write_report(build, place, subject=subject)
+                shown = write_report(build, place, subject=subject)
         else:
             with tempfile.TemporaryDirectory(prefix="pairwright-") as place:
-                pages = write_report(build, Path(place), subject=subject)
+                shown = write_report(build, Path(place), subject=subject)
                 _upload(Path(place), folder)
-    return ReportPages(page=folder.path(f"{REPORT}/index.html"), pairs=pages.shown)
+    return ReportPages(page=folder.path(f"{REPORT}/index.html"), pairs=shown)
 
 
 def subject_of(found: Version, build: Build, *, counts: Sequence[Counts], pairs: int) -> Subject:

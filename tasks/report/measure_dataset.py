@@ -93,11 +93,6 @@ class Maker:
     skipped: int
     """Candidates passed over because they were true, of the texts made."""
 
-    @property
-    def share(self) -> float:
-        """Return the share of texts that would be true without the check."""
-        return self.true / max(self.texts + self.none, 1)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:

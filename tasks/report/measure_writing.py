@@ -34,7 +34,6 @@ class ServedUse:
     stage: str
     model: str
     revisions: Sequence[str]
-    prompts: Sequence[str]
     rows: int
     """Rows that were made with it."""
     again: int
@@ -46,11 +45,6 @@ class ServedUse:
     """Seconds from sending to the whole answer."""
     p95: float
     finish_reasons: Mapping[str, int]
-
-    @property
-    def share_again(self) -> float:
-        """Return the share of rows that needed more than one attempt."""
-        return self.again / max(self.rows, 1)
 
 
 def measure_served(tables: Tables) -> list[ServedUse]:
@@ -75,34 +69,21 @@ def measure_served(tables: Tables) -> list[ServedUse]:
         again = {(place, model): rows for place, model, rows in repeated}
         asked = database.execute(
             """SELECT place, model, count(DISTINCT number) AS rows, count(*) AS requests,
-                sum(prompt_tokens)::BIGINT, sum(completion_tokens)::BIGINT,
-                quantile_cont(latency::DOUBLE, 0.5), quantile_cont(latency::DOUBLE, 0.95),
-                histogram(revision), histogram(prompt), histogram(finish_reason)
+                sum(prompt_tokens)::BIGINT AS prompt_tokens, sum(completion_tokens)::BIGINT AS completion_tokens,
+                quantile_cont(latency::DOUBLE, 0.5) AS median, quantile_cont(latency::DOUBLE, 0.95) AS p95,
+                histogram(revision) AS revisions, histogram(finish_reason) AS finish_reasons
             FROM requests GROUP BY ALL ORDER BY place, requests DESC, model"""
-        ).fetchall()
-    return [
-        ServedUse(
-            stage=stages[place],
-            model=model,
-            rows=rows,
-            again=0 if stages[place] in SEVERAL else again.get((place, model), 0),
-            requests=requests,
-            prompt_tokens=prompt_tokens,
-            completion_tokens=completion_tokens,
-            median=median,
-            p95=p95,
-            revisions=[name for name in _ordered(revisions) if name],
-            prompts=list(_ordered(prompts)),
-            finish_reasons=_ordered(ends),
         )
-        for place, model, rows, requests, prompt_tokens, completion_tokens, median, p95, revisions, prompts, ends in (
-            asked
-        )
-    ]
-
-
-def _ordered(found: Mapping[str, int]) -> dict[str, int]:
-    return dict(Counter(found).most_common())
+        names = [column[0] for column in asked.description]
+        found = [dict(zip(names, row, strict=True)) for row in asked.fetchall()]
+    uses: list[ServedUse] = []
+    for row in found:
+        place = row.pop("place")
+        row["again"] = 0 if stages[place] in SEVERAL else again.get((place, row["model"]), 0)
+        row["revisions"] = [name for name, _ in Counter(row["revisions"]).most_common() if name]
+        row["finish_reasons"] = dict(Counter(row["finish_reasons"]).most_common())
+        uses.append(ServedUse(stage=stages[place], **row))
+    return uses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,18 +128,14 @@ def measure_writing(tables: Tables, counts: Sequence[Counts]) -> Writing:
 def list_written(tables: Tables, counts: Sequence[Counts], uses: Sequence[ServedUse]) -> list[Written]:
     """Return every stage whose rows are texts, or checks of them, in the order of the build."""
     by_stage = {one.stage: one for one in counts}
-    return [
-        Written(counts=by_stage[name], writers=_writers(tables, name, uses))
-        for name in tables.served()
-        if name in by_stage
-    ]
-
-
-def _writers(tables: Tables, name: str, uses: Sequence[ServedUse]) -> Mapping[str, int]:
-    with tables.database(**{name: ["model"]}) as database:
-        found = count(database, f"SELECT model::VARCHAR AS value FROM {name} WHERE model IS NOT NULL")
-    asked = {use.model: use.rows for use in uses if use.stage == name}
-    return found or asked or ({BY_RULE[name]: 0} if name in BY_RULE else {})
+    written: list[Written] = []
+    for name in (name for name in tables.served() if name in by_stage):
+        with tables.database(**{name: ["model"]}) as database:
+            found = count(database, f"SELECT model::VARCHAR AS value FROM {name} WHERE model IS NOT NULL")
+        asked = {use.model: use.rows for use in uses if use.stage == name}
+        by_rule = {BY_RULE[name]: 0} if name in BY_RULE else {}
+        written.append(Written(counts=by_stage[name], writers=found or asked or by_rule))
+    return written
 
 
 def say_writing(writing: Writing) -> Iterator[str]:

@@ -10,6 +10,7 @@ import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -40,9 +41,9 @@ ALWAYS: Mapping[str, str] = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",  # no browser keeps a picture that may be removed on request
 }
-FRESH = {"Cache-Control": "no-store"}
-"""Of all answers: no browser keeps a picture that may be removed on request."""
+"""Headers of all answers."""
 WAIT = (
     "<!doctype html><meta charset=utf-8><meta name=color-scheme content='light dark'><title>Pairwright</title>"
     "<p>The charts are being made: some ten seconds for 5,000 rows. Then they are here. <a href='/'>Back</a>"
@@ -75,17 +76,12 @@ class Keys:
     @property
     def url(self) -> str:
         """Return the address to open."""
-        return f"http://{HOST}:{self.port}/?{urlencode({'token': self.entry})}"
+        return f"http://{HOST}:{self.port}/?token={self.entry}"
 
     @property
     def url_once(self) -> str:
         """Return the address to start a browser with."""
-        return f"http://{HOST}:{self.port}/?{urlencode({'token': next(iter(self.once))})}"
-
-    @property
-    def hosts(self) -> tuple[str, str]:
-        """Return what this server is called."""
-        return f"{HOST}:{self.port}", f"localhost:{self.port}"
+        return f"http://{HOST}:{self.port}/?token={next(iter(self.once))}"
 
 
 def listen(port: int) -> socket.socket:
@@ -121,13 +117,10 @@ def serve(pages: BrowsePages, keys: Keys, listener: socket.socket) -> None:
 def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
     """Return the application behind the guard."""
 
-    def browse(request: Request) -> Response:
-        text, status = pages.page(request.query_params, keys.page)
-        return HTMLResponse(text.encode("utf-8", "replace"), status, headers=FRESH)
-
-    def thresholds(request: Request) -> Response:
-        text, status = pages.thresholds(request.query_params, keys.page)
-        return HTMLResponse(text.encode("utf-8", "replace"), status, headers=FRESH)
+    def page(request: Request) -> Response:
+        render = pages.thresholds if request.url.path == "/thresholds" else pages.page
+        text, status = render(request.query_params, keys.page)
+        return HTMLResponse(text.encode("utf-8", "replace"), status)
 
     def picture(request: Request) -> Response:
         return _file(pages.picture(request.path_params["name"]))
@@ -136,23 +129,20 @@ def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
         try:
             return _file(pages.overview(request.path_params["name"]))
         except NotMadeYetError:
-            return HTMLResponse(WAIT, headers={**FRESH, "Refresh": "1"})
+            return HTMLResponse(WAIT, headers={"Refresh": "1"})
         except StoreError as error:
-            return PlainTextResponse(f"{error}\n", 500, headers=FRESH)
+            return PlainTextResponse(f"{error}\n", 500)
 
     def looks(request: Request) -> Response:
         return _file(FILES.get(request.path_params["name"]))
 
-    async def decisions(request: Request) -> Response:
-        return await _take(pages, request)
-
     app = Starlette(
         routes=[
-            Route("/", browse, methods=["GET"]),
-            Route("/thresholds", thresholds, methods=["GET"]),
+            Route("/", page, methods=["GET"]),
+            Route("/thresholds", page, methods=["GET"]),
             Route("/index.html", lambda _: RedirectResponse("/", 303), methods=["GET"]),
             Route("/favicon.ico", lambda _: Response(status_code=204), methods=["GET"]),
-            Route("/decisions", decisions, methods=["POST"]),
+            Route("/decisions", partial(_take, pages), methods=["POST"]),
             Route("/images/{name}", picture, methods=["GET"]),
             Route("/overview/{name:path}", overview, methods=["GET"]),
             Route("/{name}", looks, methods=["GET"]),
@@ -165,7 +155,7 @@ def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
 def _file(path: Path | None) -> Response:
     if path is None or not path.is_file():
         return PlainTextResponse("There is nothing of this name.\n", 404)
-    return FileResponse(path, headers=FRESH)
+    return FileResponse(path)
 
 
 async def _take(pages: BrowsePages, request: Request) -> Response:
@@ -188,11 +178,11 @@ async def _take(pages: BrowsePages, request: Request) -> Response:
     refused = len(apart.unknown) + len(apart.wordless)
     if refused and not apart.known:
         return _fault(400, "about rows that this version has not, or about texts that the row has not")
-    return JSONResponse({"stored": len(apart.known), "refused": refused}, headers=FRESH)
+    return JSONResponse({"stored": len(apart.known), "refused": refused})
 
 
 def _fault(status: int, why: str) -> Response:
-    return JSONResponse({"error": why}, status, headers=FRESH)
+    return JSONResponse({"error": why}, status)
 
 
 @dataclass(frozen=True)
@@ -218,17 +208,15 @@ class Guard:
 
     def _refuse(self, request: Request) -> Response | None:
         """Return an answer that ends the request; ``None``: it may pass."""
-        if request.headers.getlist("host") not in [[host] for host in self.keys.hosts]:
+        if request.headers.getlist("host") not in [[f"{name}:{self.keys.port}"] for name in (HOST, "localhost")]:
             return PlainTextResponse("This server has another name.\n", 421)
         if request.url.path == "/" and "token" in request.query_params and request.method == "GET":
             return self._enter(request)
         if not _same(request.cookies.get(self.keys.name, ""), self.keys.cookie):
-            return HTMLResponse(LOCKED_OUT, 401, headers=FRESH)
+            return HTMLResponse(LOCKED_OUT, 401)
         if request.method not in ("GET", "HEAD"):
-            host = request.headers["host"]
-            if request.headers.get("origin") != f"http://{host}" or not _same(
-                request.headers.get(HEADER, ""), self.keys.page
-            ):
+            is_ours = request.headers.get("origin") == f"http://{request.headers['host']}"
+            if not is_ours or not _same(request.headers.get(HEADER, ""), self.keys.page):
                 return _fault(403, "this page is of another start of `pairwright view`: load it again")
         return None
 
@@ -238,9 +226,9 @@ class Guard:
         if given in self.keys.once:
             self.keys.once.discard(given)
         elif not _same(given, self.keys.entry):
-            return HTMLResponse(LOCKED_OUT, 401, headers=FRESH)
+            return HTMLResponse(LOCKED_OUT, 401)
         rest = urlencode([(name, value) for name, value in request.query_params.multi_items() if name != "token"])
-        answer = RedirectResponse(f"/?{rest}" if rest else "/", 303, headers=FRESH)
+        answer = RedirectResponse(f"/?{rest}" if rest else "/", 303)
         answer.set_cookie(self.keys.name, self.keys.cookie, httponly=True, samesite="strict", path="/")
         return answer
 

@@ -67,16 +67,8 @@ class Subject:
         return describe_source(self.profile.sources)
 
 
-@dataclass(frozen=True)
-class Pages:
-    """Name the pages and how many pairs they show."""
-
-    names: tuple[str, ...]
-    shown: int
-
-
-def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
-    """Write all pages into an empty folder; the build's stages are settled."""
+def write_report(build: Build, folder: Path, *, subject: Subject) -> int:
+    """Write all pages into an empty folder, and return how many pairs they show; the build's stages are settled."""
     tables = Tables(build)
     environment = make_card_environment()
     keys = sample_pairs(tables, subject.pairs)
@@ -116,7 +108,7 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> Pages:
     )
     copy_looks(folder, [HERE / name for name in FILES])
     write_page(folder / "index.html", index)
-    return Pages(names=("index.html", *names, *filter(None, [in_full])), shown=len(keys))
+    return len(keys)
 
 
 def sample_pairs(tables: Tables, number: int) -> list[str]:

@@ -9,7 +9,6 @@ import pytest
 from pairwright.schemas.checks import AGAINST, NO_RATING, NOTHING_AFFIRMED, SEEN_IN_SAME
 from pairwright.schemas.rows import Dropped, Turn
 from pairwright.tasks.report.measure_texts import (
-    REFUSALS,
     UNLABELLED,
     Repetition,
     count_axes,
@@ -102,10 +101,6 @@ def test_descriptions_of_a_dataset(tmp_path, whole):
     assert found.share_refused == pytest.approx(4 / 7)
 
 
-def test_without_descriptions_there_is_nothing_to_measure(tmp_path, whole):
-    assert measured(tmp_path, whole, until="pairs") is None
-
-
 def test_where_all_were_refused_it_says_so(tmp_path, whole):
     made = Handmade(dict(whole.tables))
     made.tables["differences"] = [Dropped(source_key=row.key, reason="empty half") for row in whole.of("pairs")]
@@ -113,10 +108,6 @@ def test_where_all_were_refused_it_says_so(tmp_path, whole):
     assert found.sentences.total == 0
     assert found.share_refused == 1
     assert found.most == []
-
-
-def test_reasons_of_validators_are_known():
-    assert {"cut off", "off the template", "negation or auxiliary only"} <= set(REFUSALS)
 
 
 def test_axes_of_statements():
@@ -155,11 +146,6 @@ def test_comparisons_of_a_dataset(tmp_path):
     }
     assert found.per_summary == pytest.approx((3 * (many - 1) + 1) / many)
     assert (found.asked, found.answers) == (3, {"A": 2, "B": 1})
-
-
-def test_no_comparisons(tmp_path):
-    with build_handmade(tmp_path, make_whole(2, 2), until="pairs") as (build, _):
-        assert measure_summaries(Tables(build)) is None
 
 
 @pytest.fixture(scope="module")
@@ -201,8 +187,3 @@ def test_scores_are_drawn_of_what_was_found_out(made, checks):
 def test_what_says_something():
     assert all(says_something(why) for why in (*AGAINST, SEEN_IN_SAME))
     assert not any(says_something(why) for why in ("", NO_RATING, NOTHING_AFFIRMED))
-
-
-def test_no_checks(tmp_path):
-    with build_handmade(tmp_path, make_whole(2, 2)) as (build, _):
-        assert measure_checks(Tables(build)) == []

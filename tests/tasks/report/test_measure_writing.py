@@ -36,8 +36,7 @@ def test_requests_of_captions(tmp_path):
     assert chat.p95 == pytest.approx(np.quantile([1, 2, 3, 4], 0.95))
     assert chat.finish_reasons == {"stop": 3, "length": 1}
     assert (chat.rows, chat.again) == (3, 1)
-    assert chat.share_again == pytest.approx(1 / 3)
-    assert (chat.revisions, chat.prompts) == (["rev-1"], ["describe"])
+    assert chat.revisions == ["rev-1"]
     assert (other.requests, other.prompt_tokens, other.rows, other.again) == (1, 10, 1, 0)
     assert other.revisions == []
 
@@ -91,7 +90,6 @@ def test_many_requests_are_counted_across_parts_and_chunks(tmp_path, monkeypatch
     # Each request stands twice in its row and counts once; one model has the even numbers, one the odd.
     assert sorted((use.model, use.requests, use.rows) for use in uses) == [("m0", 10, 10), ("m1", 10, 10)]
     assert next(use for use in uses if use.model == "m1").median == pytest.approx(1.0)
-    assert sorted(uses[0].prompts) == ["p0", "p1", "p2"]
 
 
 @pytest.fixture(scope="module")
@@ -149,12 +147,6 @@ def test_sentences_of_served_writing(tmp_path):
         "swapped", "same", "grounded", "judged",
     ]  # fmt: skip
     assert sum("answered" in line for line in lines) == 3
-
-
-def test_scenes_have_no_checks_and_no_served_models(tmp_path):
-    lines = said(tmp_path, make_whole(2, 3))
-    assert len(lines) == 3
-    assert not any("check" in line or "answered" in line for line in lines)
 
 
 def test_a_build_that_stopped_at_mining_says_nothing(tmp_path):

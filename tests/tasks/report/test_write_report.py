@@ -161,12 +161,6 @@ def test_a_source_in_words_without_its_place(source, words):
     assert describe_source(Profile(source=source).sources) == words
 
 
-def test_the_header_says_the_source_in_words(whole):
-    text = read(whole).text
-    assert "profile handmade · rendered scenes" in text
-    assert "scenes:" not in text
-
-
 def test_an_empty_dataset_says_so(tmp_path):
     folder = report(tmp_path, Handmade())
     assert [path.name for path in folder.glob("*.html")] == ["index.html"]
@@ -179,12 +173,6 @@ def test_images_without_pairs_say_so(tmp_path, made):
     page = read(report(tmp_path, alone))
     assert "No pairs yet" in page.text
     assert "no neighbours" in page.text
-
-
-def test_no_pairs_asked_for(tmp_path, made):
-    folder = report(tmp_path, made, pairs=0)
-    assert not list(folder.glob("pairs-*"))
-    assert "How alike the pairs are" in read(folder).text
 
 
 def test_pairs_without_graphs_groups_or_texts(tmp_path):
@@ -397,8 +385,3 @@ def test_sample_of_a_dataset(tmp_path):
     assert sorted(all_of_them) == sorted(keys)
     splits = {row.subject: row.split for row in made.of("splits")}
     assert {"train", "validation", "test"} <= {splits.get(key) for key in few}
-
-
-def test_pairs_without_splits_are_sampled_too(tmp_path):
-    with build_handmade(tmp_path, make_whole(), until="pairs") as (build, _):
-        assert len(sample_pairs(Tables(build), 5)) == 5
