@@ -7,6 +7,8 @@ would not show as models see it (TIFF, moving pictures), and what is large, is d
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -105,12 +107,12 @@ class PictureFolder:
         return self._add_overlay(key, np.dstack([after, np.uint8(255) * changed]) * changed[:, :, None], over)
 
     def add_masks(self, key: str, masks: Sequence[tuple[Mask, Colour]], *, over: Picture) -> str:
-        """Write masks as one transparent overlay of a picture, those of one colour joined; empty: nothing to show."""
+        """Write masks as one transparent overlay of a picture, neighbours of one colour joined; empty: none to show."""
         if key in self.written:
             return self.written[key].src
         shown = np.zeros((over.height, over.width, 4), np.uint8)
-        for colour in dict.fromkeys(colour for _, colour in masks):
-            joined = np.logical_or.reduce([decode_mask(mask) for mask, own in masks if own == colour])
+        for colour, same in groupby(masks, key=itemgetter(1)):
+            joined = np.logical_or.reduce([decode_mask(mask) for mask, _ in same])
             small = Image.fromarray(joined).resize((over.width, over.height), Image.Resampling.NEAREST)
             painted = paint_mask(np.asarray(small), colour)
             shown = np.where(painted[:, :, 3:] > 0, painted, shown)

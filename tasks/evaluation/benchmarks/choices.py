@@ -36,10 +36,7 @@ def choose_image(
     name: str, images: tuple[Path, Path], caption: str, *, answer: str, category: str = "", item: str = ""
 ) -> Choice:
     """Return the question which of two images a caption suits (paper 003)."""
-
-    def ask(words: Sequence[str]) -> str:
-        return load("choose_image").render(caption=as_written(words[0]))
-
+    ask = _asking("choose_image", "caption")
     return Choice(
         name=name,
         item=item or name,
@@ -59,10 +56,7 @@ def choose_caption(
     name: str, image: Path, captions: tuple[str, str], *, answer: str, category: str, item: str
 ) -> Choice:
     """Return the question which of two captions suits an image (ours)."""
-
-    def ask(words: Sequence[str]) -> str:
-        return load("choose_caption").render(first=as_written(words[0]), second=as_written(words[1]))
-
+    ask = _asking("choose_caption", "first", "second")
     return Choice(
         name=name,
         item=item,
@@ -82,10 +76,7 @@ def judge_statement(
     name: str, images: tuple[Path | bytes, ...], statement: str, *, answer: str, prompt: str, item: str = ""
 ) -> Choice:
     """Return the question whether a statement about two images is true."""
-
-    def ask(words: Sequence[str]) -> str:
-        return load(prompt).render(statement=as_written(words[0]))
-
+    ask = _asking(prompt, "statement")
     return Choice(
         name=name,
         item=item or name,
@@ -97,6 +88,11 @@ def judge_statement(
         answer=answer,
         options=TRUTHS,
     )
+
+
+def _asking(prompt: str, *fields: str) -> Callable[[Sequence[str]], str]:
+    """Return what fills captions or statements into a prompt's fields."""
+    return lambda words: load(prompt).render(**dict(zip(fields, map(as_written, words), strict=True)))
 
 
 def read_choice(text: str, choice: Choice) -> str | None:

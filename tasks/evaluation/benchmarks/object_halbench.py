@@ -7,7 +7,7 @@ also counts where the answer does not say that it can be seen. Reads COCO's 2014
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,15 @@ from pairwright.tasks.evaluation.benchmark import (
 )
 from pairwright.tasks.evaluation.benchmarks.known_words import singular_in, words_in
 from pairwright.tasks.evaluation.measured import measure_mean, measure_ratios
-from pairwright.tasks.evaluation.read_json import Given, check_record, parse_json, read_records, read_text
+from pairwright.tasks.evaluation.read_json import (
+    Given,
+    M,
+    check_record,
+    number_records,
+    parse_json,
+    read_records,
+    read_text,
+)
 
 FILE = "obj_halbench_300_with_image.jsonl"
 SPLITS = ("val", "train")
@@ -149,21 +157,23 @@ def _read_truths(folder: Path, wanted: frozenset[int], words: CocoWords) -> dict
         kinds = [check_record(value, Category, f"{path}: categories") for value in held["categories"]]
         names = {kind.id: words.kinds.get(kind.name) for kind in kinds}
         seen |= {image["id"] for image in held["images"] if _is_of(image, "id", wanted)}
-        for number, value in enumerate(held["annotations"], start=1):
-            if _is_of(value, "image_id", wanted):
-                one = check_record(value, Instance, f"{path}: annotations record {number}")
-                if name := names.get(one.category_id):
-                    truths[one.image_id].add(name)
+        for one in _annotations(held, path, Instance, wanted):
+            if name := names.get(one.category_id):
+                truths[one.image_id].add(name)
         captions = find_file(folder, f"annotations/captions_{split}2014.json")
-        for number, value in enumerate(_object(captions, "annotations")["annotations"], start=1):
-            if _is_of(value, "image_id", wanted):
-                one = check_record(value, Caption, f"{captions}: annotations record {number}")
-                truths[one.image_id] |= {name for _, name in words.find(one.caption)}
+        for one in _annotations(_object(captions, "annotations"), captions, Caption, wanted):
+            truths[one.image_id] |= {name for _, name in words.find(one.caption)}
     if missing := sorted(wanted - seen):
         raise ConfigError(
             f"--data {folder}: annotations/instances_val2014.json and _train2014.json say nothing of image {missing[0]}"
         )
     return truths
+
+
+def _annotations(held: dict[str, list[Any]], path: Path, kind: type[M], wanted: frozenset[int]) -> Iterator[M]:
+    for value, where in number_records(held["annotations"], f"{path}: annotations"):
+        if _is_of(value, "image_id", wanted):
+            yield check_record(value, kind, where)
 
 
 def _is_of(value: Any, field: str, wanted: frozenset[int]) -> bool:

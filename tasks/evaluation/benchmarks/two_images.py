@@ -159,17 +159,16 @@ def open_svo(data: Data) -> Exam:
     path = find_file(data.folder, "SVO_Probes.jsonl", SVO)
     if path.name != SVO:
         return _open_published(path)
-    rows = csv.reader(read_text(path).splitlines(), strict=True)
+    rows = csv.DictReader(read_text(path).splitlines(), strict=True)
     choices: list[Choice] = []
     try:
-        head = next(rows, [])
-        if missing := [name for name in SVO_COLUMNS if name not in head]:
+        if missing := [name for name in SVO_COLUMNS if name not in (rows.fieldnames or ())]:
             raise ConfigError(f"{path} line 1: has no column {' and no '.join(missing)}")
         for row in rows:
             where = f"{path} line {rows.line_num}"
-            if len(row) != len(head):
-                raise ConfigError(f"{where}: has {len(row)} fields, and there are {len(head)} columns")
-            choices.append(_probe(str(rows.line_num), dict(zip(head, row, strict=True)), path.parent, where=where))
+            if None in row or None in row.values():
+                raise ConfigError(f"{where}: has more or fewer fields than there are columns")
+            choices.append(_probe(str(rows.line_num), row, path.parent, where=where))
     except csv.Error as error:
         raise ConfigError(f"{path} line {rows.line_num}: is no CSV: {error}") from error
     return exam_of(choices, score_accuracy, notes=(SVO_NOTE,))
