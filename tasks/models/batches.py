@@ -31,19 +31,15 @@ class Batches:
         self.size = fixed or (most if count_gpus() else min(on_cpu, most))
 
     def run(self, encode: Callable[[Sequence[NDArray[Any]]], Floats], images: Sequence[NDArray[Any]]) -> Floats:
-        """Return the encoder's vectors of all images, in their order; raises as ``pieces``."""
+        """Return the encoder's vectors of all images, in their order."""
         return np.concatenate(list(self.pieces(encode, images)))
 
     def each(self, work: Callable[[Sequence[T]], Sequence[U]], items: Sequence[T]) -> list[U]:
-        """Return the one result that ``work`` gives for each item, in their order; raises as ``pieces``."""
+        """Return the one result that ``work`` gives for each item, in their order."""
         return [result for results in self.pieces(work, items) for result in results]
 
     def pieces(self, work: Callable[[Sequence[T]], V], items: Sequence[T]) -> Iterator[V]:
-        """Yield what ``work`` gives for one batch after the other.
-
-        Raises:
-            ModelError: a single item does not fit in the memory.
-        """
+        """Yield what ``work`` gives for one batch after the other; ``ModelError`` where a single item does not fit."""
         place = 0
         while place < len(items):
             batch = items[place : place + self.size]

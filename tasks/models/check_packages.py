@@ -67,11 +67,7 @@ def _install(extras: Sequence[str]) -> str:
 
 
 def require_faiss() -> None:
-    """Refuse to search without Faiss.
-
-    Raises:
-        ModelError: says what to install.
-    """
+    """Refuse to search without Faiss."""
     if importlib.util.find_spec("faiss") is None:
         raise ModelError(
             "searching neighbours needs Faiss, not installed here: python -m pip install -e '.[cpu]', "

@@ -32,9 +32,6 @@ def read_checkpoint(path: Path, *, field: str, under: str = "", idle: Collection
         field: the field of the profile that names the file, for messages.
         under: the key of a training state that holds the weights, such as ``model``.
         idle: names of classes that a training state may have beside the weights, say as keys; they stay names.
-
-    Raises:
-        ModelError: it cannot be read, wants more than tensors, or holds something else; the message says why.
     """
     try:
         loaded = _load(path, idle)

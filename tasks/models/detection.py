@@ -76,11 +76,7 @@ def has_weights(config: DetectionConfig) -> bool:
 
 
 def pin_detector(config: DetectionConfig) -> DetectionConfig:
-    """Return the configuration with the revision of the weights that this machine has.
-
-    Raises:
-        ModelError: weights or packages are missing (the message says what fetches them), or local ones are damaged.
-    """
+    """Return the configuration with the revision of the weights that this machine has."""
     return pin_grounding_dino(config, download=config.download) if has_weights(config) else config
 
 

@@ -69,11 +69,7 @@ class Dinov2:
 
 
 def pin_dinov2(config: Dinov2Config, *, download: bool) -> Dinov2Config:
-    """Return the configuration with the revision of the weights that are on this machine.
-
-    Raises:
-        ModelError: weights or packages are missing, or the weights are not those that the configuration names.
-    """
+    """Return the configuration with the revision of the weights that are on this machine."""
     require_packages(FIELD, "torch", "torchvision", "transformers")
     return config.model_copy(update=MODELS.pin(config.model, config.revision, download=download))
 
@@ -115,11 +111,7 @@ def _class_name(folder: Path) -> str:
 
 
 def transform_of(values: Mapping[str, Any]) -> Preprocess:
-    """Return what ``BitImageProcessor`` does, of the same configuration.
-
-    Raises:
-        ModelError: it is a transform that no published model has.
-    """
+    """Return what ``BitImageProcessor`` does, of the same configuration."""
     said = {**DEFAULTS, **{name: value for name, value in values.items() if value is not None}}
     resize, size = _resizing(said["size"])
     crop = (said["crop_size"]["height"], said["crop_size"]["width"]) if said["do_center_crop"] else size

@@ -102,9 +102,6 @@ class GroundingDino:
         """Return the boxes of each image, in its pixels, by tag and then by falling score.
 
         A tag has at most as many boxes as the network has queries (900); tags that no prompt can hold have none.
-
-        Raises:
-            ModelError: the weights do not load or give no numbers, or one image does not fit in the memory.
         """
         network = _load(self.config.model, self.config.revision)
         batches = _batches(self.config.model, self.config.revision, self.config.batch_size)
@@ -208,11 +205,7 @@ class GroundingNetwork:
 
 
 def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionConfig:
-    """Return the configuration with the revision of the weights that are on this machine.
-
-    Raises:
-        ModelError: weights or packages are missing, or the weights are not those that the configuration names.
-    """
+    """Return the configuration with the revision of the weights that are on this machine."""
     require_packages(FIELD, "torch", "torchvision", "transformers")
     return config.model_copy(update=MODELS.pin(config.model, config.revision, download=download))
 

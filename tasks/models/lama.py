@@ -82,11 +82,7 @@ class LamaInpainter:
         return crop_hole(image, hole, window, context=self.config.context, max_side=self.config.max_side)
 
     def fill(self, prepared: Sequence[HoleCrop]) -> Iterator[Pixels]:
-        """Yield the filled windows; crops of one size go through the network together.
-
-        Raises:
-            ModelError: the weights are missing, do not run, or give no numbers; a single crop does not fit.
-        """
+        """Yield the filled windows; crops of one size go through the network together."""
         network, batches = _load(self.config.lama.model_dump_json(), self.config.batch_size)
         filled: dict[int, Pixels] = {}
         for shape in {crop.pixels.shape for crop in prepared}:
@@ -155,11 +151,7 @@ def run_lama(network: Any, crops: Sequence[Pixels]) -> list[Pixels]:
 
 
 def pin_lama(config: LamaConfig, *, download: bool) -> LamaConfig:
-    """Return the configuration with the revision of the file that is on this machine, once it may run.
-
-    Raises:
-        ModelError: the file or packages are missing, it is not to be trusted, or not what the configuration names.
-    """
+    """Return the configuration with the revision of the file that is on this machine, once it may run."""
     require_packages(FIELD, "torch", "cv2")
     path = find_checkpoint(config.checkpoint, PUBLISHED, config.revision, download=download)
     _read_trusted(config, path)

@@ -24,11 +24,7 @@ PROBE = "There are two dogs on the table."
 
 
 def find_nouns_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[str, ...]]:
-    """Yield the lemmas of each text's nouns, in their order.
-
-    Raises:
-        ModelError: the pipeline is missing, is another one than the dataset's, or cannot tag.
-    """
+    """Yield the lemmas of each text's nouns, in their order."""
     pipeline = load_pipeline(pin_model(config).model)
     wanted = {"NOUN", "PROPN"} if config.proper_nouns else {"NOUN"}
     with pipeline.memory_zone():  # else the vocabulary keeps every word that it has met
@@ -44,11 +40,7 @@ def _lemma(token: Any) -> str:
 
 
 def pin_model(config: NounsConfig) -> NounsConfig:
-    """Return the configuration with the pipeline's version, or the hash of its folder's files; loads nothing.
-
-    Raises:
-        ModelError: spaCy or the pipeline is missing, or it is another one than ``revision`` says.
-    """
+    """Return the configuration with the pipeline's version, or the hash of its folder's files; loads nothing."""
     if importlib.util.find_spec("spacy") is None:
         raise ModelError("nouns: needs spaCy, not installed here: python -m pip install -e '.[cpu,nouns]'")
     place, found = _find(config.model)
@@ -85,11 +77,7 @@ def name_model(config: NounsConfig) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def load_pipeline(model: str, field: str = "nouns.model") -> Any:
-    """Return a spaCy pipeline, an installed package or a folder, that tags and lemmatises; ``field`` names it.
-
-    Raises:
-        ModelError: it cannot be loaded, or cannot tag.
-    """
+    """Return a spaCy pipeline, an installed package or a folder, that tags and lemmatises; ``field`` names it."""
     import spacy  # heavy: only workers load it
 
     try:
@@ -125,11 +113,7 @@ class WordPipeline:
 
 
 def find_word_pipeline(model: str, folder: Path, field: str) -> WordPipeline | None:
-    """Return a pipeline by its package's name, or from a folder of that name in ``folder``; ``None``: it is not here.
-
-    Raises:
-        ModelError: it cannot be loaded, or gives no nouns or vectors; the message begins with ``field``.
-    """
+    """Return a pipeline by its package's name, or from a folder of that name in ``folder``; ``None``: there is none."""
     local = folder / model
     if importlib.util.find_spec("spacy") is None or not (local.is_dir() or importlib.util.find_spec(model)):
         return None

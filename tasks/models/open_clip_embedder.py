@@ -94,11 +94,7 @@ def identify(config: ClipConfig) -> str:
 
 
 def pin_clip(config: Clip, *, download: bool, field: str = FIELD) -> Clip:
-    """Return the configuration with the revision of the weights that are on this machine; ``field`` names it.
-
-    Raises:
-        ModelError: weights or packages are missing, or the weights are not those that the configuration names.
-    """
+    """Return the configuration with the revision of the weights that are on this machine; ``field`` names it."""
     require_packages(field, "torch", "open_clip")
     if config.checkpoint:
         found = identify_files(_local_files(config, field))
@@ -171,11 +167,7 @@ def _load(configuration: str, batch: int) -> tuple[Preprocess, Encoder]:
 
 
 def create_model(config: ClipConfig, *, field: str = FIELD) -> Any:
-    """Return the whole model with its weights, both towers, by open_clip's own loader.
-
-    Raises:
-        ModelError: the weights are missing, damaged, or not those that the configuration names.
-    """
+    """Return the whole model with its weights, both towers, by open_clip's own loader."""
     import open_clip
 
     if not config.checkpoint:
@@ -193,11 +185,7 @@ def create_model(config: ClipConfig, *, field: str = FIELD) -> Any:
 
 
 def create_tokenizer(config: ClipConfig, *, field: str = FIELD) -> Any:
-    """Return what turns texts into the model's tokens, cut at its length; it is found as the model is.
-
-    Raises:
-        ModelError: it is not on this machine; OpenAI's comes with open_clip.
-    """
+    """Return what turns texts into the model's tokens, cut at its length; it is found as the model is."""
     import open_clip
 
     folder = Path(config.checkpoint).expanduser()
@@ -207,11 +195,7 @@ def create_tokenizer(config: ClipConfig, *, field: str = FIELD) -> Any:
 
 
 def transform_of(cfg: dict[str, Any]) -> Preprocess:
-    """Return what open_clip's ``image_transform_v2`` does for validation, of the same configuration.
-
-    Raises:
-        ModelError: it is a transform that no published model has.
-    """
+    """Return what open_clip's ``image_transform_v2`` does for validation, of the same configuration."""
     side, mode = cfg["size"], cfg.get("resize_mode") or "shortest"
     size = (side, side) if isinstance(side, int) else tuple(side)
     if mode not in ("shortest", "squash") or (mode == "shortest" and size[0] != size[1]):

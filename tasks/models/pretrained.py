@@ -36,22 +36,14 @@ class Pretrained:
         return f"{name} {revision or self.known.get(model, 'main')}"
 
     def pin(self, model: str, revision: str, *, download: bool) -> dict[str, str]:
-        """Return the ``revision`` that this machine has, and for a folder the ``model`` that means it from anywhere.
-
-        Raises:
-            ModelError: files are missing, or they are not those that the revision names.
-        """
+        """Return the ``revision`` that this machine has, and for a folder the ``model`` that means it from anywhere."""
         folder = self.checked_folder(model, revision, download=download)
         if not is_local(model):
             return {"revision": folder.name}
         return {"revision": identify_files(find_local(f"{self.field}.model", folder)), "model": absolute(model)}
 
     def folder(self, model: str, revision: str, *, download: bool = False) -> Path:
-        """Return where a model lies; local files are not looked at.
-
-        Raises:
-            ModelError: it is not in the Hub's cache, or could not be fetched.
-        """
+        """Return where a model lies; local files are not looked at."""
         if is_local(model):
             return Path(model).expanduser()
         revision = revision or self.known.get(model, "")
@@ -61,11 +53,7 @@ class Pretrained:
         return find_on_hub(files, download=download).parent
 
     def checked_folder(self, model: str, revision: str, *, download: bool = False) -> Path:
-        """Return where a model lies, its local files being those that the revision names.
-
-        Raises:
-            ModelError: files are missing, or they are others.
-        """
+        """Return where a model lies, its local files being those that the revision names."""
         folder = self.folder(model, revision, download=download)
         if is_local(model):
             check_revision(self.field, revision, identify_files(find_local(f"{self.field}.model", folder)), folder)

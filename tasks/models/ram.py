@@ -88,11 +88,7 @@ class RamTagger:
         return partial(_squeeze, self.model.preprocess)
 
     def tag(self, prepared: Sequence[NDArray[np.uint8]]) -> list[tuple[Tag, ...]]:
-        """Return the tags of each image, by falling probability.
-
-        Raises:
-            ModelError: the weights are missing, or give numbers that are not finite.
-        """
+        """Return the tags of each image, by falling probability."""
         model, name = self.model, "ram-plus" if self.plus else "ram"
         found: list[tuple[Tag, ...]] = []
         for row in model.encoder.encode(prepared) if prepared else ():
@@ -151,12 +147,7 @@ def transform_of(side: int) -> Preprocess:
 
 
 def pin_ram(config: RamConfig, *, plus: bool, download: bool) -> RamConfig:
-    """Return the configuration with the hash of the files that are on this machine; local ones are read.
-
-    Raises:
-        ModelError: files or packages are missing, or the files are not those that the configuration names, or not
-            RAM's (or RAM++'s): a build must not work for hours to find that.
-    """
+    """Return the configuration with the hash of the files that are on this machine; local ones are read."""
     require_packages(FIELD, "torch", "timm")
     revision = identify_files(list(find_ram(config, plus=plus, download=download).values()))
     named = {name: path for name in ("checkpoint", "tags", "thresholds") if (path := getattr(config, name))}
@@ -166,11 +157,7 @@ def pin_ram(config: RamConfig, *, plus: bool, download: bool) -> RamConfig:
 
 
 def find_ram(config: RamConfig, *, plus: bool, download: bool) -> dict[str, Path]:
-    """Return the files that a configuration means, by its fields; without thresholds every tag has the same.
-
-    Raises:
-        ModelError: one is missing, or they are not those that ``revision`` names.
-    """
+    """Return the files that a configuration means, by its fields; without thresholds every tag has the same."""
     published = {"checkpoint": RAM_PLUS if plus else RAM, "tags": TAGS, "thresholds": THRESHOLDS}
     if config.tags and not config.thresholds:
         del published["thresholds"]
@@ -194,11 +181,7 @@ def _read(config: RamConfig, *, plus: bool) -> tuple[RamWeights, tuple[str, ...]
 
 
 def read_tags(tags: Path, thresholds: Path | None) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """Return the names of the tags, in the checkpoint's order, and the least probability of each.
-
-    Raises:
-        ModelError: a list is broken, or the two are of different lengths.
-    """
+    """Return the names of the tags, in the checkpoint's order, and the least probability of each."""
     names = _lines(tags, "tags")
     if not names or not all(names):
         raise ModelError(f"{FIELD}.tags: {tags}: line {[*names, ''].index('') + 1} is empty")

@@ -58,9 +58,6 @@ def load_ram(path: Path, *, field: str, plus: bool, tags: int) -> RamWeights:
         field: the field of the profile that names it, for messages.
         plus: whether it is one of RAM++.
         tags: how many it must know.
-
-    Raises:
-        ModelError: it cannot be read, or is no checkpoint of this model; the message says why.
     """
     read = {
         OLD_HEAD.sub(HEAD, name): value for name, value in read_checkpoint(path, field=field, under="model").items()

@@ -81,11 +81,7 @@ class Sam:
     def segment(
         self, prepared: Sequence[Fitted], tags: Sequence[Sequence[Tag]], boxes: Sequence[Sequence[Box]]
     ) -> Iterator[list[TagMask]]:
-        """Yield for each image one mask per tag: the union of those of its boxes, scored by the least of them.
-
-        Raises:
-            ModelError: the weights are missing, or give numbers that are not finite.
-        """
+        """Yield for each image one mask per tag: the union of those of its boxes, scored by the least of them."""
         predictor = _load(self.config.model_dump_json())
         for image, names, found in zip(prepared, tags, boxes, strict=True):
             masks = np.zeros((len(names), *image.original), dtype=np.bool_)
@@ -126,12 +122,7 @@ def _masks(predictor: Any, image: Fitted, boxes: Sequence[Box]) -> Iterator[tupl
 
 
 def pin_sam(config: SegmentationConfig) -> SegmentationConfig:
-    """Return the configuration with the hash of the weights that are on this machine; local ones are read.
-
-    Raises:
-        ModelError: weights or packages are missing, or the weights are not those that the configuration names, or no
-            SAM checkpoint: a build must not work for hours to find that.
-    """
+    """Return the configuration with the hash of the weights that are on this machine; local ones are read."""
     require_packages(FIELD, "torch", "torchvision", "segment_anything")
     path = find_checkpoint(config.checkpoint, FILES[config.model], config.revision, download=config.download)
     if config.checkpoint:
@@ -151,11 +142,7 @@ def _load(configuration: str) -> Any:
 
 
 def load_sam(path: Path, *, field: str) -> Any:
-    """Return the package's ``Sam`` with a checkpoint's weights, in float32 on the CPU; they stay in the file.
-
-    Raises:
-        ModelError: it cannot be read, or is no SAM checkpoint; the message says why and names ``field``.
-    """
+    """Return the package's ``Sam`` with a checkpoint's weights, in float32 on the CPU; they stay in the file."""
     weights = read_checkpoint(path, field=field)
     try:
         model = build_sam(weights)

@@ -15,9 +15,6 @@ def to_unit(vector: NDArray[np.float32], whose: str) -> tuple[tuple[float, ...],
     Args:
         vector: ``(dimension,)``.
         whose: the model and what it looked at, for the message.
-
-    Raises:
-        ModelError: it is not finite.
     """
     norm = float(np.linalg.norm(vector.astype(np.float64)))
     if not np.isfinite(norm):

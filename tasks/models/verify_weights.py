@@ -177,11 +177,7 @@ def is_on_hub(chat: ChatConfig) -> bool:
 
 
 def list_on_hub(chat: ChatConfig, field: str) -> tuple[HubFiles, int]:
-    """Return the files that vLLM loads of a model, and their size in bytes.
-
-    Raises:
-        ModelError: the Hub does not answer, or not for this model.
-    """
+    """Return the files that vLLM loads of a model, and their size in bytes."""
     from huggingface_hub import HfApi
 
     try:
@@ -194,11 +190,7 @@ def list_on_hub(chat: ChatConfig, field: str) -> tuple[HubFiles, int]:
 
 
 def list_here(chat: ChatConfig, field: str) -> HubFiles:
-    """Return the files of a model whose list is in the local cache: what its index names, and what lies beside it.
-
-    Raises:
-        ModelError: nothing of it is here.
-    """
+    """Return the files of a model whose list is in the local cache: what its index names, and what lies beside it."""
     from huggingface_hub import constants, try_to_load_from_cache
 
     config = try_to_load_from_cache(chat.model, "config.json", revision=chat.revision or None)

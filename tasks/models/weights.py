@@ -3,6 +3,8 @@
 Reads local files, the cache of Hugging Face's Hub (``HF_HOME``), and for files that are published elsewhere
 ``$PAIRWRIGHT_CACHE/weights`` (without the variable ``~/.cache/pairwright/weights``). Goes to the network only where the
 profile says ``download: true``: huggingface_hub fetches from the Hub, pooch the rest, by known SHA-256. Loads nothing.
+What is missing, damaged or another file is a ``ModelError`` that names the section of the profile, here and in all
+models.
 """
 
 import contextlib
@@ -94,11 +96,7 @@ finder: ContextVar[Callable[[Wanted], Path] | None] = ContextVar("finder", defau
 
 
 def require_packages(field: str, *names: str) -> None:
-    """Refuse to go on where Python packages are missing.
-
-    Raises:
-        ModelError: names them, and what installs them.
-    """
+    """Refuse to go on where Python packages are missing."""
     if missing := [name for name in names if importlib.util.find_spec(name) is None]:
         raise ModelError(
             f"{field}: needs {', '.join(missing)}, not installed here: python -m pip install -e '.[cpu,models]'"
@@ -106,11 +104,7 @@ def require_packages(field: str, *names: str) -> None:
 
 
 def find_on_hub(files: HubFiles, *, download: bool) -> Path:
-    """Return the path of the weights in the local cache, the other files beside them; fetch them first if allowed.
-
-    Raises:
-        ModelError: they are not there, or could not be fetched.
-    """
+    """Return the path of the weights in the local cache, the other files beside them; fetch them first if allowed."""
     if find := finder.get():
         return find(files)
     if found := find_cached(files):
@@ -151,11 +145,7 @@ def find_cached(files: HubFiles) -> Path | None:
 
 
 def fetch_from_hub(files: HubFiles) -> Path:
-    """Fetch what is not in the Hub's local cache; return the path of the weights.
-
-    Raises:
-        ModelError: a file could not be fetched.
-    """
+    """Fetch what is not in the Hub's local cache; return the path of the weights."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -185,11 +175,7 @@ def weights_folder() -> Path:
 
 
 def find_published(file: PublishedFile, *, download: bool) -> Path:
-    """Return the path of a verified file; fetch it first if it is missing, or another one, and that is allowed.
-
-    Raises:
-        ModelError: it is not there, is not the published one, or could not be fetched.
-    """
+    """Return the path of a verified file; fetch it first if it is missing, or another one, and that is allowed."""
     if find := finder.get():
         return find(file)
     fault = find_fault(file)
@@ -202,11 +188,7 @@ def find_published(file: PublishedFile, *, download: bool) -> Path:
 
 
 def find_fault(file: PublishedFile) -> str:
-    """Return why a file may not be taken, empty where it may.
-
-    Raises:
-        ModelError: it cannot be read.
-    """
+    """Return why a file may not be taken, empty where it may."""
     path = weights_folder() / file.name
     if not path.is_file():
         return f"{file.name} is not on this machine: looked for {path}"
@@ -220,11 +202,7 @@ def find_fault(file: PublishedFile) -> str:
 
 
 def fetch_published(file: PublishedFile) -> Path:
-    """Fetch a file, which gets its name only when its hash is the published one; return its path.
-
-    Raises:
-        ModelError: it could not be fetched, or is another file.
-    """
+    """Fetch a file, which gets its name only when its hash is the published one; return its path."""
     require_packages(file.field, "pooch")
     import pooch
 
@@ -246,11 +224,7 @@ def absolute(path: str) -> str:
 
 
 def find_checkpoint(checkpoint: str, published: PublishedFile, revision: str, *, download: bool) -> Path:
-    """Return the path of a local checkpoint, or of the published file where none is named.
-
-    Raises:
-        ModelError: it is missing, or not the one that ``revision`` names.
-    """
+    """Return the path of a local checkpoint, or of the published file where none is named."""
     field = published.field
     path = Path(checkpoint).expanduser() if checkpoint else find_published(published, download=download)
     if not path.is_file():
@@ -260,11 +234,7 @@ def find_checkpoint(checkpoint: str, published: PublishedFile, revision: str, *,
 
 
 def find_local(field: str, path: Path) -> list[Path]:
-    """Return the files of a local model: the file itself, or all in a folder that has weights.
-
-    Raises:
-        ModelError: there are none.
-    """
+    """Return the files of a local model: the file itself, or all in a folder that has weights."""
     if path.is_file():
         return [path]
     if not path.is_dir():
@@ -298,11 +268,7 @@ def _digest(path: Path, algorithm: Callable[[], Any], size: int, changed: int) -
 
 
 def check_revision(field: str, wanted: str, found: str, path: Path) -> None:
-    """Refuse weights that are not those that the profile, or the dataset's record, names.
-
-    Raises:
-        ModelError: they differ.
-    """
+    """Refuse weights that are not those that the profile, or the dataset's record, names."""
     if wanted and wanted != found:
         raise ModelError(
             f"{field}.revision: {path} holds {found}, not {wanted}: the file has changed since the dataset was built. "
