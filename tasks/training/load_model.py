@@ -20,13 +20,15 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_
 
 from pairwright.schemas.differential import NAME as MODULE
 from pairwright.schemas.errors import ConfigError, ModelError
-from pairwright.schemas.training import ModelConfig, TrainConfig
+from pairwright.schemas.training import ModelConfig, Number, TrainConfig
 from pairwright.tasks.models.differential import attach, load_differential
 from pairwright.tasks.models.tensor_shapes import name_some
 from pairwright.tasks.models.weights import loading
 from pairwright.tasks.training.attention import choose_attention, join_windows
 from pairwright.tasks.training.find_model import NAME, find_base, find_module, read_settings
 from pairwright.tasks.training.tune_model import merge_adapters
+
+PRECISIONS: dict[Number, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
 def choose_precision(config: TrainConfig) -> torch.dtype:
@@ -36,7 +38,7 @@ def choose_precision(config: TrainConfig) -> torch.dtype:
         wanted = "bf16" if gpu and torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
     if wanted == "fp16" and not gpu:
         raise ConfigError("optimiser.precision: fp16 needs a GPU; fp32 or bf16 do without")
-    return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[wanted]
+    return PRECISIONS[wanted]
 
 
 def choose_storage(config: TrainConfig) -> torch.dtype:

@@ -25,7 +25,13 @@ from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.training.collate import Batch, Collator, Loaded, load_row
 from pairwright.tasks.training.find_model import Found
 from pairwright.tasks.training.freeze_rows import Needs, Refused
-from pairwright.tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
+from pairwright.tasks.training.load_model import (
+    PRECISIONS,
+    choose_precision,
+    choose_storage,
+    load_model,
+    load_processor,
+)
 from pairwright.tasks.training.losses.objectives import measures_of
 from pairwright.tasks.training.losses.rewards import TEXTS
 from pairwright.tasks.training.pack_answers import pack_answers
@@ -34,7 +40,6 @@ from pairwright.tasks.training.tune_model import computing, freeze_model
 
 AHEAD = 4
 """Batches that wait for the device."""
-PRECISIONS: dict[Number, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 NUMBERS: dict[torch.dtype, Number] = {precision: name for name, precision in PRECISIONS.items()}
 
 
