@@ -1,16 +1,13 @@
 """Preferred texts in, nouns out: each half about its own image."""
 
-import pickle
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from pairwright.schemas.config import NounsConfig
-from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import DifferenceRow, Dropped, MentionRow, PairRow, PreferenceRow, make_key
 from pairwright.tasks.models.nouns import pin_model
-from pairwright.tasks.rejected.find_mentions import MAX_CHARACTERS, STAGE, find_mentions
+from pairwright.tasks.rejected.find_mentions import MAX_CHARACTERS, find_mentions
 from tests.fixtures.tagger import write_tagger
 
 FIRST, SECOND = make_key("image", 1), make_key("image", 2)
@@ -125,13 +122,3 @@ def test_a_given_preference_is_about_each_of_its_images(config: NounsConfig) -> 
 def test_a_given_preference_without_images_is_about_nothing(config: NounsConfig) -> None:
     (found,) = find_mentions([replace(preference("A dog.", FIRST), image_keys=())], config)
     assert isinstance(found, Dropped)
-
-
-def test_the_stage_can_be_sent_to_workers(config: NounsConfig) -> None:
-    assert pickle.loads(pickle.dumps(STAGE)).models(config) == (config.revision,)
-
-
-def test_a_missing_pipeline_is_named_before_a_build(tmp_path: Path) -> None:
-    assert STAGE.pin
-    with pytest.raises(ModelError, match=r"nouns\.model"):
-        STAGE.pin(NounsConfig(model=str(tmp_path / "none")))

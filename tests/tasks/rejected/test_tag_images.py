@@ -1,7 +1,6 @@
 """Images in, tags out: from rendered scenes' graphs, from RAM with a tiny checkpoint, from the nouns of texts."""
 
 import io
-import pickle
 
 import numpy as np
 import pytest
@@ -203,8 +202,3 @@ def test_the_models_are_named_with_the_words(ram: TaggingConfig) -> None:
     assert STAGE.pin(TaggingConfig(taggers=("nouns",))) == TaggingConfig(taggers=("nouns",))
     assert STAGE.processes(TaggingConfig()) is None
     assert STAGE.processes(ram) is not None
-
-
-def test_the_stage_can_be_sent_to_workers(ram: TaggingConfig) -> None:
-    sent = pickle.loads(pickle.dumps(STAGE.fit(STAGE, ram)))
-    assert sent.models(ram) == STAGE.models(ram)
