@@ -175,7 +175,7 @@ def measure_vectors(files: Sequence[bytes]) -> None:
         }
         found = take_turns(sides, TURNS)
     title = f"vectors of both encoders, sizes of the laptop profile, {CORES} cores (target 1.3x)"
-    print_rates(title, found, len(files), "images")
+    print_rates(title, found, len(files), "images", busy=False)
 
 
 def main() -> None:

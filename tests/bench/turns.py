@@ -34,11 +34,15 @@ def _wait_for_gpu() -> None:
             torch.cuda.synchronize()
 
 
-def print_rates(title: str, found: Mapping[str, Took], units: int, unit: str) -> None:
-    """Print how many units a second each side does, and how much longer it takes than the first."""
+def print_rates(title: str, found: Mapping[str, Took], units: int, unit: str, *, busy: bool = True) -> None:
+    """Print how many units a second each side does, and how much longer it takes than the first.
+
+    ``busy``: by CPU seconds, too; not where sides work in other processes.
+    """
     print(title, flush=True)
     first = next(iter(found.values()))
     for name, took in found.items():
-        rates = f"{units / took.clock:12,.2f} {unit}/s{units / took.busy:12,.2f} per CPU second"
-        ratios = f"{took.clock / first.clock:8.2f} times as long, {took.busy / first.busy:.2f} in CPU seconds"
-        print(f"  {name:<36}{rates}{ratios}", flush=True)
+        line = f"  {name:<36}{units / took.clock:12,.2f} {unit}/s{took.clock / first.clock:8.2f} times as long"
+        if busy:
+            line += f"{units / took.busy:12,.2f} per CPU second{took.busy / first.busy:8.2f} times as long"
+        print(line, flush=True)
