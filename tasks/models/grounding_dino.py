@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
+from pathlib import Path
 from types import MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,7 +34,7 @@ from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.prepare_ahead import Seen
-from pairwright.tasks.models.pretrained import Pretrained
+from pairwright.tasks.models.pretrained import Pretrained, is_local
 from pairwright.tasks.models.weights import loading, require_packages
 
 if TYPE_CHECKING:
@@ -205,9 +206,24 @@ class GroundingNetwork:
 
 
 def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionConfig:
-    """Return the configuration with the revision of the weights that are on this machine."""
+    """Return the configuration with the revision of the weights that are on this machine; local ones are looked at.
+
+    Raises:
+        ModelError: weights or packages are missing, or the weights are damaged or another model's: a build must not
+            work for hours to find that.
+    """
     require_packages(FIELD, "torch", "torchvision", "transformers")
-    return config.model_copy(update=MODELS.pin(config.model, config.revision, download=download))
+    from safetensors import safe_open
+
+    pinned = MODELS.pin(config.model, config.revision, download=download)
+    if is_local(config.model):
+        folder = Path(config.model).expanduser()
+        with loading(FIELD, folder):
+            _check_kind(folder)
+            for file in folder.glob("*.safetensors"):
+                with safe_open(file, framework="np"):  # its header says how long the file must be
+                    pass
+    return config.model_copy(update=pinned)
 
 
 MODELS = Pretrained(
@@ -238,9 +254,7 @@ def _load(model: str, revision: str) -> GroundingNetwork:
     device = choose_device()
     folder = MODELS.checked_folder(model, revision)
     with loading(FIELD, folder):
-        kind = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")
-        if kind != "grounding-dino":
-            raise ModelError(f"{FIELD}.model: {folder / 'config.json'} describes a {kind}, not a grounding-dino")
+        _check_kind(folder)
         network: Any = GroundingDinoForObjectDetection.from_pretrained(
             folder, local_files_only=True, use_safetensors=True
         )
@@ -255,3 +269,9 @@ def _load(model: str, revision: str) -> GroundingNetwork:
 def _batches(model: str, revision: str, fixed: int) -> Batches:  # noqa: ARG001 - batches are found for each network
     """Return how many images this process has found to go at once; it is kept for the next call."""
     return Batches(fixed, most=MAX_IMAGES, on_cpu=1)
+
+
+def _check_kind(folder: Path) -> None:
+    kind = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")
+    if kind != "grounding-dino":
+        raise ModelError(f"{FIELD}.model: {folder / 'config.json'} describes a {kind}, not a grounding-dino")
