@@ -110,7 +110,6 @@ _PLAIN = re.compile(r"(?!(?i:cannot|gonna|gotta|lemme|gimme|wanna)\b)[A-Za-z]+(?
 
 @cache
 def _rules(kind: str) -> tuple[re.Pattern[str], ...]:
-    """Return the rules of words that begin with a letter, a digit or a symbol."""
     some = {"letter": _WORDS + _WORDS_OR_NUMBERS, "digit": _NUMBERS + _WORDS_OR_NUMBERS, "symbol": _SYMBOLS}
     return tuple(re.compile(rule, re.IGNORECASE) for rule in some[kind])
 
@@ -143,7 +142,6 @@ def _longest(text: str, place: int) -> re.Match[str] | None:
 
 
 def _write(word: str) -> str:
-    """Return a word as PTBTokenizer writes it."""
     if word in _WRITTEN:
         return _WRITTEN[word]
     if len(word) > 1 and not set(word) - set("-."):

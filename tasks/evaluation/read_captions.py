@@ -163,7 +163,6 @@ def match_captions(
 
 
 def _index(predictions: Sequence[Record], references: Sequence[Record]) -> dict[str, str]:
-    """Return the predictions by id."""
     known = {record.name for record in references}
     found: dict[str, Record] = {}
     for record in predictions:
@@ -186,7 +185,6 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _group(references: Sequence[Record], protocol: str) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the texts that are references, with the id, item by item."""
     if protocol in ("coco", "spot-the-diff"):
         groups: dict[str, tuple[str, ...]] = {}
         for record in references:

@@ -139,7 +139,6 @@ def _paths(record: dict[str, Any]) -> tuple[str, str]:
 
 
 def _turns(record: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the conversation as roles and texts, ours and theirs."""
     if "conversations" in record:
         said = _value(record, "conversations")
         if not isinstance(said, list | tuple) or not 0 < len(said) <= MAX_TURNS:
@@ -164,7 +163,6 @@ def _turn(turn: Any) -> tuple[str, str]:
 
 
 def _value(record: dict[str, Any], name: str) -> Any:
-    """Return a field, which tables hold as a Python literal."""
     value = record.get(name)
     return parse_literal(value) if isinstance(value, str) else value
 

@@ -60,7 +60,6 @@ def _pair(folder: str, name: str, captions: Mapping[str, object], about: About) 
 
 
 def _numbers(layout: Layout, folder: str, captions: Mapping[str, object]) -> list[str]:
-    """Return the numbers of all default images, in the order of their names."""
     names = {*captions, *(path.name for path in (layout.images / f"{folder}images").glob("*"))}
     found = [match[1] for name in sorted(names) if (match := _DEFAULT.fullmatch(name))]
     if len(found) < len(names):

@@ -1,4 +1,7 @@
-"""Read data sets that come as Parquet in columns of their own: LLaVA-ReCap, Scene-Difference, RLAIF-V-Dataset."""
+"""Read data sets that come as Parquet in columns of their own.
+
+LLaVA-ReCap, InstructPix2Pix, Scene-Difference, RLAIF-V-Dataset.
+"""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -50,6 +53,36 @@ LLAVA_RECAP = table_reader(
 Reads one row into an ImageRow whose caption is the first answer in the conversation; what was asked is left out.
 A row without an answer is dropped. The images are those of the web pages that CC3M names, so that no licence is
 known.""",
+)
+
+
+def _read_edit(row: TableRow) -> Iterable[Given]:
+    before, after, edit = (texts_of(row.record[f"{name}_prompt"]) for name in ("original", "edited", "edit"))
+    if not edit:
+        raise RefusedEntryError("damaged prompt", "no edit")
+    sides = (("original_image", before), ("edited_image", after))
+    pictures = [row.picture(only_cell(row.record[side]), captions, side) for side, captions in sides]
+    group = f"prompt-{make_key(*before)[:16]}" if before else ""
+    return read_pair(row.item, pictures, row.config, About(origin="edit", group=group, instruction=edit[0]))
+
+
+INSTRUCTPIX2PIX = table_reader(
+    partial(
+        _choose,
+        needed=("original_prompt", "edit_prompt", "edited_prompt"),
+        images=("original_image", "edited_image"),
+    ),
+    _read_edit,
+    kind="instructpix2pix",
+    about="InstructPix2Pix: an image, an edit instruction, the edited image, Parquet",
+    example="instructpix2pix:hf://datasets/timbrooks/instructpix2pix-clip-filtered",
+    details="""InstructPix2Pix as the Hub holds it: Parquet with an image, an edit and the edited image.
+
+Reads one row (original_prompt, original_image, edit_prompt, edited_prompt, edited_image) into the PairRow of its two
+images: origin "edit", the edit as instruction, the two prompts as the images' captions. Rows do not say which samples
+have a prompt in common; those with the same original prompt are one group. The set passed its own CLIP filter (0.2,
+0.2, 0.7; at most four samples per prompt), so nothing is filtered again. No licence is stated.""",
+    brings=(PairRow,),
 )
 
 

@@ -51,8 +51,7 @@ from pairwright.tasks.sources.read_entry import About, RefusedEntryError, check_
 from pairwright.tasks.sources.reader import never
 
 IMAGES = ("image", "image_path", "file_name", "path", "images")
-PAIRS = (("image1", "image2"), ("image_1", "image_2"))
-CAPTIONS_OF = (("caption1", "captions1", "caption_1"), ("caption2", "captions2", "caption_2"))
+PAIR = ("image1", "image2")
 DIFFERENCES = ("difference", "differences")
 ENDINGS = (".jsonl", ".ndjson")
 LOOKED_AT = 100
@@ -111,6 +110,7 @@ def _entry(record: Record, layout: Layout, *, pairs: bool) -> Entry:
     about = About(licence=check_word(record, *LICENCES), group=_group(record))
     if len(images) == 1:
         return Entry(name=name, images=images, captions=(_texts(record, *fields),), about=about)
+    captions = (_texts(record, "caption1"), _texts(record, "caption2"))
     instruction = " ".join(_texts(record, "instruction"))
     types = _texts(record, "change_types")
     about = replace(
@@ -121,7 +121,7 @@ def _entry(record: Record, layout: Layout, *, pairs: bool) -> Entry:
         change_types=types,
         may_be_identical=record.get("no_change") is True or types == ("no_change",),
     )
-    return Entry(name=name, images=images, captions=tuple(_texts(record, *own) for own in CAPTIONS_OF), about=about)
+    return Entry(name=name, images=images, captions=captions, about=about)
 
 
 def _group(record: Record) -> str:
@@ -130,10 +130,8 @@ def _group(record: Record) -> str:
 
 
 def _images(record: Record) -> tuple[str, ...]:
-    """Return the paths that a record names, each below its folder as it is written."""
-    for fields in PAIRS:
-        if all(field in record for field in fields):
-            return tuple(check_path(record[field]) for field in fields)
+    if all(field in record for field in PAIR):
+        return tuple(check_path(record[field]) for field in PAIR)
     for field in IMAGES:
         if value := record.get(field):
             return tuple(check_path(path) for path in (value if isinstance(value, list) else [value]))

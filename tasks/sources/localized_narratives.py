@@ -59,7 +59,6 @@ def _collect(path: Path, captions: dict[tuple[str, str], list[str]]) -> Iterator
 
 
 def _narrative(line: bytes | None) -> tuple[str, str, str]:
-    """Return dataset, image and caption of a line."""
     record = parse_record(_head(line) if line else line)
     dataset, image = (str(record.get(name, "")) for name in ("dataset_id", "image_id"))
     if not _WORD.fullmatch(dataset) or not _WORD.fullmatch(image):
@@ -78,7 +77,6 @@ def _head(line: bytes) -> bytes:
 
 
 def _folders(layout: Layout, dataset: str) -> tuple[str, ...]:
-    """Return the folders that may hold a dataset's images, and are there."""
     last = dataset.rpartition("_")[2]
     places = (dataset, last, f"images/{dataset}", f"images/{last}", "images")
     return (*filter(None, (layout.find_folder(place) for place in places)), "")

@@ -58,26 +58,25 @@ class ParquetTable:
 
 
 class ArrowTable:
-    """Arrow IPC stream or file of a local disk, mapped into memory; its record batches are the groups."""
+    """Arrow IPC stream of a local disk, mapped into memory; its record batches are the groups."""
 
     def __init__(self, path: bytes, size: int) -> None:
         """Map the file and read its schema."""
         self._size = size
         self._map = pa.memory_map(path)
-        self._is_file = self._map.read(6) == b"ARROW1"
         self.schema: pa.Schema = self._open().schema
 
     def group_rows(self) -> list[int]:
         """Return how many rows each record batch has; their data stay on the disk."""
         rows: list[int] = []
-        for batch in self._batches():
+        for batch in self._open():
             batch.validate()
             rows.append(batch.num_rows)
         return _believed(rows, self._size)
 
     def read_group(self, group: int, columns: Sequence[str], rows: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """Yield some rows of a record batch."""
-        batch = next((batch for number, batch in enumerate(self._batches()) if number == group), None)
+        batch = next((batch for number, batch in enumerate(self._open()) if number == group), None)
         if batch is None:
             raise ValueError(f"there is no record batch {group}")
         chosen = batch.select(list(columns))
@@ -93,14 +92,7 @@ class ArrowTable:
 
     def _open(self) -> Any:
         self._map.seek(0)
-        return pa.ipc.open_file(self._map) if self._is_file else pa.ipc.open_stream(self._map)
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        reader = self._open()
-        if self._is_file:
-            yield from (reader.get_batch(number) for number in range(reader.num_record_batches))
-        else:
-            yield from reader
+        return pa.ipc.open_stream(self._map)
 
 
 def to_record(batch: pa.RecordBatch) -> dict[str, Any]:
@@ -219,7 +211,6 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _is_struct(kind: pa.DataType) -> bool:
-    """Say whether a type is what ``datasets`` writes for an image."""
     if not types.is_struct(kind):
         return False
     inner = {field.name: field.type for field in kind}

@@ -20,8 +20,9 @@ SCENES_VERSION = 2
 LICENCE = "CC0-1.0"
 
 
-def list_items(config: ScenesConfig, *, limit: int | None) -> Iterator[ItemRow]:
+def list_items(source: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
     """Yield the worlds; the last has fewer photographs where a limit on their number asks for it."""
+    config = source.scenes
     left = config.worlds * config.photographs if limit is None else limit
     settings = (config.seed, config.width, config.height, config.samples_per_pixel, config.no_change_share)
     for index in range(config.worlds):
@@ -34,25 +35,28 @@ def list_items(config: ScenesConfig, *, limit: int | None) -> Iterator[ItemRow]:
         left -= photographs
 
 
-def read_item(item: ItemRow, *, config: ScenesConfig) -> Iterator[ImageRow | Dropped]:
-    """Yield the photographs of one world, or why there is none."""
-    from pairwright.tasks.sources.scene.world import photograph_world, world_name  # loads Mitsuba
+def read_items(items: Sequence[ItemRow], source: SourceConfig) -> Iterator[ImageRow | Dropped]:
+    """Yield the photographs of the worlds, or why there is none."""
+    for item in items:
+        yield from _read(item, source.scenes)
+
+
+def _read(item: ItemRow, config: ScenesConfig) -> Iterator[ImageRow | Dropped]:
+    from pairwright.tasks.sources.scene.world import photograph_world  # loads Mitsuba
 
     where = json.loads(item.locator)
     settings = config.model_copy(update={"photographs": where["photographs"]})
-    group = world_name(where["world"])
     for number, taken in enumerate(photograph_world(settings, where["world"])):
-        name = f"{group}/photograph-{number}.png"
+        name = f"{item.name}/photograph-{number}.png"
         if taken is None:
             yield Dropped(source_key=item.key, reason="no arrangement found", detail=name)
             continue
         image = encode_png(taken.picture)
         height, width = taken.picture.shape[:2]
-        key = make_key(image)
         yield ImageRow(
-            key=key,
+            key=make_key(image),
             source_key=item.key,
-            subject=key,
+            subject=make_key(image),
             image=image,
             format="png",
             width=width,
@@ -60,18 +64,9 @@ def read_item(item: ItemRow, *, config: ScenesConfig) -> Iterator[ImageRow | Dro
             name=name,
             source="scenes",
             licence=LICENCE,
-            group=group,
+            group=item.name,
             graph=taken.graph,
         )
-
-
-def _list(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
-    return list_items(config.scenes, limit=limit)
-
-
-def _read(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[ImageRow | Dropped]:
-    for item in items:
-        yield from read_item(item, config=config.scenes)
 
 
 READER = Reader(
@@ -79,8 +74,8 @@ READER = Reader(
     about="rendered table-top, room and street scenes with known truth",
     example="scenes:",
     details=__doc__ or "",
-    list_items=_list,
-    read_items=_read,
+    list_items=list_items,
+    read_items=read_items,
     needs_path=False,
     rows_per_shard=4,
 )

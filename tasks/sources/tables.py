@@ -82,8 +82,6 @@ def _medium() -> Generator[None]:
 
 
 class _WatchedFile:
-    """A file of a medium that may fail."""
-
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
 

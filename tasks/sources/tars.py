@@ -1,15 +1,12 @@
-"""Walk over the members of a tar, plain or gzipped, and read some by their place; nothing is unpacked to disk.
+"""Walk over the members of a tar, and read some by their place; nothing is unpacked to disk.
 
-Needs Python's ``tarfile``, which parses headers (old, ustar, GNU and pax). A tar is hostile: it may hold so many
-members, headers of such sizes, and, where it is gzipped, unpack to so much. Links, devices, sparse files and names that
-lead out of the archive are named with the reason why they are refused; where the structure ends too early or makes no
-sense, the last thing named is the archive's own fault.
+A tar is hostile: links, devices, sparse files, absurd headers and names that lead out of the archive are named with the
+reason why they are refused; where the structure ends too early or makes no sense, the last thing named is the archive's
+own fault.
 """
 
-import gzip
 import posixpath
 import tarfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -20,9 +17,6 @@ MAX_HEADER = 1 << 20
 """Bytes of a GNU long name or of a pax header; real ones have hundreds."""
 MAX_NAME = 4096
 MAX_MEMBERS = 1_000_000
-MIN_UNPACKED, MAX_RATIO = 1 << 30, 100
-"""A gzipped archive may unpack to 1 GiB, or to 100 times its size where that is more: images hardly shrink at all."""
-_DAMAGE = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,48 +25,37 @@ class Member:
 
     name: str
     offset: int = 0
-    """Of its first byte, after any gzip."""
+    """Of its first byte."""
     size: int = 0
     refused: str = ""
     detail: str = ""
 
 
 class TarBytes:
-    """The bytes of an archive, after any gzip; closing it closes the file."""
+    """The bytes of an archive, whose headers and members are of limited size."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
-        """Read ``file``, whose ``size`` bounds how much may come out of it."""
-        self._file = file
-        self.is_gzipped = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        self._bytes = gzip.GzipFile(fileobj=file) if self.is_gzipped else file
-        self.limit = max(MIN_UNPACKED, MAX_RATIO * size) if self.is_gzipped else size
-
-    def tell(self) -> int:
-        """Return the place in the archive."""
-        return self._bytes.tell()
+        """Read ``file``, which has ``size`` bytes."""
+        self._file, self._size = file, size
+        self.tell, self.close = file.tell, file.close
 
     def seek(self, offset: int) -> int:
-        """Go to a place; in a gzipped archive, one that lies behind is reached by unpacking from the start again."""
-        if offset <= self.limit:
-            return self._bytes.seek(offset)
-        if self.is_gzipped:
-            raise RefusedEntryError("archive unpacks to too much", f"more than {self.limit} bytes")
-        raise RefusedEntryError("truncated archive", f"a member ends at byte {offset} of {self.limit}")
+        """Go to a place."""
+        if offset > self._size:
+            raise RefusedEntryError("truncated archive", f"a member ends at byte {offset} of {self._size}")
+        return self._file.seek(offset)
 
     def read(self, count: int) -> bytes:
         """Return a header, which ``tarfile`` reads while it walks; fewer bytes where the archive ends."""
         if count > MAX_HEADER:
             raise RefusedEntryError("damaged header", f"an extended header of {count} bytes")
-        return self._bytes.read(count)
+        return self._file.read(count)
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Return the contents of a member; ``OSError`` where its medium fails."""
         try:
             self.seek(offset)
-            data = self._bytes.read(size)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise RefusedEntryError("damaged archive", str(error)) from error
+            data = self._file.read(size)
         except (OSError, RefusedEntryError):
             raise
         except Exception as error:  # each store raises errors of its own
@@ -80,11 +63,6 @@ class TarBytes:
         if len(data) < size:
             raise RefusedEntryError("truncated archive", f"at byte {offset}")
         return data
-
-    def close(self) -> None:
-        """Close the file."""
-        self._bytes.close()
-        self._file.close()
 
 
 def walk_members(archive: TarBytes) -> Iterator[Member]:
@@ -110,7 +88,7 @@ def walk_members(archive: TarBytes) -> Iterator[Member]:
         fault = Member("", refused="too many members", detail=f"more than {MAX_MEMBERS}: make smaller archives")
     except RefusedEntryError as error:
         fault = Member("", refused=error.reason, detail=error.detail)
-    except _DAMAGE as error:
+    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         reason = {"empty file": "empty archive", "unexpected end of data": "truncated archive"}.get(str(error))
         reason = reason or ("damaged archive" if walked else "not an archive")
         fault = Member("", refused=reason, detail=str(error)[:200])

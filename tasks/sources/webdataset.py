@@ -1,8 +1,8 @@
 """Read WebDataset shards: tars in which the members of one basename are a sample.
 
 Lists ``ItemRow`` from the headers of the tars, reads a sample into ``ImageRow``. A source is one tar, a pattern
-(``shards-{000..011}.tar``, ``train-*.tar``) or a folder of tars, local or wherever fsspec reaches; ``.tar`` and
-``.tar.gz``. Nothing is unpacked to disk.
+(``shards-{000..011}.tar``, ``train-*.tar``) or a folder of tars, local or wherever fsspec reaches. Nothing is unpacked
+to disk; a ``.tar.gz`` has to be unpacked (``gunzip``) before.
 
 A sample is what has one name up to the first dot of the file name, wherever in its tar it lies:
 
@@ -12,9 +12,7 @@ A sample is what has one name up to the first dot of the file name, wherever in 
   are taken where the names tell whose they are (``a.before.txt``).
 
 Other members, and hidden ones, are ignored and counted in the log. An item's key hashes the tar's name, size and
-version and the places of its members. A plain tar is listed by seeking over its headers, and a member is read by one
-seek. Gzip has no seeking: such a tar is unpacked up to a shard's last sample for each shard, and from its start for
-each member that lies before the last one read. Plain tars are better.
+version and the places of its members. A tar is listed by seeking over its headers, and a member is read by one seek.
 """
 
 import json
@@ -49,7 +47,7 @@ from pairwright.tasks.sources.tars import Member, TarBytes, walk_members
 
 log = logging.getLogger(__name__)
 
-ENDINGS = (".tar", ".tar.gz", ".tgz")
+ENDING = ".tar"
 TEXTS = (".txt", ".caption")
 RECORD = ".json"
 MAX_TEXT = 1 << 20
@@ -63,8 +61,6 @@ LOOKED_AT = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One member of a sample as the locator names it."""
-
     suffix: str
     """".jpg", ".before.jpg": what follows the basename."""
     offset: int
@@ -92,8 +88,8 @@ def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
 
 def _all_items(source: str) -> Iterator[ItemRow]:
     place = open_place(source)
-    found, fault = False, "no name ends in " + " ".join(ENDINGS)
-    for name in place.names(ENDINGS):
+    found, fault = False, f"no name ends in {ENDING}"
+    for name in place.names((ENDING,)):
         file = SourceFile(name=name, size=-1, stamp="")
         try:
             with reaching(name):
@@ -109,8 +105,8 @@ def _all_items(source: str) -> Iterator[ItemRow]:
             yield _item(file, stem, members)
     if not found:
         raise SourceError(
-            f"{source}: no sample with an image found in its archives ({fault}); give a tar, a pattern like "
-            "NAME-{000..011}.tar, or a folder of tars"
+            f"{source}: no sample with an image found in its archives ({fault}); give a tar (not gzipped), a pattern "
+            "like NAME-{000..011}.tar, or a folder of tars"
         )
 
 
@@ -171,7 +167,6 @@ def _parts(members: Sequence[Member]) -> list[_Part]:
 
 
 def _images(parts: Sequence[_Part]) -> list[_Part]:
-    """Return the images of a sample: those of the plainest endings."""
     images = [part for part in parts if part.ending in EXTENSIONS]
     return [part for part in images if not part.field] or images
 
@@ -193,7 +188,6 @@ def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]
 
 
 def _rows(item: ItemRow, where: dict[str, Any], archive: TarBytes, config: SourceConfig) -> list[ImageRow]:
-    """Return the images of one sample; the first that is refused takes the others with it."""
     if "refused" in where:
         raise RefusedEntryError(where["refused"], where["detail"])
     contents = {part: _read_part(archive, part, config) for part in (_Part(*part) for part in where["parts"])}
@@ -229,7 +223,6 @@ def _read_part(archive: TarBytes, part: _Part, config: SourceConfig) -> bytes:
 
 
 def _record(contents: dict[_Part, bytes]) -> Record:
-    """Return the sample's JSON object; an empty one where its JSON is something else."""
     for part, data in contents.items():
         if part.ending == RECORD and isinstance(found := json.loads(data.decode("utf-8-sig")), dict):
             return found
@@ -237,13 +230,12 @@ def _record(contents: dict[_Part, bytes]) -> Record:
 
 
 def _recognises(path: str) -> bool:
-    """Say whether a path ends like a tar, or is a folder that holds tars and no image."""
-    if path.lower().endswith(ENDINGS):
+    if path.lower().endswith(ENDING):
         return True
     if "://" in path or not Path(path).is_dir():
         return False
     names = [entry.name.lower() for entry in islice(Path(path).iterdir(), LOOKED_AT)]
-    return any(name.endswith(ENDINGS) for name in names) and not any(name.endswith(EXTENSIONS) for name in names)
+    return any(name.endswith(ENDING) for name in names) and not any(name.endswith(EXTENSIONS) for name in names)
 
 
 READER = Reader(

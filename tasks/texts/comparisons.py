@@ -141,13 +141,11 @@ def _find_blocks(text: str) -> tuple[str, list[Block]]:
 
 
 def _is_label(line: re.Match[str]) -> bool:
-    """Say whether a line that could be a label names axes and is set off, by markup or by being nothing else."""
     label = line["label"]
     return len(label.split()) <= MAX_LABEL_WORDS and bool(read_axes(label)) and not _names_image(label)
 
 
 def _find_heads(text: str) -> list[re.Match[str]]:
-    """Return the headings in order, where the same words match twice the longer ones."""
     found: list[re.Match[str]] = []
     lines = [match for match in LINE_HEADING.finditer(text) if match["colon"] or not CLAUSE.search(match["tail"])]
     candidates = [*lines, *INLINE_HEADING.finditer(text)]
@@ -203,7 +201,6 @@ def _read_item(text: str, label: str = "") -> Item:
 
 
 def _split_items(block: Block) -> tuple[str, ...]:
-    """Return the items of a block in order, each on one line."""
     text = block.text.strip("\n").rstrip()
     if not text.startswith((" ", "\t")) or "\n" not in block.text[: len(block.text) - len(block.text.lstrip())]:
         text = text.lstrip()
@@ -263,7 +260,6 @@ def _cut(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield the lines, those that were only wrapped in one."""
     held = ""
     for line in text.splitlines():
         if held and (not line.strip() or ENDED.search(held)):
@@ -289,7 +285,6 @@ def _tidied(part: str) -> str:
 
 
 def _joined(parts: Sequence[str]) -> list[str]:
-    """Put what is said of each image behind the label that stands alone before it."""
     found: list[str] = []
     is_open = False
     for part in parts:

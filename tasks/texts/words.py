@@ -25,7 +25,6 @@ def content_words(text: str) -> list[str]:
 
 
 def _plain(word: str) -> str:
-    """Return a word's singular, or "no" for what denies."""
     if word in NEGATIONS or word.endswith("n't"):
         return "no"
     word = word.removesuffix("'s")

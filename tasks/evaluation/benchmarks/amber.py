@@ -157,7 +157,6 @@ def open_exam(data: Data) -> Exam:
 
 
 def _question(query: Query, image: Path, one: Annotation, where: str, *, lists: Lists) -> AmberQuestion:
-    """Return a question with its truth."""
     asked = AmberQuestion(
         name=str(query.id),
         item=str(query.id),
@@ -190,7 +189,6 @@ def _mark(asked: Sequence[AmberQuestion], lists: Lists, replies: Replies) -> Mar
 
 
 def _tally(text: str, asked: AmberQuestion, lists: Lists) -> Tally:
-    """Count what a description says, as AMBER's program does."""
     mentions = lists.mentions(text)
     covered: set[int] = set()
     imagined: set[int] = set()

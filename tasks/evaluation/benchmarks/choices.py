@@ -91,7 +91,6 @@ def judge_statement(
 
 
 def _asking(prompt: str, *fields: str) -> Callable[[Sequence[str]], str]:
-    """Return what fills captions or statements into a prompt's fields."""
     return lambda words: load(prompt).render(**dict(zip(fields, map(as_written, words), strict=True)))
 
 

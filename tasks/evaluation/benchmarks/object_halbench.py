@@ -146,7 +146,6 @@ def open_exam(data: Data) -> Exam:
 
 
 def _read_truths(folder: Path, wanted: frozenset[int], words: CocoWords) -> dict[int, set[str]]:
-    """Return which objects are in each image, by COCO's objects and by its captions."""
     truths: dict[int, set[str]] = {number: set() for number in wanted}
     seen: set[int] = set()
     for split in SPLITS:
@@ -177,7 +176,6 @@ def _annotations(held: dict[str, list[Any]], path: Path, kind: type[M], wanted: 
 
 
 def _is_of(value: Any, field: str, wanted: frozenset[int]) -> bool:
-    """Say whether a record is of a wanted image; records of others are not looked at."""
     return isinstance(value, dict) and isinstance(value.get(field), int) and value[field] in wanted
 
 

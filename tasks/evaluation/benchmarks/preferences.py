@@ -53,8 +53,6 @@ def _ask(row: PreferenceRow, side: str, text: str) -> Choice:
 
 
 def _marks(said: Sequence[tuple[str, str | None, str | None]]) -> Iterator[Measured]:
-    """Yield the shares of texts that were taken for true, of those of which anything was said."""
-
     def believed(texts: Sequence[str | None]) -> tuple[list[float], list[float]]:
         return [text == "True" for text in texts], [text is not None for text in texts]
 

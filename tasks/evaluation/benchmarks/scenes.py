@@ -91,7 +91,6 @@ class Shown:
 
 
 def _read_images(data: Data) -> dict[str, Shown]:
-    """Return the photographs of a dataset whose scenes are known, by their keys."""
     rows = [row for row in data.rows("images") if isinstance(row, ImageRow)]
     found = {row.key: Shown(key=row.key, images=(row.image,), graphs=(row.graph,)) for row in rows if row.graph}
     if not found:
@@ -100,7 +99,6 @@ def _read_images(data: Data) -> dict[str, Shown]:
 
 
 def _trained_images(data: Data) -> frozenset[str]:
-    """Return the keys of images that preferences of the training split show; none where there are no preferences."""
     try:
         rows = data.rows("preferences", without=("images", "rejected_images"))
         trained = (row for row in rows if isinstance(row, PreferenceRow) and row.split == "train")
@@ -119,7 +117,6 @@ def _held_out_pairs(data: Data) -> tuple[list[Shown], int]:
 
 
 def _note(kept: int, of: int, data: Data) -> str:
-    """Say how many of a dataset's photographs or pairs are asked about."""
     if not kept:
         raise ConfigError(f"--data {data.folder}: all of its images are in the training split; name another dataset")
     return f"{kept:,} of {of:,} are asked about: those whose images no preference of the training split shows"
@@ -202,7 +199,6 @@ def open_scene_pairs(data: Data) -> Exam:
 
 
 def _state(pair: Shown) -> Iterator[Choice]:
-    """Yield a true statement and a false one about a thing that only one photograph shows; none where there is none."""
     only = [(side, thing) for side in (0, 1) for thing in _only(pair.graphs[side], pair.graphs[1 - side])]
     if not only:
         return

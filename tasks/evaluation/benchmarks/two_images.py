@@ -216,7 +216,6 @@ def _score_nlvr2(choices: Sequence[Choice], right: Right) -> list[Measured]:
 
 
 def _ask_pair(name: str, images: Images, captions: tuple[str, str], category: str = "") -> Iterator[Choice]:
-    """Yield four questions about two images and the caption of each."""
     own = {"category": category, "item": name}
     for number, letter in enumerate(LETTERS):
         yield choose_image(f"{name}_{number}", images, captions[number], answer=letter, **own)

@@ -24,6 +24,7 @@ from pairwright.tasks.sources.scene.plan import (
     facings_clear,
     fits,
     is_distinct,
+    pick,
     put_on_carrier,
     put_on_ground,
     turn_to,
@@ -60,17 +61,14 @@ class Draft:
         changes, touched = (*self.changes, change), self.touched | {name for name in ids if name}
         return replace(self, scene=scene, changes=changes, touched=touched, next_id=fresh)
 
-    def carrying(self) -> set[str | None]:
-        """Return the ids of things on which others rest."""
-        return {thing.support for thing in self.scene.things}
-
     def single(self) -> list[Thing]:
         """Return the things that are no part of a group and were not touched."""
         return [thing for thing in self.scene.things if not thing.group and thing.id not in self.touched]
 
     def loose(self) -> list[Thing]:
         """Return the single things on which nothing rests: they may go, grow or turn."""
-        return [thing for thing in self.single() if thing.id not in self.carrying()]
+        carrying = {thing.support for thing in self.scene.things}
+        return [thing for thing in self.single() if thing.id not in carrying]
 
 
 Rng = np.random.Generator
@@ -98,7 +96,7 @@ def change_viewpoint(rng: Rng, draft: Draft) -> Draft | None:
     old = draft.scene.view.phrase
     here = next(steps for steps, phrase in _VIEWS.items() if phrase == old)
     near = [steps for steps in _VIEWS if abs(steps[0] - here[0]) + abs(steps[1] - here[1]) == 1]
-    side, height = near[int(rng.integers(len(near)))]
+    side, height = pick(rng, near)
     new = draw_view(rng, list(SIDES)[side], list(HEIGHTS)[height])
     change = SceneChange(type="viewpoint", before=old, after=new.phrase)
     return draft.after(replace(draft.scene, view=new), change)
@@ -136,7 +134,7 @@ def _take(rng: Rng, draft: Draft, *, kind: ChangeType, resting: bool) -> Draft |
     things = [thing for thing in draft.loose() if (thing.support is not None) == resting]
     if not things or len(draft.scene.things) <= 3:
         return None
-    thing = things[int(rng.integers(len(things)))]
+    thing = pick(rng, things)
     change = SceneChange(type=kind, object_id=thing.id, before=thing.phrase)
     return draft.after(draft.scene.without(thing.id), change)
 

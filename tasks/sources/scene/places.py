@@ -26,7 +26,6 @@ def linear(colour: Rgb | NDArray[np.uint8]) -> NDArray[np.float64]:
 
 
 def _noise(rng: np.random.Generator, rows: int, columns: int, *, cells: tuple[int, int]) -> NDArray[np.float64]:
-    """Return smooth noise around 0 that repeats without a seam."""
     coarse = rng.standard_normal(cells)
     tiled = np.tile(coarse, (3, 3)).astype(np.float32)
     big = cv2.resize(tiled, (3 * columns, 3 * rows), interpolation=cv2.INTER_CUBIC)

@@ -3,8 +3,10 @@
 Reads and writes nothing. All randomness comes from the generator that is passed in.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,11 +25,11 @@ from pairwright.tasks.sources.scene.vocabulary import (
     TINTS,
     Facing,
     Light,
-    Size,
     View,
     view_phrase,
 )
 
+T = TypeVar("T")
 AREA = ((-2.2, 2.2), (-1.55, 1.85))
 """x and y within which things stand."""
 GAP = 0.05
@@ -56,15 +58,9 @@ def overlap(a: Soup, b: Soup, *, gap: float = GAP) -> bool:
 def stands_free(thing: Thing, scene: Scene) -> bool:
     """Say whether a thing keeps its distance from all others; what carries it, or rests on it, does not count."""
     corners = thing.footprint()[1]
-    return not any(
-        overlap(corners, other.footprint()[1])
-        for other in scene.things
-        if other.id != thing.id and not _stacked(thing, other)
-    )
-
-
-def _stacked(a: Thing, b: Thing) -> bool:
-    return b.id == a.support or a.id == b.support or (a.support is not None and a.support == b.support)
+    stack = {thing.id, thing.support} - {None}
+    others = (other for other in scene.things if not stack & {other.id, other.support})
+    return not any(overlap(corners, other.footprint()[1]) for other in others)
 
 
 def rests_on(thing: Thing, carrier: Thing) -> bool:
@@ -154,6 +150,11 @@ LEAST, MOST = 4, 12
 """Things of a world."""
 
 
+def pick(rng: np.random.Generator, options: Sequence[T]) -> T:
+    """Return one of some options."""
+    return options[int(rng.integers(len(options)))]
+
+
 def draw_view(rng: np.random.Generator, side: str, height: str) -> View:
     """Return a view that its phrase describes, a little off the standard one."""
     azimuth, elevation = SIDES[side] + float(rng.uniform(-1.5, 1.5)), HEIGHTS[height] + float(rng.uniform(-1, 1))
@@ -162,20 +163,19 @@ def draw_view(rng: np.random.Generator, side: str, height: str) -> View:
 
 def draw_light(rng: np.random.Generator) -> Light:
     """Return any light; most are bright."""
-    return Light(DIRECTIONS[int(rng.integers(3))], list(TINTS)[int(rng.integers(3))], dim=bool(rng.random() < 0.15))
+    return Light(pick(rng, DIRECTIONS), pick(rng, list(TINTS)), dim=bool(rng.random() < 0.15))
 
 
 def draw_look(rng: np.random.Generator, name: str, scene: Scene, *, shapes: list[str]) -> Thing | None:
     """Return a thing, not placed yet, that no words of the scene's things fit; ``None`` where all words are taken."""
     for _ in range(20):
-        shape = shapes[int(rng.integers(len(shapes)))]
+        shape = pick(rng, shapes)
         kind = SHAPES[shape]
-        material = kind.materials[int(rng.integers(len(kind.materials)))]
-        colours = colours_of(shape, material)
-        colour = colours[int(rng.integers(len(colours)))]
-        size: Size = kind.sizes[int(rng.integers(len(kind.sizes)))]
-        pose = kind.poses[int(rng.integers(len(kind.poses)))] if kind.poses else None
-        text = TEXTS[int(rng.integers(len(TEXTS)))] if shape == "sign" else None
+        material = pick(rng, kind.materials)
+        colour = pick(rng, colours_of(shape, material))
+        size = pick(rng, kind.sizes)
+        pose = pick(rng, kind.poses) if kind.poses else None
+        text = pick(rng, TEXTS) if shape == "sign" else None
         thing = Thing(name, shape, colour, material, size, pose=pose, text=text)
         if is_distinct(thing, scene):
             return thing
@@ -200,7 +200,7 @@ def is_distinct(thing: Thing, scene: Scene) -> bool:
 
 def draw_world(rng: np.random.Generator, place: str, *, width: int, height: int) -> Scene | None:
     """Return the scene of a world's base photograph, or nothing where too little found a place."""
-    side, tall = list(SIDES)[int(rng.integers(3))], list(HEIGHTS)[int(rng.integers(3))]
+    side, tall = pick(rng, list(SIDES)), pick(rng, list(HEIGHTS))
     scene = Scene(place, int(rng.integers(STYLES)), draw_view(rng, side, tall), draw_light(rng), ())
     camera = plan_camera(scene.view, width=width, height=height)
     wanted = int(rng.choice(np.arange(LEAST, MOST + 1), p=(0.06, 0.12, 0.17, 0.18, 0.16, 0.12, 0.09, 0.06, 0.04)))

@@ -57,7 +57,6 @@ def _glossy(colour: Plugin, roughness: float, *, metallic: float = 0.0) -> Plugi
 
 
 def _body(thing: Thing) -> Plugin:
-    """Return what a thing is made of; every material answers the light in a way of its own."""
     srgb = COLOURS[thing.colour]
     if thing.material == "metal":
         # Anodised: lighter than paint, because half of what it reflects is dark room.
@@ -152,7 +151,6 @@ def _lights(light: Light) -> dict[str, Plugin]:
 
 
 def _panel(origin: Triple, target: Triple, *, size: tuple[float, float], radiance: NDArray[np.float64]) -> Plugin:
-    """Return a rectangle that shines; its second side stands upright."""
     pose = mi.ScalarTransform4f().look_at(origin=list(origin), target=list(target), up=[0, 0.01, 1])
     return {
         "type": "rectangle",

@@ -145,14 +145,6 @@ class Part:
     """Of each corner; filled in by ``form_of``."""
 
 
-def _ball(_: str | None) -> list[Part]:
-    return [Part("body", ball((0, 0, 0.34), 0.34))]
-
-
-def _cube(_: str | None) -> list[Part]:
-    return [Part("body", rounded_box((0, 0, 0.29), (0.58, 0.58, 0.58), 0.045))]
-
-
 def _cylinder(_: str | None) -> list[Part]:
     rim = [*arc((0.25, 0.04), 0.04, (-90, 0), 4), *arc((0.25, 0.6), 0.04, (0, 90), 4)]
     return [Part("body", lathe([(0, 0), *rim, (0, 0.64)]))]
@@ -160,10 +152,6 @@ def _cylinder(_: str | None) -> list[Part]:
 
 def _cone(_: str | None) -> list[Part]:
     return [Part("body", lathe([(0, 0), *arc((0.32, 0.03), 0.03, (-90, 45), 5), *arc((0, 0.74), 0.03, (25, 90), 4)]))]
-
-
-def _pyramid(_: str | None) -> list[Part]:
-    return [Part("body", lathe([(0, 0), (0.44, 0), (0.44, 0.05), (0, 0.7)], sides=4, turn=np.pi / 4))]
 
 
 def _ring(_: str | None) -> list[Part]:
@@ -235,7 +223,6 @@ def _book(pose: str | None) -> list[Part]:
 
 
 def _sheet(curve: Soup, depth: float) -> Soup:
-    """Return a block of pages: below a curve in x and z, down to the cover."""
     front = np.stack([curve[:, 0], np.full(len(curve), -depth / 2), curve[:, 1]], axis=1)
     low = front * (1, 1, 0) + (0, 0, 0.03)
     back = (0, depth, 0)
@@ -334,11 +321,11 @@ def _sign(_: str | None) -> list[Part]:
 
 
 FORMS: dict[str, Callable[[str | None], list[Part]]] = {
-    "ball": _ball,
-    "cube": _cube,
+    "ball": lambda _: [Part("body", ball((0, 0, 0.34), 0.34))],
+    "cube": lambda _: [Part("body", rounded_box((0, 0, 0.29), (0.58, 0.58, 0.58), 0.045))],
     "cylinder": _cylinder,
     "cone": _cone,
-    "pyramid": _pyramid,
+    "pyramid": lambda _: [Part("body", lathe([(0, 0), (0.44, 0), (0.44, 0.05), (0, 0.7)], sides=4, turn=np.pi / 4))],
     "ring": _ring,
     "vase": _vase,
     "bowl": _bowl,

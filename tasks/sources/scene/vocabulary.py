@@ -13,8 +13,6 @@ FACINGS: tuple[Facing, ...] = ("left", "right", "front", "back")
 SIZES: dict[Size, float] = {"small": 0.68, "medium": 1.0, "large": 1.42}
 """Scale of each size: a step is 1.4, which the eye tells apart at two depths of the same place."""
 
-ALL_SIZES: tuple[Size, ...] = ("small", "medium", "large")
-
 COLOURS: dict[str, tuple[int, int, int]] = {
     "red": (196, 26, 32),
     "orange": (242, 118, 14),
@@ -55,7 +53,7 @@ class Kind:
     """Say how things of one shape may look."""
 
     materials: tuple[str, ...] = ROUND
-    sizes: tuple[Size, ...] = ALL_SIZES
+    sizes: tuple[Size, ...] = tuple(SIZES)
     poses: tuple[str, ...] = ()
     """Phrases that follow the noun; none for shapes of one piece."""
     front: bool = False

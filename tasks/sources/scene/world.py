@@ -6,7 +6,7 @@ import this module only to render.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,8 @@ def visible_share(thing: Thing, camera: Camera, mask: Mask) -> float:
 def _describe_thing(thing: Thing, camera: Camera, mask: Mask) -> SceneObject:
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     box = (int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1)
+    centre = (box[0] + box[2]) / 2
+    distance, third = camera.distance(thing), (FAR - NEAR) / 3
     return SceneObject(
         id=thing.id,
         shape=thing.shape,
@@ -57,22 +59,12 @@ def _describe_thing(thing: Thing, camera: Camera, mask: Mask) -> SceneObject:
         facing=camera.facing(thing)[0] if SHAPES[thing.shape].front else None,
         pose=thing.pose,
         text=thing.text,
-        column=_column(box, camera.width),
-        depth=_depth(camera.distance(thing)),
+        column="left" if centre < camera.width / 3 else "right" if centre > 2 * camera.width / 3 else "centre",
+        depth="front" if distance < NEAR + third else "back" if distance > FAR - third else "middle",
         box=box,
         visible=visible_share(thing, camera, mask),
         mask=encode_mask(mask),
     )
-
-
-def _column(box: tuple[int, int, int, int], width: int) -> Literal["left", "centre", "right"]:
-    centre = (box[0] + box[2]) / 2
-    return "left" if centre < width / 3 else "right" if centre > 2 * width / 3 else "centre"
-
-
-def _depth(distance: float) -> Literal["front", "middle", "back"]:
-    third = (FAR - NEAR) / 3
-    return "front" if distance < NEAR + third else "back" if distance > FAR - third else "middle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +86,6 @@ class Photograph:
 
     picture: NDArray[np.uint8]
     graph: SceneGraph
-
-
-def world_name(index: int) -> str:
-    """Return the name of a world."""
-    return f"world-{index:05d}"
 
 
 def photograph_world(config: ScenesConfig, index: int) -> Iterator[Photograph | None]:
@@ -137,7 +124,6 @@ def _set_up_variation(config: ScenesConfig, base: Setup, number: int) -> Setup |
 
 
 def _look(base: Setup, draft: Draft) -> Setup | None:
-    """Return the scene ready to be exposed, if all things and, from the base's view, all changes can be seen."""
     built = build_scene(draft.scene)
     camera = replace(base.camera, view=draft.scene.view)
     seen = survey(built, camera, seed=base.seeds[1])
@@ -160,5 +146,5 @@ def _take(config: ScenesConfig, setup: Setup, number: int) -> Photograph:
     seed = int(np.random.default_rng((*setup.seeds, number)).integers(2**31))
     light = expose(setup.built, setup.camera, samples=config.samples_per_pixel, seed=seed)
     picture = develop(light, setup.seen)
-    name = world_name(setup.seeds[1])
-    return Photograph(picture, describe(setup.draft, setup.camera, setup.seen, world=name, number=number))
+    world = f"world-{setup.seeds[1]:05d}"
+    return Photograph(picture, describe(setup.draft, setup.camera, setup.seen, world=world, number=number))

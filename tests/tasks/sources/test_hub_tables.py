@@ -59,6 +59,29 @@ def test_answers_are_captions(tmp_path):
     assert (counts["images"].of, counts["images"].rows, counts["similar_pairs"].of) == (6, 2, 2)
 
 
+def test_edits_become_pairs_with_their_instruction_and_prompts(tmp_path):
+    columns = {
+        "original_prompt": ["a field", "a field", "a man", "x"],
+        "original_image": [struct(DATA[n]) for n in (0, 2, 4, 0)],
+        "edit_prompt": ["make it snow", "make it snow", "add a hat", None],
+        "edited_prompt": ["a field in snow", "a field in snow", "a man with a hat", "y"],
+        "edited_image": [struct(DATA[n]) for n in (1, 3, 5, 1)],
+    }
+    write_table(tmp_path / TABLE, columns, types={"original_image": IMAGE, "edited_image": IMAGE})
+    items, found = read_all(config_of("instructpix2pix", tmp_path))
+    first, second, pair = found[f"{TABLE}#0"]
+    assert isinstance(first, ImageRow)
+    assert isinstance(pair, PairRow)
+    assert (pair.first, pair.second) == (first.key, second.key) == (make_key(DATA[0]), make_key(DATA[1]))
+    assert (first.captions, second.captions) == (("a field",), ("a field in snow",))
+    assert (pair.origin, pair.instruction, pair.human_differences) == ("edit", "make it snow", ())
+    assert {row.source_key for row in (first, second, pair)} == {items[0].key}
+    assert first.name == f"{TABLE}#0 original_image"
+    groups = [found[f"{TABLE}#{n}"][0].group for n in range(3)]
+    assert groups[0] == groups[1] != groups[2]
+    assert reasons_of(found) == {f"{TABLE}#3": "damaged prompt"}
+
+
 def test_two_images_become_a_pair_with_the_answers_about_them(tmp_path):
     rows = [
         ((0, 1), said("One has a dog.", " The other has a cat. ")),
@@ -99,6 +122,11 @@ def test_two_images_become_a_pair_with_the_answers_about_them(tmp_path):
     [
         ("llava-recap", {"image": [DATA[0]], "text": ["a"]}, r"conversations, id; .*image \(binary\), text"),
         ("scene-difference", {"images": [["a.png"]], "texts": [[]]}, r"column images .*images \(list<"),
+        (
+            "instructpix2pix",
+            {"original_image": [DATA[0]]},
+            "edit_prompt, edited_image, .*_prompt; ",
+        ),
         ("rlaif-v", {"image": [DATA[0]], "question": ["a"]}, "chosen, rejected; "),
     ],
 )

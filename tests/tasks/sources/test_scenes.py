@@ -15,13 +15,25 @@ import pytest
 from PIL import Image
 
 from pairwright.schemas.claims import content_changes, is_no_change
-from pairwright.schemas.config import ScenesConfig
+from pairwright.schemas.config import Profile, ScenesConfig
 from pairwright.schemas.rows import Dropped, ImageRow, make_key
 from pairwright.schemas.scene import DISTRACTORS, PREPOSITIONS
-from pairwright.tasks.sources.scenes import list_items, read_item
+from pairwright.tasks.sources.scenes import list_items, read_items
 from pairwright.tasks.store.masks import decode_mask
 
 CONFIG = ScenesConfig(seed=3, worlds=11, photographs=4, width=128, height=96, samples_per_pixel=4, no_change_share=0.25)
+
+
+def source_of(config):
+    return Profile(source="scenes:").sources.model_copy(update={"scenes": config})
+
+
+def listed(config, limit=None):
+    return list(list_items(source_of(config), limit))
+
+
+def read(item, config):
+    return list(read_items([item], source_of(config)))
 
 
 def pixels(row):
@@ -31,7 +43,7 @@ def pixels(row):
 @pytest.fixture(scope="module")
 def worlds():
     """Per world its photographs; a world lacks what could not be drawn, which is rare."""
-    found = [list(read_item(item, config=CONFIG)) for item in list_items(CONFIG, limit=None)]
+    found = [read(item, CONFIG) for item in listed(CONFIG)]
     assert sum(isinstance(row, Dropped) for rows in found for row in rows) <= 2
     return [[row for row in rows if isinstance(row, ImageRow)] for rows in found if isinstance(rows[0], ImageRow)]
 
@@ -46,9 +58,10 @@ def things(row):
 
 def test_importing_and_listing_load_no_renderer():
     code = (
-        "import sys; from pairwright.schemas.config import ScenesConfig;"
+        "import sys; from pairwright.schemas.config import Profile, ScenesConfig;"
         "from pairwright.tasks.sources.scenes import list_items;"
-        "assert len(list(list_items(ScenesConfig(worlds=3), limit=None))) == 3;"
+        "config = Profile(source='scenes:', scenes=ScenesConfig(worlds=3)).sources;"
+        "assert len(list(list_items(config, None))) == 3;"
         "assert not {'mitsuba', 'drjit', 'cv2'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -59,7 +72,7 @@ def test_importing_and_listing_load_no_renderer():
 )
 def test_limit_is_counted_in_photographs(limit, counts):
     config = ScenesConfig(worlds=3, photographs=3)
-    items = list(list_items(config, limit=limit))
+    items = listed(config, limit)
     assert [json.loads(item.locator)["photographs"] for item in items] == counts
     assert all(item.key == item.source_key == item.subject for item in items)
 
@@ -74,12 +87,12 @@ def test_keys_hash_all_that_decides_the_pixels():
         {"no_change_share": 0.5},
         {"photographs": 2},
     )
-    keys = {item.key for item in list_items(plain, limit=None)}
+    keys = {item.key for item in listed(plain)}
     for change in changes:
-        keys |= {item.key for item in list_items(plain.model_copy(update=change), limit=None)}
+        keys |= {item.key for item in listed(plain.model_copy(update=change))}
     assert len(keys) == 2 * (1 + len(changes))
-    more = list(list_items(plain.model_copy(update={"worlds": 9}), limit=None))
-    assert {item.key for item in more[:2]} == {item.key for item in list_items(plain, limit=None)}
+    more = listed(plain.model_copy(update={"worlds": 9}))
+    assert {item.key for item in more[:2]} == {item.key for item in listed(plain)}
 
 
 def test_rows_say_what_they_hold(worlds):
@@ -97,11 +110,11 @@ def test_rows_say_what_they_hold(worlds):
 
 def _render(item_and_config):
     item, config = item_and_config
-    return [(row.key, row.image, row.graph.model_dump_json()) for row in read_item(item, config=config)]
+    return [(row.key, row.image, row.graph.model_dump_json()) for row in read(item, config)]
 
 
 def test_other_processes_make_the_same_bytes(worlds):
-    items = list(list_items(CONFIG, limit=6))  # the second world is cut off after two photographs
+    items = listed(CONFIG, 6)  # the second world is cut off after two photographs
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         found = list(pool.map(_render, [(item, CONFIG) for item in reversed(items)]))
     here = {row.key: (row.image, row.graph.model_dump_json()) for rows in worlds for row in rows}

@@ -1,4 +1,4 @@
-"""Samples, captions and their order; hostile and damaged tars; gzip; patterns, folders and remote stores."""
+"""Samples, captions and their order; hostile and damaged tars; patterns, folders and remote stores."""
 
 import gzip
 import io
@@ -248,9 +248,7 @@ def test_truncated_and_damaged_tars_give_what_is_whole_and_say_that_something_is
         assert reasons(path) == {f"{name}.tar": reason}
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"this is no tar" * 100, bytes(10240), gzip.compress(b"no tar", mtime=0), b"\x1f\x8bno"]
-)
+@pytest.mark.parametrize("data", [b"", b"this is no tar" * 100, bytes(10240), gzip.compress(bytes(10240), mtime=0)])
 def test_a_file_that_is_no_tar_or_holds_no_sample_is_a_source_error(tmp_path, data):
     (tmp_path / "a.tar").write_bytes(data)
     with pytest.raises(SourceError, match=r"a\.tar: "):
@@ -277,12 +275,12 @@ def shards(folder, count=3):
 
 def test_patterns_and_folders_list_their_tars_in_order(tmp_path):
     shards(tmp_path / "d")
-    write_tar(tmp_path / "d" / "deeper" / "z.tar.gz", ("z.png", picture(9)), mode="w:gz")
-    everything = ["deeper/z.tar.gz/z", "s-000.tar/0", "s-001.tar/1", "s-002.tar/2"]
+    write_tar(tmp_path / "d" / "deeper" / "z.TAR", ("z.png", picture(9)))
+    everything = ["deeper/z.TAR/z", "s-000.tar/0", "s-001.tar/1", "s-002.tar/2"]
     assert [item.name for item in listed(tmp_path / "d")] == everything
     assert [item.name for item in listed(f"{tmp_path}/d/s-{{002..000}}.tar")] == everything[:0:-1]
     assert [item.name for item in listed(f"{tmp_path}/d/s-*.tar")] == everything[1:]
-    assert [item.name for item in listed(f"{tmp_path}/d/{{deeper/*,s-001}}.tar*")] == [everything[0], everything[2]]
+    assert [item.name for item in listed(f"{tmp_path}/d/{{deeper/*.TAR,s-001.tar}}")] == [everything[0], everything[2]]
     assert [item.name for item in listed(tmp_path / "d" / "s-001.tar")] == everything[2:3]
     (tmp_path / "d" / "s-001.tar").rename(tmp_path / "d" / "s-[0].tar")
     assert [item.name for item in listed(tmp_path / "d" / "s-[0].tar")] == ["s-[0].tar/1"]
@@ -342,49 +340,6 @@ def test_listing_a_plain_tar_reads_headers_only_and_an_image_is_one_seek(tmp_pat
     assert sum(counts) <= len(large) + 2 * 8192
 
 
-def test_gzipped_tars_are_read_in_any_shards_and_where_members_lie_apart(tmp_path):
-    pictures = [(f"{n}.png", picture(n)) for n in range(9)]
-    texts = [(f"{n}.txt", f"t{n}".encode()) for n in range(9)]
-    path = write_tar(tmp_path / "a.tgz", *pictures, *texts, mode="w:gz")
-    items = listed(path)
-    shards = (items[:4], items[4:], items[:1])
-    rows = [row for shard in shards for row in READER.read_items(shard, config_of(path))]
-    assert [row.captions for row in rows] == [(f"t{n}",) for n in (*range(9), 0)]
-
-
-def test_damaged_gzip(tmp_path):
-    entries = [(f"{n}.png", picture(n)) for n in range(40)]
-    whole = write_tar(tmp_path / "a.tar.gz", *entries, mode="w:gz").read_bytes()
-    (tmp_path / "a.tar.gz").write_bytes(whole[: len(whole) // 2])
-    items = listed(tmp_path / "a.tar.gz")
-    assert 10 < len(items) < 30
-    assert reasons(tmp_path / "a.tar.gz") == {"a.tar.gz": "damaged archive"}
-    # Damaged between listing and reading, with size and time as they were: what was read before stays read.
-    path = tmp_path / "a.tar.gz"
-    path.write_bytes(whole)
-    os.utime(path, ns=(1, 1))
-    items = listed(path)
-    path.write_bytes(whole[: len(whole) // 2] + bytes(len(whole) - len(whole) // 2))
-    os.utime(path, ns=(1, 1))
-    rows = list(READER.read_items(items, config_of(path)))
-    assert [row.source_key for row in rows] == [item.key for item in items]
-    kinds = [type(row) for row in rows]
-    assert kinds.index(Dropped) > 10
-    assert set(kinds[kinds.index(Dropped) :]) == {Dropped}
-    assert rows[-1].reason == "damaged archive"
-
-
-def test_a_gzip_bomb_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(tars, "MIN_UNPACKED", 1 << 20)
-    path = tmp_path / "bomb.tar.gz"
-    with gzip.open(path, "wb", compresslevel=1) as file:
-        info, data = entry("a.png", picture())
-        file.write(info.tobuf() + data + bytes(-len(data) % 512) + raw_header("zeros.png", 300 << 20))
-        for _ in range(300):
-            file.write(bytes(1 << 20))
-    assert reasons(path) == {"bomb.tar.gz": "archive unpacks to too much"}
-
-
 def test_too_many_members(tmp_path, monkeypatch):
     monkeypatch.setattr(tars, "MAX_MEMBERS", 3)
     path = write_tar(tmp_path / "a.tar", *((f"{n}.png", picture(n)) for n in range(5)))
@@ -411,7 +366,7 @@ def test_tars_in_a_remote_store(tmp_path):
 def test_tars_are_recognised_by_name_and_folders_by_what_they_hold(tmp_path):
     shards(tmp_path / "d", 1)
     assert recognise_source(f"{tmp_path}/d/s-{{000..011}}.tar") == f"webdataset:{tmp_path}/d/s-{{000..011}}.tar"
-    assert recognise_source("s3://bucket/a.TAR.gz") == "webdataset:s3://bucket/a.TAR.gz"
+    assert recognise_source("s3://bucket/a.TAR") == "webdataset:s3://bucket/a.TAR"
     assert recognise_source(f"{tmp_path}/d") == f"webdataset:{tmp_path}/d"
     (tmp_path / "d" / "a.png").write_bytes(b"")
     assert recognise_source(f"{tmp_path}/d") == f"folder:{tmp_path}/d"
