@@ -110,7 +110,7 @@ Listed = tuple[str, Callable[[], Entry] | RefusedEntryError]
 
 def layout_reader(entries: Callable[[Layout], Iterator[Listed]], **declaration: Any) -> Reader:
     """Return the reader of a data set of this form; all else is declared as in any ``Reader``."""
-    return Reader(list_items=partial(list_entries, entries=entries), read_items=read_entries, **declaration)
+    return Reader(list_items=partial(_list_entries, entries=entries), read_items=read_entries, **declaration)
 
 
 def has_files(names: Sequence[str], path: str) -> bool:
@@ -119,10 +119,9 @@ def has_files(names: Sequence[str], path: str) -> bool:
     return any(all((place / name).is_file() for name in names) for place in places)
 
 
-def list_entries(
+def _list_entries(
     config: SourceConfig, limit: int | None, *, entries: Callable[[Layout], Iterator[Listed]]
 ) -> Iterator[ItemRow]:
-    """Yield an item per entry, the first ``limit`` of them; ``SourceError`` where there is no such data set."""
     layout = _open_layout(config)
     count = 0
     for name, make in islice(entries(layout), limit):
@@ -152,7 +151,7 @@ def make_item(kind: str, base: Path, name: str, make: Callable[[], Entry] | Refu
 
 def read_entries(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
     """Yield the image of each item, or the pair with its images, or why there is none."""
-    base = images_folder(config).resolve()
+    base = _images_folder(config).resolve()
     for item in items:
         yield from read_one(item, partial(read_item, item, base, config))
 
@@ -174,8 +173,7 @@ def read_item(item: ItemRow, base: Path, config: SourceConfig) -> list[ImageRow 
     return read_pair(item, pictures, config, About(**about))
 
 
-def images_folder(config: SourceConfig) -> Path:
-    """Return the folder from which paths of images start."""
+def _images_folder(config: SourceConfig) -> Path:
     root = Path(config.path)
     return Path(config.reading.images or (root.parent if root.is_file() else root))
 
@@ -184,7 +182,7 @@ def _open_layout(config: SourceConfig) -> Layout:
     for path in filter(None, (config.path, config.reading.images)):
         if "://" in path:
             raise SourceError(f"{path}: {config.kind} is read from local disks only; copy or mount it")
-    root, images = Path(config.path), images_folder(config)
+    root, images = Path(config.path), _images_folder(config)
     for path, what in ((root, "the data set's folder"), (images, "reading.images")):
         if not path.exists():
             raise SourceError(f"{path}: there is no such folder; give {what}")

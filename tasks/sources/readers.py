@@ -6,16 +6,13 @@ from pairwright.schemas.errors import SourceError
 from pairwright.schemas.plugins import Registry
 from pairwright.tasks.sources import (
     cad_inst,
-    clevr_change,
-    clevr_dc,
     folder,
     hub_tables,
-    image_editing_request,
     jsonl,
     localized_narratives,
+    pair_folders,
     parquet,
     scenes,
-    spot_the_diff,
     webdataset,
 )
 from pairwright.tasks.sources.reader import Reader
@@ -31,16 +28,16 @@ READERS = Registry(
         jsonl.READER,
         jsonl.PAIRS_READER,
         cad_inst.READER,
-        clevr_change.READER,
-        clevr_dc.READER,
-        image_editing_request.READER,
+        pair_folders.CLEVR_CHANGE,
+        pair_folders.CLEVR_DC,
+        pair_folders.IMAGE_EDITING_REQUEST,
         hub_tables.INSTRUCTPIX2PIX,
         hub_tables.LLAVA_RECAP,
         jsonl.OMNIDIFF,
         parquet.READER,
         hub_tables.RLAIF_V,
         hub_tables.SCENE_DIFFERENCE,
-        spot_the_diff.READER,
+        pair_folders.SPOT_THE_DIFF,
     ),
 )
 """A plugin's is used where its kind is named."""

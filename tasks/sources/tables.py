@@ -67,7 +67,7 @@ Listing = tuple[SourceFile, list[int] | RefusedEntryError]
 """A file and how many rows each of its groups has, or why it is refused."""
 
 
-class MediumError(Exception):
+class _MediumError(Exception):
     """What a disk or a store raised, as its cause: pyarrow reports a failed disk and damaged data alike."""
 
 
@@ -78,7 +78,7 @@ def _medium() -> Generator[None]:
     except RefusedEntryError:
         raise
     except Exception as error:
-        raise MediumError from error
+        raise _MediumError from error
 
 
 class _WatchedFile:
@@ -117,20 +117,19 @@ def table_reader(choose: Choose, read_row: Callable[[TableRow], Iterable[Given]]
     """Return the reader of a data set of tables; ``read_row`` raises ``RefusedEntryError`` for what is no use."""
     return Reader(
         list_items=partial(list_rows, choose=choose),
-        read_items=partial(read_tables, choose=choose, read_row=read_row),
+        read_items=partial(_read_tables, choose=choose, read_row=read_row),
         rows_per_shard=ROWS_PER_SHARD,
         **declaration,
     )
 
 
-def read_tables(
+def _read_tables(
     items: Sequence[ItemRow],
     config: SourceConfig,
     *,
     choose: Choose,
     read_row: Callable[[TableRow], Iterable[Given]],
 ) -> Iterator[Read]:
-    """Yield everything that the rows hold, or why it is not to be had."""
     folder = image_folder(config)
     for item, record in read_rows(items, config, choose=choose):
         if isinstance(record, Dropped | Failed):
@@ -151,12 +150,11 @@ def list_rows(config: SourceConfig, limit: int | None, *, choose: Choose) -> Ite
     """Yield an item per row of the source's tables, the first ``limit``; ``SourceError`` where no table is any good."""
     place = open_place(config.path)
     with ThreadPoolExecutor(LOOKING_AHEAD) as threads:
-        listings = threads.map(partial(_look, place, config, choose), find_tables(place, config.reading.splits))
+        listings = threads.map(partial(_look, place, config, choose), _find_tables(place, config.reading.splits))
         yield from islice(_list_items(place, config.kind, listings), limit)
 
 
-def find_tables(place: Place, splits: Sequence[str]) -> list[str]:
-    """Return the names of the tables of the splits asked for, in order; ``SourceError`` where there is none."""
+def _find_tables(place: Place, splits: Sequence[str]) -> list[str]:
     names = place.names((".parquet", ".arrow") if place.is_local else (".parquet",))
     found = {name: split_of(name) for name in names if not PurePosixPath(name).name.startswith(NOT_DATA)}
     if not found:
@@ -202,7 +200,7 @@ def _look(place: Place, config: SourceConfig, choose: Choose, name: str) -> List
             return file, table.group_rows()
     except RefusedEntryError as error:
         return file, error
-    except MediumError as error:
+    except _MediumError as error:
         words = shown_words(error.__cause__ or error)
         raise SourceError(f"{place.address}: {shown_name(name)}: cannot be read: {words}") from error
     except Exception as error:  # noqa: BLE001 - pyarrow raises anything on hostile files
@@ -275,7 +273,7 @@ def _read_group(
 
 
 def _unread(item: ItemRow, error: Exception) -> Dropped | Failed:
-    if isinstance(error, MediumError) and isinstance(error.__cause__, Exception):
+    if isinstance(error, _MediumError) and isinstance(error.__cause__, Exception):
         return refuse(item, error.__cause__)
     if isinstance(error, RefusedEntryError):
         return refuse(item, error)

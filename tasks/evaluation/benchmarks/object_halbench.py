@@ -61,9 +61,7 @@ class Record(Given):
     question: str
 
 
-class Instance(Given):
-    """Annotated object."""
-
+class _Instance(Given):
     image_id: int
     category_id: int
 
@@ -75,9 +73,7 @@ class Caption(Given):
     caption: str
 
 
-class Category(Given):
-    """Kind of objects."""
-
+class _Category(Given):
     id: int
     name: str
 
@@ -153,10 +149,10 @@ def _read_truths(folder: Path, wanted: frozenset[int], words: CocoWords) -> dict
         if not path.is_file():
             continue
         held = _object(path, "images", "categories", "annotations")
-        kinds = [check_record(value, Category, f"{path}: categories") for value in held["categories"]]
+        kinds = [check_record(value, _Category, f"{path}: categories") for value in held["categories"]]
         names = {kind.id: words.kinds.get(kind.name) for kind in kinds}
         seen |= {image["id"] for image in held["images"] if _is_of(image, "id", wanted)}
-        for one in _annotations(held, path, Instance, wanted):
+        for one in _annotations(held, path, _Instance, wanted):
             if name := names.get(one.category_id):
                 truths[one.image_id].add(name)
         captions = find_file(folder, f"annotations/captions_{split}2014.json")

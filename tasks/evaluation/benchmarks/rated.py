@@ -44,18 +44,14 @@ Ratings = Mapping[str, int]
 """By the question's name; the worst, 0, where nothing was answered."""
 
 
-class CadLine(Given):
-    """Line of CaD-QA's file."""
-
+class _CadLine(Given):
     image: list[str]
     text: str
     answer: str
     question_id: str | int
 
 
-class OmnidiffLine(Given):
-    """Pair with what people wrote of its differences."""
-
+class _OmnidiffLine(Given):
     id: str | int
     image1: str
     image2: str
@@ -64,9 +60,7 @@ class OmnidiffLine(Given):
     source: str = ""
 
 
-class MmhalRecord(Given):
-    """Question of MMHal's file."""
-
+class _MmhalRecord(Given):
     question_type: str
     image_id: str
     image_src: str
@@ -101,10 +95,10 @@ def _exam(
     return Exam(questions=[one for one, _ in asked], mark=mark, read_answers=False, notes=notes)
 
 
-def open_cad_qa(data: Data) -> Exam:
+def _open_cad_qa(data: Data) -> Exam:
     """Return the questions of CaD-QA, by whether their words are about one image or about both (ours)."""
     asked: list[tuple[ExamQuestion, str]] = []
-    for number, (line, where) in enumerate(read_records(find_file(data.folder, CAD_QA), CadLine)):
+    for number, (line, where) in enumerate(read_records(find_file(data.folder, CAD_QA), _CadLine)):
         if len(line.image) != 2 or not line.text.startswith(PREFIX):
             raise ConfigError(f"{where}: needs two images, and a text that begins with both of them")
         question = line.text.removeprefix(PREFIX)
@@ -131,10 +125,10 @@ def _about(question: str) -> str:
     return "about one image" if len(named) == 1 and not BOTH.search(question) else "about both images"
 
 
-def open_omnidiff(data: Data) -> Exam:
+def _open_omnidiff(data: Data) -> Exam:
     """Return one question for each pair of OmniDiff, by source."""
     asked: list[tuple[ExamQuestion, str]] = []
-    for line, where in read_records(find_file(data.folder, OMNIDIFF), OmnidiffLine):
+    for line, where in read_records(find_file(data.folder, OMNIDIFF), _OmnidiffLine):
         texts = [text for text in (line.caption, *line.captions) if text.strip()]
         if not texts:
             raise ConfigError(f"{where}: caption: says nothing")
@@ -154,10 +148,10 @@ def open_omnidiff(data: Data) -> Exam:
     ))  # fmt: skip
 
 
-def open_mmhal(data: Data) -> Exam:
+def _open_mmhal(data: Data) -> Exam:
     """Return the questions of MMHal-Bench, by type."""
     asked: list[tuple[ExamQuestion, str]] = []
-    for number, (record, where) in enumerate(read_records(find_file(data.folder, MMHAL), MmhalRecord)):
+    for number, (record, where) in enumerate(read_records(find_file(data.folder, MMHAL), _MmhalRecord)):
         source = PurePosixPath(urlsplit(record.image_src).path).name
         judged = {"contents": ", ".join(record.image_content), "question": record.question}
         one = ExamQuestion(
@@ -188,7 +182,7 @@ BENCHMARKS = (
         name="cad-qa",
         measures="open questions about what two images have in common and how they differ",
         layout=f"{CAD_QA} and Visual Genome's images, also below images/: VG_100K_2/2406825.jpg",
-        open=open_cad_qa,
+        open=_open_cad_qa,
         rule=RULE,
         rubric=Rubric(prompt="judge_answer", best=5),
     ),
@@ -197,7 +191,7 @@ BENCHMARKS = (
         measures="how much of what people say of the differences of two images a description covers",
         layout=f'{OMNIDIFF}, a line {{"id", "image1", "image2", "caption" or "captions", "source"}} per pair, and the '
         "images, also below images/",
-        open=open_omnidiff,
+        open=_open_omnidiff,
         rule=RULE,
         rubric=Rubric(prompt="judge_coverage", best=100, reasoned=True),
     ),
@@ -206,7 +200,7 @@ BENCHMARKS = (
         measures="whether answers about an image say what is not in it, by eight kinds of questions",
         layout=f"{MMHAL} (96 questions), and its images, also below images/: IMAGE_ID.jpg, or named as their addresses "
         "end",
-        open=open_mmhal,
+        open=_open_mmhal,
         rule=RULE,
         rubric=Rubric(prompt="judge_hallucination", best=6, reasoned=True),
     ),

@@ -174,8 +174,7 @@ def _only(graph: SceneGraph, other: SceneGraph) -> list[Selector]:
     return [one for one in looks if not one.select(other)]
 
 
-def open_scenes(data: Data) -> Exam:
-    """Return one question for each photograph of a dataset that was not trained on."""
+def _open_scenes(data: Data) -> Exam:
     images, trained = _read_images(data), _trained_images(data)
     shown = [images[key] for key in sorted(images.keys() - trained)]
     words = adjectives_of(graph for one in images.values() for graph in one.graphs)
@@ -183,16 +182,14 @@ def open_scenes(data: Data) -> Exam:
     return _exam(shown, text, "describe_image", note=note, words=words, recall="recall")
 
 
-def open_scene_differences(data: Data) -> Exam:
-    """Return one question for each pair of a dataset that was not trained on."""
+def _open_scene_differences(data: Data) -> Exam:
     pairs, of = _held_out_pairs(data)
     words = adjectives_of(graph for pair in pairs for graph in pair.graphs)
     text = f"<image><image>{load_wordings('ask_difference').kinds['ask'][0].render()}"
     return _exam(pairs, text, "ask_difference", note=_note(len(pairs), of, data), words=words, recall="changed")
 
 
-def open_scene_pairs(data: Data) -> Exam:
-    """Return two statements for each pair of a dataset that was not trained on."""
+def _open_scene_pairs(data: Data) -> Exam:
     pairs, of = _held_out_pairs(data)
     choices = [choice for pair in pairs for choice in _state(pair)]
     return exam_of(choices, _score_statements, notes=(_note(len(choices) // 2, of, data), BOTH_NOTE))
@@ -220,7 +217,7 @@ BENCHMARKS = (
         name="scenes",
         measures="whether a description of a rendered photograph names things that are not there (CHAIR)",
         layout=LAYOUT,
-        open=open_scenes,
+        open=_open_scenes,
         rule=CHAIR_RULE,
     ),
     Benchmark(
@@ -228,7 +225,7 @@ BENCHMARKS = (
         measures="whether a description of how two rendered photographs differ is true of each of them (CHAIR by "
         "halves)",
         layout=LAYOUT,
-        open=open_scene_differences,
+        open=_open_scene_differences,
         rule=HALVES_RULE,
     ),
     Benchmark(
@@ -236,7 +233,7 @@ BENCHMARKS = (
         measures="whether true and false statements about what only one of two rendered photographs shows are told "
         "apart",
         layout=LAYOUT,
-        open=open_scene_pairs,
+        open=_open_scene_pairs,
         rule=RULE,
     ),
 )

@@ -65,9 +65,7 @@ ARRAYS_NOTE = (
 Images = tuple[Path, Path]
 
 
-class PublishedLine(Given):
-    """Line of a file that paper 003 published."""
-
+class _PublishedLine(Given):
     image: list[str]
     text: str
     answer: str
@@ -75,39 +73,29 @@ class PublishedLine(Given):
     category: str = ""
 
 
-class BisonImage(Given):
-    """One of BISON's two images."""
-
+class _BisonImage(Given):
     image_id: int
     image_filename: str
 
 
-class BisonRecord(Given):
-    """Caption of BISON and its candidates."""
-
+class _BisonRecord(Given):
     bison_id: int
     caption: str
     true_image_id: int
-    image_candidates: list[BisonImage]
+    image_candidates: list[_BisonImage]
 
 
-class BisonFile(Given):
-    """BISON's own file."""
-
+class _BisonFile(Given):
     data: list[Any]
 
 
-class Nlvr2Record(Given):
-    """Line of NLVR2's own files."""
-
+class _Nlvr2Record(Given):
     sentence: str
     label: str
     identifier: str
 
 
-class EqbenRecord(Given):
-    """Pair of EqBen's list, which is of Winoground's form."""
-
+class _EqbenRecord(Given):
     image0: str
     image1: str
     caption0: str
@@ -116,9 +104,9 @@ class EqbenRecord(Given):
 
 def _published(
     path: Path, pattern: re.Pattern[str] = CAPTION, options: tuple[str, ...] = LETTERS
-) -> Iterator[tuple[PublishedLine, Images, str, str]]:
+) -> Iterator[tuple[_PublishedLine, Images, str, str]]:
     """Yield the lines of a file of paper 003, with their images, the caption or statement, and where they are."""
-    for line, where in read_records(path, PublishedLine):
+    for line, where in read_records(path, _PublishedLine):
         found = pattern.search(line.text)
         if found is None:
             raise ConfigError(f"{where}: text: asks something else than this benchmark does")
@@ -136,15 +124,14 @@ def _open_published(path: Path) -> Exam:
     return exam_of(choices, score_accuracy)
 
 
-def open_bison(data: Data) -> Exam:
-    """Return the questions of BISON."""
+def _open_bison(data: Data) -> Exam:
     path = find_file(data.folder, "BISON.jsonl", BISON)
     if path.name != BISON:
         return _open_published(path)
-    held = check_record(parse_json(read_text(path), str(path)), BisonFile, str(path))
+    held = check_record(parse_json(read_text(path), str(path)), _BisonFile, str(path))
     choices: list[Choice] = []
     for value, where in number_records(held.data, f"{path}: data"):
-        record = check_record(value, BisonRecord, where)
+        record = check_record(value, _BisonRecord, where)
         ids = [one.image_id for one in record.image_candidates]
         if len(ids) != 2 or ids.count(record.true_image_id) != 1:
             raise ConfigError(f"{where}: needs two image_candidates, and one of them must be true_image_id")
@@ -154,7 +141,7 @@ def open_bison(data: Data) -> Exam:
     return exam_of(choices, score_accuracy)
 
 
-def open_svo(data: Data) -> Exam:
+def _open_svo(data: Data) -> Exam:
     """Return the questions of SVO-Probes, by what differs."""
     path = find_file(data.folder, "SVO_Probes.jsonl", SVO)
     if path.name != SVO:
@@ -188,15 +175,14 @@ def _probe(name: str, row: dict[str, str], folder: Path, *, where: str) -> Choic
     return choose_image(name, images, row["sentence"], answer=answer, category=SVO_FLAGS[wrong[0]])
 
 
-def open_nlvr2(data: Data) -> Exam:
-    """Return the questions of NLVR2."""
+def _open_nlvr2(data: Data) -> Exam:
     path = find_file(data.folder, "NLVR2.jsonl", *NLVR2)
     choices: list[Choice] = []
     if path.name not in NLVR2:
         for line, images, statement, _ in _published(path, STATEMENT, TRUTHS):
             choices.append(_state(str(line.question_id), images, statement, line.answer))
     else:
-        for record, where in read_records(path, Nlvr2Record):
+        for record, where in read_records(path, _Nlvr2Record):
             parts = record.identifier.split("-")
             if len(parts) != 4 or record.label not in TRUTHS:
                 raise ConfigError(f"{where}: identifier must be SPLIT-SET-PAIR-SENTENCE, and label True or False")
@@ -225,7 +211,7 @@ def _ask_pair(name: str, images: Images, captions: tuple[str, str], category: st
 
 def _open_published_pairs(path: Path) -> Exam:
     """Return the exam of a file of paper 003 in which each pair has two lines, ``N_0`` and ``N_1``."""
-    pairs: dict[str, dict[str, tuple[PublishedLine, Images, str, str]]] = {}
+    pairs: dict[str, dict[str, tuple[_PublishedLine, Images, str, str]]] = {}
     for found in _published(path):
         line, _, _, where = found
         pair, _, number = str(line.question_id).rpartition("_")
@@ -242,14 +228,14 @@ def _open_published_pairs(path: Path) -> Exam:
     return exam_of(choices, score_groups, notes=(PAIRS_NOTE,))
 
 
-def open_eqben(data: Data) -> Exam:
+def _open_eqben(data: Data) -> Exam:
     """Return the questions of EqBen, by where images are from."""
     path = find_file(data.folder, "EQBEN.jsonl", EQBEN)
     if path.name != EQBEN:
         return _open_published_pairs(path)
     choices: list[Choice] = []
     arrays = False
-    for number, (record, where) in enumerate(read_records(path, EqbenRecord)):
+    for number, (record, where) in enumerate(read_records(path, _EqbenRecord)):
         names = [(f"{name.removesuffix('.npy')}.png", name) if name.endswith(".npy") else (name,)
                  for name in (record.image0, record.image1)]  # fmt: skip
         arrays |= len(names[0]) > 1
@@ -259,7 +245,7 @@ def open_eqben(data: Data) -> Exam:
     return exam_of(choices, score_groups, notes=(PAIRS_NOTE, ARRAYS_NOTE) if arrays else (PAIRS_NOTE,))
 
 
-def open_cola(data: Data) -> Exam:
+def _open_cola(data: Data) -> Exam:
     """Return the questions of COLA's multi-object pairs: address and caption of one image, then of the other."""
     path = find_file(data.folder, "COLA.jsonl", COLA)
     if path.name != COLA:
@@ -279,7 +265,7 @@ BENCHMARKS = (
         name="bison",
         measures="which of two similar images a caption suits (chance: 50 %)",
         layout=f"BISON.jsonl (paper 003: 150 questions) or {BISON} (all), and COCO's val2014 images",
-        open=open_bison,
+        open=_open_bison,
         rule=RULE,
     ),
     Benchmark(
@@ -287,7 +273,7 @@ BENCHMARKS = (
         measures="which of two images a sentence suits (chance: 50 %), by what differs: subject, verb, object",
         layout=f"SVO_Probes.jsonl (paper 003: 1,500 questions) or {SVO} (all), and the images, also below images/: "
         "00017.jpg or 17.jpg, by their ids",
-        open=open_svo,
+        open=_open_svo,
         rule=RULE,
     ),
     Benchmark(
@@ -295,7 +281,7 @@ BENCHMARKS = (
         measures="whether a statement about two photographs is true (chance: 50 %)",
         layout=f"NLVR2.jsonl (paper 003: 150 questions) or one of {', '.join(NLVR2)}, and the images, also below "
         "images/: test1-463-0-img0.png",
-        open=open_nlvr2,
+        open=_open_nlvr2,
         rule=RULE,
     ),
     Benchmark(
@@ -303,7 +289,7 @@ BENCHMARKS = (
         measures="which of two almost equal images a caption suits, and the other way round, by where they are from",
         layout=f"EQBEN.jsonl (paper 003: 120 pairs) or {EQBEN} (EqBen's tenth), and the images, also below images/: "
         "eqbensd/844/image0.png",
-        open=open_eqben,
+        open=_open_eqben,
         rule=RULE,
     ),
     Benchmark(
@@ -311,7 +297,7 @@ BENCHMARKS = (
         measures="which of two images a caption of objects and attributes suits, and the other way round",
         layout=f"COLA.jsonl (paper 003) or {COLA} (COLA's own list), and the images, also below images/: "
         "2390970.jpg or 0_2390970.jpg",
-        open=open_cola,
+        open=_open_cola,
         rule=RULE,
     ),
 )

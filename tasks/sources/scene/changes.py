@@ -91,7 +91,7 @@ def _first_fit(draft: Draft, kind: ChangeType, options: Iterable[tuple[Thing, st
 _VIEWS = {(i, j): view_phrase(side, height) for i, side in enumerate(SIDES) for j, height in enumerate(HEIGHTS)}
 
 
-def change_viewpoint(rng: Rng, draft: Draft) -> Draft | None:
+def _change_viewpoint(rng: Rng, draft: Draft) -> Draft | None:
     """Move the camera one step: to the next side, or to the next height."""
     old = draft.scene.view.phrase
     here = next(steps for steps, phrase in _VIEWS.items() if phrase == old)
@@ -102,7 +102,7 @@ def change_viewpoint(rng: Rng, draft: Draft) -> Draft | None:
     return draft.after(replace(draft.scene, view=new), change)
 
 
-def change_illumination(rng: Rng, draft: Draft) -> Draft | None:
+def _change_illumination(rng: Rng, draft: Draft) -> Draft | None:
     """Change where the light comes from, its brightness, or its tint from warm to cool or back."""
     old = draft.scene.light
     for _ in range(DRAWS):
@@ -114,8 +114,7 @@ def change_illumination(rng: Rng, draft: Draft) -> Draft | None:
     return None
 
 
-def add_thing(rng: Rng, draft: Draft) -> Draft | None:
-    """Put a new thing on the ground, or on another thing."""
+def _add_thing(rng: Rng, draft: Draft) -> Draft | None:
     if len(draft.scene.things) >= MOST:
         return None
     rides = rng.random() < 0.5
@@ -139,8 +138,7 @@ def _take(rng: Rng, draft: Draft, *, kind: ChangeType, resting: bool) -> Draft |
     return draft.after(draft.scene.without(thing.id), change)
 
 
-def substitute_thing(rng: Rng, draft: Draft) -> Draft | None:
-    """Put a thing of another shape in the place of one."""
+def _substitute_thing(rng: Rng, draft: Draft) -> Draft | None:
     return _first_fit(draft, "substitution", _substitutes(rng, draft))
 
 
@@ -156,8 +154,7 @@ def _substitutes(rng: Rng, draft: Draft) -> Iterable[tuple[Thing, str, str]]:
             yield turn_to(rng, new, draft.camera), old.phrase, new.phrase
 
 
-def change_size(rng: Rng, draft: Draft) -> Draft | None:
-    """Let a thing grow or shrink."""
+def _change_size(rng: Rng, draft: Draft) -> Draft | None:
     options = (
         (replace(thing, size=size), thing.size, size)
         for thing in _shuffled(rng, draft.loose())
@@ -167,7 +164,7 @@ def change_size(rng: Rng, draft: Draft) -> Draft | None:
     return _first_fit(draft, "size", options)
 
 
-def change_colour(rng: Rng, draft: Draft) -> Draft | None:
+def _change_colour(rng: Rng, draft: Draft) -> Draft | None:
     """Paint a thing in a colour that is far from its own."""
     options = (
         (replace(thing, colour=colour), thing.colour, colour)
@@ -178,7 +175,7 @@ def change_colour(rng: Rng, draft: Draft) -> Draft | None:
     return _first_fit(draft, "colour", options)
 
 
-def change_orientation(rng: Rng, draft: Draft) -> Draft | None:
+def _change_orientation(rng: Rng, draft: Draft) -> Draft | None:
     """Turn a thing that has a front to face another way; signs stay, for they must be read."""
     return _first_fit(draft, "orientation", _turns(rng, draft))
 
@@ -192,8 +189,7 @@ def _turns(rng: Rng, draft: Draft) -> Iterable[tuple[Thing, str, str]]:
                 yield turn_to(rng, thing, draft.camera, facing=others[int(k)]), old, others[int(k)]
 
 
-def change_pose(rng: Rng, draft: Draft) -> Draft | None:
-    """Put the parts of a thing into another pose."""
+def _change_pose(rng: Rng, draft: Draft) -> Draft | None:
     options = (
         (replace(thing, pose=pose), str(thing.pose), pose)
         for thing in _shuffled(rng, draft.loose())
@@ -203,8 +199,7 @@ def change_pose(rng: Rng, draft: Draft) -> Draft | None:
     return _first_fit(draft, "pose", options)
 
 
-def change_text(rng: Rng, draft: Draft) -> Draft | None:
-    """Write something else on a sign."""
+def _change_text(rng: Rng, draft: Draft) -> Draft | None:
     signs = [thing for thing in draft.single() if thing.text]
     options = (
         (replace(thing, text=TEXTS[int(k)]), str(thing.text), TEXTS[int(k)])
@@ -215,8 +210,7 @@ def change_text(rng: Rng, draft: Draft) -> Draft | None:
     return _first_fit(draft, "text", options)
 
 
-def change_count(rng: Rng, draft: Draft) -> Draft | None:
-    """Take one or two things from a group of like things, or add one or two."""
+def _change_count(rng: Rng, draft: Draft) -> Draft | None:
     group = [thing for thing in draft.scene.things if thing.group and thing.id not in draft.touched]
     if len(group) < 2:
         return None
@@ -247,19 +241,19 @@ def _many(thing: Thing, count: int) -> str:
 
 
 CONTENT: dict[ChangeType, Change] = {
-    "addition": add_thing,
+    "addition": _add_thing,
     "disappearance": partial(_take, kind="disappearance", resting=False),
     "removal": partial(_take, kind="removal", resting=True),
-    "substitution": substitute_thing,
-    "size": change_size,
-    "colour": change_colour,
-    "orientation": change_orientation,
-    "pose": change_pose,
-    "text": change_text,
-    "counting": change_count,
+    "substitution": _substitute_thing,
+    "size": _change_size,
+    "colour": _change_colour,
+    "orientation": _change_orientation,
+    "pose": _change_pose,
+    "text": _change_text,
+    "counting": _change_count,
 }
 """Changes of the scene."""
-DISTRACTING: dict[ChangeType, Change] = {"viewpoint": change_viewpoint, "illumination": change_illumination}
+DISTRACTING: dict[ChangeType, Change] = {"viewpoint": _change_viewpoint, "illumination": _change_illumination}
 """Changes of the photograph only."""
 
 

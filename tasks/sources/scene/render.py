@@ -166,7 +166,7 @@ def build_scene(scene: Scene) -> mi.Scene:
     return mi.load_dict({"type": "scene", **parts}, optimize=False)
 
 
-def build_sensor(camera: Camera, samples: int) -> mi.Sensor:
+def _build_sensor(camera: Camera, samples: int) -> mi.Sensor:
     """Return the renderer's camera; the box filter keeps pixels independent of the order of samples."""
     field = math.degrees(2 * math.atan(camera.width / (2 * camera.focal)))
     pose = mi.ScalarTransform4f().look_at(origin=list(camera.position), target=list(TARGET), up=[0, 0, 1])
@@ -212,7 +212,7 @@ class Survey:
 def _render(built: mi.Scene, camera: Camera, integrator: Plugin, *, seed: int, samples: int) -> Plane:
     light = mi.render(
         built,
-        sensor=build_sensor(camera, samples),
+        sensor=_build_sensor(camera, samples),
         integrator=mi.load_dict(integrator),
         seed=mi.UInt32(seed),
         spp=samples,

@@ -39,7 +39,7 @@ def describe(draft: Draft, camera: Camera, seen: Survey, *, world: str, number: 
     )
 
 
-def visible_share(thing: Thing, camera: Camera, mask: Mask) -> float:
+def _visible_share(thing: Thing, camera: Camera, mask: Mask) -> float:
     """Return the visible pixels over the pixels of the silhouette of the thing alone."""
     alone = int(camera.silhouette(thing).sum())
     return min(1.0, round(int(mask.sum()) / max(1, alone), 4))
@@ -62,15 +62,13 @@ def _describe_thing(thing: Thing, camera: Camera, mask: Mask) -> SceneObject:
         column="left" if centre < camera.width / 3 else "right" if centre > 2 * camera.width / 3 else "centre",
         depth="front" if distance < NEAR + third else "back" if distance > FAR - third else "middle",
         box=box,
-        visible=visible_share(thing, camera, mask),
+        visible=_visible_share(thing, camera, mask),
         mask=encode_mask(mask),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
-    """Scene that is ready to be exposed."""
-
+class _Setup:
     draft: Draft
     camera: Camera
     built: Any
@@ -96,7 +94,7 @@ def photograph_world(config: ScenesConfig, index: int) -> Iterator[Photograph | 
         yield _take(config, setup, number) if setup else None
 
 
-def _set_up_base(config: ScenesConfig, index: int) -> Setup | None:
+def _set_up_base(config: ScenesConfig, index: int) -> _Setup | None:
     place = PLACES[index % len(PLACES)]
     for attempt in range(ATTEMPTS):
         seeds = (config.seed, index, attempt)
@@ -108,11 +106,11 @@ def _set_up_base(config: ScenesConfig, index: int) -> Setup | None:
         seen = survey(built, camera, seed=index)
         if _all_seen(scene, camera, seen):
             coarse = plan_camera(scene.view, width=config.width, height=config.height)
-            return Setup(Draft(scene, coarse, 1), camera, built, seen, seeds)
+            return _Setup(Draft(scene, coarse, 1), camera, built, seen, seeds)
     return None
 
 
-def _set_up_variation(config: ScenesConfig, base: Setup, number: int) -> Setup | None:
+def _set_up_variation(config: ScenesConfig, base: _Setup, number: int) -> _Setup | None:
     plain = np.random.default_rng((*base.seeds, number)).random() < config.no_change_share
     for attempt in range(ATTEMPTS):
         rng = np.random.default_rng((*base.seeds, number, attempt))
@@ -123,7 +121,7 @@ def _set_up_variation(config: ScenesConfig, base: Setup, number: int) -> Setup |
     return None
 
 
-def _look(base: Setup, draft: Draft) -> Setup | None:
+def _look(base: _Setup, draft: Draft) -> _Setup | None:
     built = build_scene(draft.scene)
     camera = replace(base.camera, view=draft.scene.view)
     seen = survey(built, camera, seed=base.seeds[1])
@@ -135,14 +133,14 @@ def _look(base: Setup, draft: Draft) -> Setup | None:
         things = {name for name in (change.object_id, *change.object_ids) if name}
         if things and base.seen.changed(after, things) < least:
             return None
-    return Setup(draft, camera, built, seen, base.seeds)
+    return _Setup(draft, camera, built, seen, base.seeds)
 
 
 def _all_seen(scene: Scene, camera: Camera, seen: Survey) -> bool:
-    return all(visible_share(thing, camera, seen.mask(thing.id)) >= MIN_VISIBLE for thing in scene.things)
+    return all(_visible_share(thing, camera, seen.mask(thing.id)) >= MIN_VISIBLE for thing in scene.things)
 
 
-def _take(config: ScenesConfig, setup: Setup, number: int) -> Photograph:
+def _take(config: ScenesConfig, setup: _Setup, number: int) -> Photograph:
     seed = int(np.random.default_rng((*setup.seeds, number)).integers(2**31))
     light = expose(setup.built, setup.camera, samples=config.samples_per_pixel, seed=seed)
     picture = develop(light, setup.seen)

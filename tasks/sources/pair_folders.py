@@ -1,0 +1,222 @@
+"""Read data sets of pairs that are folders of images with lists beside them in JSON.
+
+CLEVR-Change, CLEVR-DC, Spot-the-Diff, Image-Editing-Request; what their files look like is said at each reader.
+"""
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+
+from pairwright.schemas.rows import PairRow
+from pairwright.tasks.sources.annotations import check_record, check_texts, load_json, load_lists
+from pairwright.tasks.sources.layouts import Entry, Layout, Listed, has_files, layout_reader
+from pairwright.tasks.sources.read_entry import About, RefusedEntryError, check_path
+
+log = logging.getLogger(__name__)
+
+_DEFAULT_IMAGE = re.compile(r"CLEVR_default_(\d{6})\.png")
+
+
+def _list_clevr_change(layout: Layout) -> Iterator[Listed]:
+    inside = "data/" if (layout.root / "data").is_dir() else ""
+    changes, distractors = (
+        load_json(layout.find_file(f"{inside}{name}.json"), dict) for name in ("change_captions", "no_change_captions")
+    )
+    splits = load_lists(layout.find_file(f"{inside}splits.json"))
+    mapping = layout.root / f"{inside}type_mapping.json"
+    lists = load_lists(mapping) if mapping.is_file() else {}
+    types = {kind: set(map(str, names)) for kind, names in lists.items()}
+    folder = layout.find_folder("data") if inside else ""
+    numbers = _default_numbers(layout, folder, changes | distractors)
+    for split in layout.choose_splits(list(splits)):
+        for place in splits[split]:
+            if type(place) is not int or not 0 <= place < len(numbers):
+                detail = f"{split} names place {place!s:.50} of {len(numbers)}"
+                yield f"splits.json {split}", RefusedEntryError("split names no image", detail)
+                continue
+            name = f"{numbers[place]}.png"
+            kinds = tuple(kind for kind, members in types.items() if name in members)
+            yield name, partial(_clevr_change_pair, folder, name, changes, About(change_types=kinds))
+            nothing = About(change_types=("no_change",), may_be_identical=True)
+            yield f"{name}_n", partial(_clevr_change_pair, folder, name, distractors, nothing)
+
+
+def _clevr_change_pair(folder: str, name: str, captions: Mapping[str, object], about: About) -> Entry:
+    default = f"CLEVR_default_{name}"
+    other = "nsc_images/CLEVR_nonsemantic_" if about.may_be_identical else "sc_images/CLEVR_semantic_"
+    texts = check_texts(captions.get(default, []))
+    images = (f"{folder}images/{default}", f"{folder}{other}{name}")
+    return Entry(images=images, about=replace(about, human_differences=texts))
+
+
+def _default_numbers(layout: Layout, folder: str, captions: Mapping[str, object]) -> list[str]:
+    names = {*captions, *(path.name for path in (layout.images / f"{folder}images").glob("*"))}
+    found = [match[1] for name in sorted(names) if (match := _DEFAULT_IMAGE.fullmatch(name))]
+    if len(found) < len(names):
+        log.warning("%s: %d names are none of CLEVR-Change and are left out", layout.root, len(names) - len(found))
+    return found
+
+
+CLEVR_CHANGE = layout_reader(
+    _list_clevr_change,
+    kind="clevr-change",
+    about="CLEVR-Change: rendered pairs with captions, half of them distractors",
+    example="clevr-change:data",
+    details="""CLEVR-Change: rendered scenes before and after a change, and after none but another viewpoint and light.
+
+Layout, at the root or in its folder ``data``: ``images/CLEVR_default_%06d.png`` (before), ``sc_images/CLEVR_semantic_``
+(after a change) and ``nsc_images/CLEVR_nonsemantic_`` (after none); ``change_captions.json`` and
+``no_change_captions.json``, both from the name of the default image to its captions; ``splits.json`` from a split to
+numbers; ``type_mapping.json`` (may be missing) from a type of change to names ``%06d.png``.
+
+A number of ``splits.json`` is a place in the sorted list of default images, which is not the number in the name where
+one is missing. The list is of all names in the captions and on disk, so that it is whole where only some of the images
+were copied. Each place gives two pairs, named as in evaluation: ``000000.png`` and, for the distractor,
+``000000.png_n``, whose images may be alike. What is in no split is not read. The images' licence is not stated.""",
+    brings=(PairRow,),
+    recognises=partial(has_files, ("change_captions.json", "no_change_captions.json", "splits.json")),
+)
+
+
+NOTHING_CHANGED = {
+    "no change has occurred",
+    "no change has occured",
+    "no change was made",
+    "nothing has changed",
+    "nothing was modified",
+    "the scene is the same as before",
+    "the scene remains the same",
+    "the two scenes seem identical",
+    "there is no change",
+    "there is no difference",
+}
+_LEADING_NUMBER = re.compile(r"(\d{1,9})(\.|$)")
+
+
+def _list_clevr_dc(layout: Layout) -> Iterator[Listed]:
+    named = load_json(layout.find_file("captions.json", "change_captions.json"), dict)
+    captions = {int(match[1]): texts for name, texts in named.items() if (match := _LEADING_NUMBER.match(name))}
+    splits = load_lists(layout.find_file("split.json", "splits.json"))
+    folders = ("bef/", "aft/") if layout.find_folder("bef") else ("images/", "sc_images/")
+    for split in layout.choose_splits(list(splits)):
+        for number in splits[split]:
+            if type(number) is not int or not 0 <= number < 10**9:
+                yield f"split.json {split}", RefusedEntryError("split names no image", f"{split} names {number!s:.50}")
+            else:
+                yield f"{number:06d}.png", partial(_clevr_dc_pair, layout, number, folders, captions.get(number, []))
+
+
+def _clevr_dc_pair(layout: Layout, number: int, folders: tuple[str, str], captions: object) -> Entry:
+    texts = check_texts(captions)
+    same = bool(texts) and all(text.lower().rstrip(" .") in NOTHING_CHANGED for text in texts)
+    before, after = (layout.find_image(f"{folder}{number}.png", f"{folder}{number:06d}.png") for folder in folders)
+    types = ("no_change",) if same else ()
+    about = About(human_differences=texts, change_types=types, may_be_identical=same)
+    return Entry(images=(before, after), about=about)
+
+
+CLEVR_DC = layout_reader(
+    _list_clevr_dc,
+    kind="clevr-dc",
+    about="CLEVR-DC: rendered pairs from far viewpoints with captions",
+    example="clevr-dc:clevr-dc",
+    details="""CLEVR-DC: rendered scenes before and after a change, seen from quite another side.
+
+Layout: ``bef/{i}.png`` (before) and ``aft/{i}.png``, ``captions.json`` from "i" or "i.png" to captions, ``split.json``
+from a split to numbers. Also read is what DIRL's scripts make of it: ``images`` and ``sc_images`` with six digits, and
+``change_captions.json``, where "i.png" has become "00000i.png.png". So of a name only the digits before the first dot
+count.
+
+No file says which pairs are those whose action was "do nothing": they are told by their captions, all of which are of
+the few sentences that CLEVR-Change's generator has for it. Their images may be alike. The licence is not stated.""",
+    brings=(PairRow,),
+    recognises=partial(has_files, ("captions.json", "split.json")),
+)
+
+
+SPOT_SPLITS = ("train", "val", "test")
+SPOT_FOLDERS = ("annotations/", "data/annotations/", "")
+_SPOT_ID = re.compile(r"[\w-]{1,200}", re.ASCII)
+
+
+def _list_spot_the_diff(layout: Layout) -> Iterator[Listed]:
+    _, lists = layout.find_lists(SPOT_FOLDERS, SPOT_SPLITS)
+    folder = layout.find_folder("resized_images", "data/resized_images", "images")
+    for split in layout.choose_splits(list(lists)):
+        found: dict[str, list[object]] = {}
+        for number, record in enumerate(load_json(lists[split], list), start=1):
+            try:
+                found.setdefault(_spot_id(check_record(record)), []).append(record.get("sentences", []))
+            except RefusedEntryError as refused:
+                yield f"{split}.json record {number}", refused
+        for name, sentences in found.items():
+            yield name, partial(_spot_pair, folder, name, sentences)
+
+
+def _spot_id(record: dict[str, object]) -> str:
+    name = str(record.get("img_id", ""))
+    if not _SPOT_ID.fullmatch(name):
+        raise RefusedEntryError("no img_id", name[:100])
+    return name
+
+
+def _spot_pair(folder: str, name: str, sentences: list[object]) -> Entry:
+    texts = check_texts([text for each in sentences for text in (each if isinstance(each, list) else [each])])
+    return Entry(images=(f"{folder}{name}.png", f"{folder}{name}_2.png"), about=About(human_differences=texts))
+
+
+SPOT_THE_DIFF = layout_reader(
+    _list_spot_the_diff,
+    kind="spot-the-diff",
+    about="Spot-the-Diff: surveillance frames with sentences about their differences",
+    example="spot-the-diff:spot-the-diff/data",
+    details="""Spot-the-Diff: frames of surveillance cameras some time apart, with sentences about what differs.
+
+Layout: ``annotations/{train,val,test}.json`` (also below ``data``, or beside the images), each a list of
+``{"img_id": ..., "sentences": [...]}``; images ``<img_id>.png`` and ``<img_id>_2.png`` in ``resized_images``, in
+``images`` or at the root. ``<img_id>_diff.jpg`` is not read.
+
+Several records may share an img_id: they become one pair with all sentences in their order. Blank sentences are left
+out. No file says which pairs are of one camera. The licence is not stated.""",
+    brings=(PairRow,),
+)
+
+
+EDIT_SPLITS = ("train", "valid", "test")
+EDIT_FOLDERS = ("", "dataset/adobe/", "data/")
+
+
+def _list_image_editing(layout: Layout) -> Iterator[Listed]:
+    place, lists = layout.find_lists(EDIT_FOLDERS, EDIT_SPLITS)
+    folder = layout.find_folder(f"{place}images", "images", place.rstrip("/"))
+    for split in layout.choose_splits(list(lists)):
+        for number, record in enumerate(load_json(lists[split], list), start=1):
+            yield f"{split}.json record {number}", partial(_edit_pair, folder, record)
+
+
+def _edit_pair(folder: str, found: object) -> Entry:
+    record = check_record(found)
+    texts = check_texts(record.get("sents", []))
+    first, second = (f"{folder}{check_path(record.get(name))}" for name in ("img0", "img1"))
+    about = About(origin="edit", human_differences=texts, instruction=texts[0] if texts else "")
+    return Entry(name=str(record.get("uid") or f"{first} {second}")[:200], images=(first, second), about=about)
+
+
+IMAGE_EDITING_REQUEST = layout_reader(
+    _list_image_editing,
+    kind="image-editing-request",
+    about="Image-Editing-Request: edited photographs with the requests",
+    example="image-editing-request:dataset/adobe",
+    details="""Image-Editing-Request: photographs before and after an edit, with the requests for it.
+
+Layout: ``{train,valid,test}.json`` (also in ``dataset/adobe`` or ``data``), each a list of
+``{"img0": ..., "img1": ..., "sents": [...], "uid": ...}``; images in ``images`` beside the lists, in ``images`` at the
+root, or beside the lists. The split is named ``valid``. Images are JPEG, PNG and GIF, and the two of a pair often
+differ in size.
+
+A request is both what people wrote about the difference and the instruction of the edit: all of them are kept as the
+first, and the first of them as the second. The licence is not stated.""",
+    brings=(PairRow,),
+)
