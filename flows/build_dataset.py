@@ -1,12 +1,7 @@
 """Build a dataset under Prefect: a flow run per build, a subflow per step, a task per stage, a task run per shard.
 
-Runs the same stages (``flows.stages``) and the same shard function as a build without a server, in the same worker
-processes; Prefect shows them and decides when they start, never what is done. Tasks get references, not rows or images.
-
-``update-dataset`` is what a schedule runs. Of one dataset one update runs at a time: another that comes due meanwhile
-is skipped, since the next one sees the same. The dataset's own lock says so, which a killed process lets go at once.
-(Prefect's limit on a deployment's runs would hold its place for five minutes, and end a build whose server is gone for
-as long.)
+Stages and shards run as without a server, in the same worker processes; Prefect shows them and decides when they start.
+Tasks get references, not rows or images.
 """
 
 import logging
@@ -53,6 +48,7 @@ RUNNER: Any = ThreadPoolTaskRunner(max_workers=512)  # threads that wait; the wo
 AHEAD = 2
 """Task runs that are submitted per worker process: so that none waits, and few are lost with a server."""
 LOCK = "schedule"
+"""One update of a dataset runs at a time; a killed process lets its lock go at once, Prefect's own limit only later."""
 log = logging.getLogger(__name__)
 StageName = Annotated[str, Field(json_schema_extra={"enum": ["", *GROUPS, *BY_NAME]})]
 ProfileName = Annotated[str, Field(json_schema_extra={"examples": [*profile_names()]})]
@@ -243,9 +239,5 @@ def task_of(stage: Stage, workers: Runner) -> Task[[Planned, ShardRef, list[Outc
         cache_policy=NO_CACHE,
         persist_result=False,
         retries=1,  # with none, Prefect logs a failed state as an exception that there is not: "NoneType: None"
-        retry_condition_fn=_never,
+        retry_condition_fn=lambda _task, _run, _state: False,
     )(run_shard)
-
-
-def _never(_task: object, _task_run: object, _state: object) -> bool:
-    return False

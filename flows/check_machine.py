@@ -92,7 +92,6 @@ def check_profile(profile: Profile, until: str) -> Iterator[Check]:
 
 
 def _check_weights(stage: Stage, config: Section, profile: str) -> Iterator[Check]:
-    """Yield whether what a stage loads is here; nothing for one that loads nothing."""
     assert stage.pin
     try:
         pinned = stage.pin(config)
@@ -106,7 +105,6 @@ def _check_weights(stage: Stage, config: Section, profile: str) -> Iterator[Chec
 
 
 def _check_served(chat: ChatConfig, field: str) -> Iterator[Check]:
-    """Yield that the servers of a model answer and have it, or vLLM can be started for it; no model is asked."""
     waits = {"timeout_seconds": SERVER_SECONDS, "patience_seconds": SERVER_SECONDS, "structured_output": "none"}
     found = find_model(chat.model_copy(update=waits), field=field)
     yield ok("served", field, f"{found.model} at {', '.join(found.endpoint) or found.launch.command[0]}")

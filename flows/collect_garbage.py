@@ -1,8 +1,7 @@
 """Delete what no kept version and not the present state of a dataset needs, and what was removed on request.
 
-Nothing is deleted that a kept version names, nor while a build, an export or another reader is at work (on an object
-store, where there are no locks, that is the caller's care). Once a version without the removed images is published, the
-versions that hold something of them go, and so do all parts that are left over.
+Nothing goes while a build or a reader is at work; an object store has no locks. Once a version without the removed
+images is published, the versions that hold something of them go, and so do all parts that are left over.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -109,9 +108,12 @@ def plan_garbage(folder: Folder, keep: int | None, sweep: int) -> Collected:
             parts = needed_beside(folder, table, needed.names, strictly=sweeping)
         needed.files.update(parts)
         tables += [table] if parts else []
+    excluded = {make_key(source)[:16] for source in read_record(folder).profile.exclude.sources}
+    unnamed = (name for name in folder.folders("excluded") if name not in excluded)
+    unnamed_sets = [file for name in unnamed for file in files_below(folder, f"excluded/{name}")]
     plan = Plan(
         versions=sorted(gone),
-        files=[*unneeded_parts(folder, needed.files), *left_work(folder), *_unnamed_sets(folder)],
+        files=[*unneeded_parts(folder, needed.files), *left_work(folder), *unnamed_sets],
         folders=list(other_folders(folder, tables, everything=sweeping)),
     )
     return Collected(
@@ -127,7 +129,6 @@ def plan_garbage(folder: Folder, keep: int | None, sweep: int) -> Collected:
 
 
 def _why_not(folder: Folder, sweep: int, *, owes: bool) -> str:
-    """Say why what was removed is still needed; empty: it is not."""
     newest = latest_snapshot(folder)
     if owes:
         return f"rows are owed without the removed images. First run: pairwright resume {folder.url}"
@@ -156,13 +157,6 @@ def _need_versions(folder: Folder, kept: Sequence[int], needed: Needed) -> Itera
             if number == kept[-1]:
                 raise
             yield number, f"whether it holds what was removed on request cannot be known: {error}"
-
-
-def _unnamed_sets(folder: Folder) -> Iterator[str]:
-    """Yield the files of excluded sets that the dataset's profile no longer names."""
-    named = {make_key(source)[:16] for source in read_record(folder).profile.exclude.sources}
-    for name in folder.folders("excluded"):
-        yield from files_below(folder, f"excluded/{name}") if name not in named else ()
 
 
 def _runs(folder: Folder) -> Iterator[Run]:

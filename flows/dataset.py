@@ -66,15 +66,8 @@ class Dataset:
     def open(cls, url: str | Path, version: int | None = None) -> Self:
         """Open the dataset in a folder or at a URL; it is read as one of its versions.
 
-        ``Dataset.open("album")``, ``Dataset.open("s3://bucket/album", version=3)``
-
-        Args:
-            url: the folder, or an address that fsspec knows.
-            version: a version's number; none: the newest, or the tables as they are now where there is no version yet.
-
-        Raises:
-            ConfigError: there is no dataset, or no such version.
-            StoreError: it cannot be read.
+        ``Dataset.open("s3://bucket/album", version=3)``. Without a number the newest version is read, or the tables as
+        they are now where there is none yet.
         """
         found = cls(Folder(str(url)), version)
         if version is None:
@@ -109,11 +102,6 @@ class Dataset:
             until: the last stage, or the last group of stages; empty: all.
             exclude: sources whose images are kept out, and what is nearly one of them.
             worker: gives what runs the shards and who is told; none: this machine's processes, and bars or lines.
-
-        Raises:
-            ConfigError: the profile, a setting or the stage is wrong, or a served model cannot be reached.
-            SourceError: the source cannot be read.
-            ModelError: weights or packages are not on this machine.
         """
         words: dict[str, Any] = {"profile": profile, "settings": _lines(settings), "limit": limit, "until": until}
         request = make_request(str(out), None if source is None else str(source), **words, exclude=exclude)
@@ -187,11 +175,7 @@ class Dataset:
     @overload
     def __getitem__(self, table: str) -> Table[Any]: ...
     def __getitem__(self, table: str) -> Table[Any]:
-        """Return a table of the version: ``album["pairs"]``.
-
-        Raises:
-            ConfigError: there is no such table.
-        """
+        """Return a table of the version: ``album["pairs"]``."""
         return Table(self.version, table)
 
     def status(self, *, verify: bool = False) -> Status:
@@ -213,13 +197,8 @@ class Dataset:
     ) -> Report:
         """Look at the source anew, finish what is owed, and publish a version; return how that ended.
 
-        ``album.resume(stage="captioning", reason="no answer in time")``
-
-        Args:
-            stage: retry failed rows of this stage only; empty: of all.
-            reason: only rows that failed for this reason.
-            settings: fields of ``run``, ``gates`` and ``health``, which change no row.
-            worker: as for ``build``.
+        ``album.resume(stage="captioning", reason="no answer in time")`` retries only what failed there for this reason.
+        The settings are fields of ``run``, ``gates`` and ``health``, which change no row.
         """
         return self._run(resume_request(self.url, stage=stage, reason=reason, settings=_lines(settings)), worker)
 
@@ -316,11 +295,7 @@ class Dataset:
             return refilter_dataset(request, work, keep=keep)
 
     def decide(self, file: str | Path) -> Sorted:
-        """Store which rows of this version people accepted, rejected or edited; exports and trainings follow.
-
-        Raises:
-            ConfigError: a line of the file is no decision; nothing is stored then.
-        """
+        """Store which rows of this version people accepted, rejected or edited; exports and trainings follow."""
         found = read_decision_file(Path(file))
         with self.version.settled() as (build, _):
             apart = sort_decisions(build, found)
@@ -334,10 +309,7 @@ class Dataset:
     def view(self, *, port: int, ready: Callable[[str, str], None], watch: Watch | None = None) -> bool:
         """Serve this version's pages on this machine until Ctrl-C; return whether a thread was at work still.
 
-        Args:
-            port: where to listen; 0: anywhere that is free.
-            ready: hears the address once pages are served, and one that is good for one visit.
-            watch: hears how many rows are read before that, of how many.
+        Once pages are served, ``ready`` hears their address, and one that is good for one visit.
         """
         from pairwright.flows.view_dataset import view_dataset
 
@@ -389,7 +361,6 @@ class Dataset:
 
 
 def _lines(settings: Settings) -> list[str]:
-    """Return settings as the command line takes them."""
     if isinstance(settings, Mapping):
         return [f"{name}={json.dumps(value)}" for name, value in settings.items()]
     return list(settings)

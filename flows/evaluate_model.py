@@ -109,15 +109,7 @@ class Evaluated:
 def evaluate_model(config: EvaluationConfig, *, watch: Watch) -> Evaluated:
     """Ask a model a benchmark's questions, and write its scores; what was answered before is not asked again.
 
-    Args:
-        config: what is evaluated.
-        watch: gives, for a kind of work, who hears how much of it is done.
-
-    Raises:
-        ConfigError: an option or a file of the benchmark is wrong, or a judge is needed and not named.
-        ModelError: the checkpoint cannot be loaded.
-        ServerError: a server does not answer.
-        StoreError: the disk refuses.
+    ``watch`` gives, for a kind of work, who hears how much of it is done.
     """
     benchmark = find_benchmark(config.benchmark)
     judge = _find_judge(benchmark, config)
@@ -151,17 +143,15 @@ def _find_judge(benchmark: Benchmark, config: EvaluationConfig) -> ChatConfig | 
             f"--benchmark {benchmark.name}: its answers are rated by a judge: name a served model with --judge URL, or "
             "a profile that has one"
         )
-    return find_model(_as_judge(config.judge, config.judge_model), field="--judge")
-
-
-def _as_judge(named: ChatConfig | str, model: str) -> ChatConfig:
-    if isinstance(named, str):
-        named = ChatConfig(endpoint=(named,)) if "://" in named else load_profile(named).served["judge"]
-    return named.model_copy(update={"model": model}) if model else named
+    judge = config.judge
+    if isinstance(judge, str):
+        judge = ChatConfig(endpoint=(judge,)) if "://" in judge else load_profile(judge).served["judge"]
+    if config.judge_model:
+        judge = judge.model_copy(update={"model": config.judge_model})
+    return find_model(judge, field="--judge")
 
 
 def _open_model(config: EvaluationConfig, *, images: int) -> tuple[Respond, str]:
-    """Return who answers, and what tells it from others."""
     if server := config.server:
         if isinstance(server, str):  # greedily, in the words of the benchmark alone
             server = ChatConfig(endpoint=(server,), model=config.model, temperature=0.0, top_p=1.0)
@@ -191,7 +181,6 @@ def _open_namc(folder: Path, batch: int) -> tuple[Respond, str]:
 
 
 def _default(config: EvaluationConfig, identity: str) -> Path:
-    """Return where scores go that nobody named a file for."""
     if config.benchmark == PREFERENCES:
         return config.data / JUDGED  # the report looks there
     named = [part for part in Path(config.model).parts if part != FINISHED]

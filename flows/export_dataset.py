@@ -1,7 +1,7 @@
 """Export a version of a dataset: open its tables, and hand its rows to the exporter."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from pairwright.tasks.export.verify import Verifier, load_processor, make_ruler
 from pairwright.tasks.report.measure_health import judge_health, measure_health
 from pairwright.tasks.report.measure_writing import measure_writing, say_writing
 from pairwright.tasks.report.tables import Tables
-from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.snapshot import describe_version
 from pairwright.tasks.store.stage import Planned
@@ -73,7 +72,11 @@ def export_dataset(
     kind = find_form(form)
     _check(kind, target, config)
     verifier = _make_verifier(kind, config.verifying) if config.verifying else None
-    beside = _find_mined(found, config.negatives) if config.negatives else []
+    beside: list[Planned] = []
+    if config.negatives:
+        retriever = find_retriever(found.folder, config.negatives)
+        require_packages()
+        beside = mine_table(found, retriever, have=Version.plan)  # which makes nothing
     with found.settled(beside) as (build, stages):
         counts = [count for _, count in stages]
         own = next((n for n, (planned, _) in enumerate(stages) if planned.stage.name == TABLES[kind.reads]), None)
@@ -107,15 +110,12 @@ def export_dataset(
             total=counts[-1 if beside else own].rows,
             verifier=verifier,
         )
-        groups = _stream(build, [*found.planned, *beside], kind.reads)
+        planned = [*found.planned, *beside]
+        if kind.reads == "conversations":
+            groups = stream_conversations(build, {one.stage.name: one for one in planned})
+        else:  # those with mined negatives come last
+            groups = stream_preferences(build, [one for one in planned if one.stage.writes is PreferenceRow][-1])
         return export_rows(groups, Path(target), order=order, watch=watch)
-
-
-def _stream(build: Build, planned: Sequence[Planned], reads: str) -> Iterator[list[PreferenceRow]]:
-    """Return the rows that are exported: the table of preferences that is last, or the conversations."""
-    if reads == "conversations":
-        return stream_conversations(build, {one.stage.name: one for one in planned})
-    return stream_preferences(build, [one for one in planned if one.stage.writes is PreferenceRow][-1])
 
 
 def _check(form: Form, target: str, config: ExportConfig) -> None:
@@ -133,20 +133,12 @@ def _check(form: Form, target: str, config: ExportConfig) -> None:
 
 
 def _make_verifier(form: Form, verifying: Verifying) -> Verifier:
-    """Return what reads a result back: with the processor that is named, or a tiny one where one is needed."""
     if verifying.processor:
         processor = load_processor(verifying.processor)
         return Verifier(form=form, processor=processor, ruler=make_ruler(processor, verifying.max_length))
     if verifying.max_length:
         raise ConfigError("--max-length: in whose tokens? Name a processor with --processor")
     return Verifier(form=form, processor=load_tiny_processor() if form.collates else None)
-
-
-def _find_mined(found: Version, negatives: str) -> list[Planned]:
-    """Return the table that a run's retriever mines, last, behind what it is made with; nothing is made."""
-    retriever = find_retriever(found.folder, negatives)
-    require_packages()
-    return mine_table(found, retriever, have=Version.plan)
 
 
 def _say_nothing_there(version: Version, what: str) -> str:

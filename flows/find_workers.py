@@ -22,23 +22,17 @@ def workers_of(request: Request) -> Generator[Runner]:
         with Workers(run.workers) as workers:
             yield workers
         return
-    if run.address:
-        _check_cluster(request)
-    with DaskWorkers(run, gpus=0 if run.address else count_gpus(), paths=_paths(request)) as workers:
-        yield workers
-
-
-def _check_cluster(request: Request) -> None:
-    for field, chat in served_models(request.profile, request.until).items():
+    for field, chat in served_models(request.profile, request.until).items() if run.address else ():
         if chat.launch.enabled:
             raise ConfigError(
                 f"{field}.launch starts vLLM on this machine, where workers on other machines do not look for "
                 f"it: start it yourself, set {field}.launch.enabled to false and name its addresses in {field}.endpoint"
             )
+    with DaskWorkers(run, gpus=0 if run.address else count_gpus(), paths=_paths(request)) as workers:
+        yield workers
 
 
 def _paths(request: Request) -> Iterator[str]:
-    """Yield what workers have to see of this machine's disk: the dataset, and what it is made from."""
     profile = request.profile
     if request.folder.is_local:
         yield request.folder.path("")

@@ -65,7 +65,6 @@ def list_settings(section: str = "", *, profile: str = "scenes") -> list[Setting
 
 
 def _near(section: str, names: Iterable[str]) -> list[str]:
-    """Return up to three sections and settings whose name, or last part of it, is nearly the one asked for."""
     known = [part for name in names for part in accumulate(name.split("."), "{}.{}".format)]
     whole = difflib.get_close_matches(section, dict.fromkeys(known), n=3)
     last = section.rpartition(".")[2]
@@ -91,7 +90,6 @@ def _describe_all(profile: Profile, section: str) -> Profile:
 
 
 def _walk(command: Command, kind: type[Section], own: Section | None, place: str = "") -> Iterator[Setting]:
-    """Yield the settings of a section and of those inside it; ``own`` holds the values."""
     for name, field in kind.model_fields.items():
         value = field.get_default(call_default_factory=True) if own is None else getattr(own, name)
         if filled_by(field):

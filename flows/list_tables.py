@@ -41,7 +41,6 @@ def list_tables() -> list[TableSummary]:
 
 
 def _about(stage: Stage) -> str:
-    """Return the first sentence of its file; of a plugin's, of its function."""
     function = stage.function.func if isinstance(stage.function, partial) else stage.function
     place = function if stage.name in BY_NAME.plugins else sys.modules[function.__module__]
     words = (place.__doc__ or "").partition("\n\n")[0]

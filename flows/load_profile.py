@@ -1,8 +1,4 @@
-"""Read a profile: a YAML file, and what the command line sets over it.
-
-Reads ``flows/profiles/NAME.yaml`` or any other file; needs nothing else. What is wrong is said with the file, the field
-and what would be allowed.
-"""
+"""Read a profile (``flows/profiles/NAME.yaml`` or any other file), and what the command line sets over it."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -29,8 +25,7 @@ def profile_names() -> list[str]:
 def load_profile(name: str, settings: Sequence[str] = ()) -> Profile:
     """Return a profile by name or file, with ``a.b=value`` settings applied.
 
-    Raises:
-        ConfigError: there is no such profile, or it says something that is not allowed.
+    What is wrong is a ``ConfigError`` with the file, the field and what would be allowed.
     """
     path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
     if not path.is_file():
@@ -60,13 +55,9 @@ def make_section(kind: type[S], values: Mapping[str, Any], *, where: str, settin
         return kind.model_validate(values)
     except ValidationError as error:
         details = error.errors()
-        inner = [d for d in details if not any(_is_within(other, d) for other in details)]
+        longer = {one["loc"][:length] for one in details for length in range(len(one["loc"]))}
+        inner = [one for one in details if one["loc"] not in longer]  # what is about a whole section only follows
         raise ConfigError("\n".join(_explain(kind, detail, where, settings) for detail in inner)) from error
-
-
-def _is_within(inner: ErrorDetails, outer: ErrorDetails) -> bool:
-    """Say whether an error is about a part of what another is about: the other only follows from it."""
-    return len(inner["loc"]) > len(outer["loc"]) and inner["loc"][: len(outer["loc"])] == outer["loc"]
 
 
 def set_field(values: dict[str, Any], setting: str) -> None:
@@ -105,7 +96,6 @@ def _explain(kind: type[BaseModel], detail: ErrorDetails, where: str, settings: 
 
 
 def _fields(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
-    """Return the fields of a section within a section; of several described by name, those of each."""
     within: type[BaseModel] = model
     for part in path:
         if (field := within.model_fields.get(str(part))) is None:

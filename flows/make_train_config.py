@@ -68,7 +68,6 @@ def find_start(folder: Folder, config: TrainConfig, run: Run, *, version: int | 
 
 
 def _perceives_as(found: Found, config: TrainConfig) -> DifferentialConfig:
-    """Return how the run's model perceives differences: as the model that it starts from, where that one does."""
     own, place = config.model.differential, find_module(found.folder)
     if place is None:
         return own
@@ -105,7 +104,6 @@ def find_run(folder: Folder, name: str) -> Run:
 
 
 def _model_of(other: Run, config: TrainConfig) -> dict[str, Any]:
-    """Return the name and the revision of the model that a finished run began with."""
     settings = other.config()
     assert settings is not None
     own, asked = settings.model, config.model
@@ -117,7 +115,6 @@ def _model_of(other: Run, config: TrainConfig) -> dict[str, Any]:
 
 
 def _write_small(version: Version, size: str) -> Path:
-    """Write one of the small stand-ins beside the dataset, its tokens learnt from the dataset's texts."""
     rows = Table[PreferenceRow](version, TABLE).rows(without=("images", "rejected_images"))
     texts = [text for row in rows for text in (row.chosen, row.rejected, *(turn.text for turn in row.prompt))]
     return write_tiny_model(Path(version.folder.path("models")), texts, size=size)
@@ -132,12 +129,7 @@ def make_config(
 ) -> TrainConfig:
     """Return the settings of a run; what is not set is as the model wants it, or as the papers have it.
 
-    Args:
-        objective: "sft", "dpo", "mdpo", "adavip", "adpo" or "namc".
-        settings: ``section.field=value``.
-        model: the model's name; empty: as the settings say.
-        start: the run that it starts from; empty: as the settings say.
-        dataset: where that run is looked for, to know its model; empty: it is a stand-in's, or a small NAMC.
+    The run that it starts from is looked for in ``dataset``, to know its model; without one, it is a stand-in's.
     """
     values: dict[str, Any] = {"objective": objective}
     named = {"objective": objective, "model.name": model, "start": start}
@@ -170,7 +162,6 @@ def make_config(
 
 
 def _model_defaults(objective: str, values: dict[str, Any], *, small: bool, starts: bool) -> dict[str, Any]:
-    """Return what is set otherwise for a vision-language model, unless it is set."""
     found: dict[str, Any] = {}
     differential = _part(values, "model", "differential").get("enabled") is True
     if small:  # random weights hold nothing to keep (ours)

@@ -1,8 +1,7 @@
 """Which stages of the list are on for a profile, up to where, and ready to run.
 
-Every profile has the same tables. A stage is off where its switch is, where the source or the pairing leaves it nothing
-to do, where all that it reads is off, or where nothing that is on needs it: it reads nothing then, and its table is
-empty.
+A stage is off where its switch is, where the source or the pairing leaves it nothing to do, where all that it reads is
+off, or where nothing that is on needs it: it reads nothing then, and its table, which every profile has, is empty.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -21,11 +20,7 @@ from pairwright.tasks.store.stage import Planned, Stage, fingerprint
 
 
 def list_stages(plugins: Iterable[str]) -> tuple[Stage, ...]:
-    """Return our stages in order, and at the end of its group each of a plugin that is named.
-
-    Raises:
-        ConfigError: a plugin's stage cannot be loaded, or reads what is not made before it.
-    """
+    """Return our stages in order, and at the end of its group each of a plugin that is named."""
     added = [BY_NAME[name] for name in plugins]
     if strange := next((stage for stage in added if stage.group not in GROUPS), None):
         raise ConfigError(f"plugin's stage {strange.name}: no such group {strange.group!r}: {', '.join(GROUPS)}")
@@ -47,11 +42,6 @@ class Pipeline:
     """
 
     def __init__(self, profile: Profile | str, until: str = "") -> None:
-        """Choose the stages.
-
-        Raises:
-            ConfigError: there is no such stage or profile, or the profile is wrong.
-        """
         check_stage(until)
         self.profile = load_profile(profile) if isinstance(profile, str) else profile
         self.until = until
@@ -64,7 +54,8 @@ class Pipeline:
         every = list_stages(self.profile.stages)
         results = {*RESULTS, *self.profile.stages, self.until}
         on = {stage.name: stage for stage in _needed(_switched_on(self.profile, every), results)}
-        stages = tuple(on.get(stage.name) or _off(stage) for stage in every)
+        off = {"reads": {}, "only_in": (), "uses": (), "prompts": (), "fit": None}
+        stages = tuple(on.get(stage.name) or replace(stage, **off) for stage in every)
         if not self.until:
             return stages
         if self.until in GROUPS:
@@ -102,7 +93,6 @@ class Pipeline:
 
 
 def _switched_on(profile: Profile, stages: Sequence[Stage]) -> list[Stage]:
-    """Return the stages that have something to do, using none of the tables that are off."""
     on: dict[str, Stage] = {}
     idle = set(_idle(profile))
     for stage in stages:
@@ -134,7 +124,6 @@ def _idle(profile: Profile) -> set[str]:
 
 
 def _without_empty(stage: Stage, on: Container[str]) -> Stage:
-    """Return the stage without the tables that are off; arguments for which they are used have their defaults."""
     uses = tuple(use for use in stage.uses if use.table in on)
     known = {use.argument for use in uses}
     return replace(
@@ -153,16 +142,8 @@ def _needed(stages: list[Stage], results: Iterable[str]) -> list[Stage]:
     return [stage for stage in stages if stage.name in needed]
 
 
-def _off(stage: Stage) -> Stage:
-    return replace(stage, reads={}, only_in=(), uses=(), prompts=(), fit=None)
-
-
 def check_stage(name: str) -> None:
-    """Refuse what is neither a group nor a table; the empty name stands for all.
-
-    Raises:
-        ConfigError: there is no such stage.
-    """
+    """Refuse what is neither a group nor a table; the empty name stands for all."""
     if name and name not in GROUPS and name not in BY_NAME:
         raise ConfigError(f"{name}: no such stage. There are {', '.join(GROUPS)}; or a table: {', '.join(TABLES)}")
 

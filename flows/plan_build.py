@@ -1,8 +1,7 @@
 """Plan a build: list its source, count what each stage owes, and extrapolate from a trial or from the dataset's counts.
 
-A trial is a real build of the source's first rows in two shards per stage, one after the other. The last one is timed:
-in the first, models are loaded. Everything grows in proportion with the rows, which is too little for the search of
-neighbours: that grows with the square of the images.
+A trial is a real build of the source's first rows in two shards per stage; the last one is timed, since in the first
+models are loaded. Everything grows with the rows, the search of neighbours with their square.
 """
 
 import math
@@ -115,7 +114,10 @@ def request_to_plan(
 
 def plan_build(request: Request, *, is_new: bool, trial: int = 0) -> Plan:
     """Say what a build would do."""
-    known = set() if is_new else _listed_keys(request.folder)
+    known = set[bytes]()
+    for name in () if is_new else read_record(request.folder).items:
+        table, _ = read_columns(Part(request.folder, name), ("key",))
+        known.update(map(bytes.fromhex, table.column("key").to_pylist()))
     items, new = 0, 0
     for item in READERS[request.profile.sources.kind].list_items(request.profile.sources, request.limit):
         items, new = items + 1, new + (bytes.fromhex(item.key) not in known)
@@ -135,13 +137,7 @@ def plan_build(request: Request, *, is_new: bool, trial: int = 0) -> Plan:
     return Plan(request=request, is_new=is_new, items=items, new_items=new, stages=stages, notes=notes)
 
 
-def _listed_keys(folder: Folder) -> set[bytes]:
-    tables = (read_columns(Part(folder, name), ("key",))[0] for name in read_record(folder).items)
-    return {bytes.fromhex(key) for table in tables for key in table.column("key").to_pylist()}
-
-
 def _run_trial(request: Request, rows: int) -> tuple[dict[str, Rates], list[ShardFailed]]:
-    """Build the first rows in this process, in a folder that goes afterwards."""
     profile = pin_models(pin_served(request.profile, request.until), request.until)
     names = [stage.name for stage in Pipeline(profile, request.until).running]
     run = RunConfig(workers=1, rows_per_shard_of=dict.fromkeys(names, -(-rows // 2)), budget=BudgetConfig())

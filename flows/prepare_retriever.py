@@ -46,7 +46,6 @@ def prepare_retriever(version: Version, config: TrainConfig, run: Path, *, after
 
 
 def _vectors(version: Version, embedding: EmbeddingConfig, have: Have = make_table) -> list[Planned]:
-    """Have the vectors of texts, and those of images where there are none."""
     made = [have(version, embed_chosen_texts.STAGE, choose_text_vectors(embedding))]
     if embed_images.STAGE.name not in {planned.stage.name for planned in version.planned}:
         made.append(have(version, embed_images.STAGE, embedding))

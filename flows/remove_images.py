@@ -5,7 +5,7 @@ Nothing is changed in the tables: the next build makes the parts that hold them 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pairwright.flows.version import open_version
@@ -40,7 +40,12 @@ def remove_images(folder: Folder, texts: Sequence[str] = (), *, names: Sequence[
     """Enter images into the dataset's list of removed ones."""
     with open_version(folder).settled() as (build, _):
         images = next(planned for planned in build.planned if planned.stage.writes is ImageRow)
-        keys = list(dict.fromkeys([*_by_key(build, images, _checked(texts)), *_by_name(build, images, names)]))
+        keys = list[str]()
+        for text in _checked(texts):
+            like = keys_like(build.ledger, images.stage.name, text)
+            is_whole = len(text) == WHOLE and not like
+            keys.append(text if is_whole else _only(text, like, "no image's key begins so"))
+        keys = list(dict.fromkeys([*keys, *_by_name(build, images, names)]))
         before = removed_by(read_takedowns(folder))
         new = [key for key in keys if key not in before]
         seeds = [(images.stage.name, key) for key in new if keys_like(build.ledger, images.stage.name, key)]
@@ -83,13 +88,6 @@ def _checked(texts: Sequence[str]) -> list[str]:
         if not KEY.fullmatch(key):
             raise ConfigError(f"{key!r} is no key: it has up to 32 of the digits 0-9 and a-f. Names go behind --name")
     return keys
-
-
-def _by_key(build: Build, images: Planned, texts: Sequence[str]) -> Iterator[str]:
-    for text in texts:
-        keys = keys_like(build.ledger, images.stage.name, text)
-        is_whole = len(text) == WHOLE and not keys
-        yield text if is_whole else _only(text, keys, "no image's key begins so")
 
 
 def _by_name(build: Build, images: Planned, names: Sequence[str]) -> list[str]:

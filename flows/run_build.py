@@ -1,7 +1,6 @@
 """Build a dataset: list the source, run each stage on what it owes, count, publish a version.
 
-The same list of stages and the same shard function run in this process' workers or, where a Prefect server is
-configured, as one subflow per step and one task run per shard (``flows.build_dataset``).
+Shards run in this process' workers or, where a Prefect server is configured, as task runs (``flows.build_dataset``).
 """
 
 import logging
@@ -195,12 +194,7 @@ def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[
 
 
 def run_build(request: Request, work: Work) -> Report:
-    """Do everything that is owed, stage by stage, and publish a version where the profile's gates hold.
-
-    Raises:
-        SourceError: the source cannot be listed or holds nothing.
-        StoreError: the folder cannot be read or written.
-    """
+    """Do everything that is owed, stage by stage, and publish a version where the profile's gates hold."""
     for change in changes_since(request):
         log.info("%s: not as in the last build of this dataset: %s", request.folder.url, change)
     began = now()

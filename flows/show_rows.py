@@ -84,7 +84,8 @@ def _said(value: Any) -> str:
 
 def _pictures(version: Version, rows: Sequence[Row]) -> Iterator[list[str]]:
     pairs = {row.key: row for row in (*rows, *_find(version, "pairs", PairRow, {row.subject for row in rows}))}
-    keys = [_image_keys(pairs.get(row.subject, row)) for row in rows]
+    about = (pairs.get(row.subject, row) for row in rows)
+    keys = [(one.first, one.second) if isinstance(one, PairRow) else (one.subject,) for one in about]
     images = {row.key: row.image for row in rows if isinstance(row, ImageRow)}
     missing = {key for some in keys for key in some} - images.keys()
     images |= {row.key: row.image for row in _find(version, "images", ImageRow, missing)}
@@ -93,12 +94,7 @@ def _pictures(version: Version, rows: Sequence[Row]) -> Iterator[list[str]]:
         yield [small[key] for key in some if key in small]
 
 
-def _image_keys(row: Row) -> tuple[str, ...]:
-    return (row.first, row.second) if isinstance(row, PairRow) else (row.subject,)
-
-
 def _find(version: Version, name: str, row_type: type[R], subjects: set[str]) -> list[R]:
-    """Return the rows of a table about the subjects; none where the version has no such table."""
     if not subjects or name not in {planned.stage.name for planned in version.planned}:
         return []
     index = version.index(name)

@@ -174,7 +174,6 @@ def _told(names: Sequence[str], detail: str) -> str:
 
 
 def _names_of(subjects: set[str], build: Build, stages: Sequence[Planned]) -> dict[str, tuple[str, ...]]:
-    """Return what people call images, pairs and elements: the names of files, and behind it an element's tag."""
     tables = {stage.stage.name: stage for stage in stages}
     pairs, removed = tables.get("pairs"), tables.get(remove_elements.STAGE.name)
     known = find_live(build, pairs, PairRow, subjects=subjects) if pairs else ()

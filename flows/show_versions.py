@@ -1,7 +1,6 @@
 """Show versions on a terminal: how two differ, and the lineage of a row as two trees."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from rich.console import Group
 from rich.markup import escape
@@ -39,11 +38,14 @@ SERVED = ("model", "revision", "seed", "prompt")
 
 def show_lineage(found: Lineage) -> Group:
     """Return what a terminal shows of a lineage; some tables have too many rows for it, which are counted."""
-    trees = [
-        _tree("Made from", found.row, found.made_from),
-        _tree("Made of it", found.row, found.made_of_it),
-    ]
-    return Group(*trees, *(escape(line) for line in _tables(found)))
+    trees = [_tree("Made from", found.row, found.made_from), _tree("Made of it", found.row, found.made_of_it)]
+    lines = [""]
+    for name, about in found.tables.items():
+        words = [about["fingerprint"], *about["models"]]
+        words += [f"prompt {prompt} {digest[:12]}" for prompt, digest in about["prompts"].items()]
+        words += [] if about["made_by_this_release"] else ["made by another release, whose prompts are not known here"]
+        lines.append(f"{name}: {', '.join(words)}")
+    return Group(*trees, *map(escape, lines))
 
 
 def _tree(title: str, root: Traced, rows: Sequence[Traced]) -> Tree:
@@ -65,24 +67,13 @@ def _tree(title: str, root: Traced, rows: Sequence[Traced]) -> Tree:
 
 
 def _row(row: Traced) -> str:
-    told = ", ".join(_cells(row.made))
-    return f"{row.table} [cyan]{row.key}[/]" + (f" {escape(told)}" if told else "")
-
-
-def _cells(made: dict[str, Any]) -> Iterator[str]:
-    for name, value in made.items():
+    told: list[str] = []
+    for name, value in row.made.items():
         if name == "served":
             for one in value:
-                yield "asked " + ", ".join(f"{part} {one[part]}" for part in SERVED if one[part] not in ("", None))
+                said = (f"{part} {one[part]}" for part in SERVED if one[part] not in ("", None))
+                told.append(f"asked {', '.join(said)}")
         else:
             text = f"{value:.4g}" if isinstance(value, float) else str(value)
-            yield f"{name} {text if len(text) <= LONGEST else text[:LONGEST] + '...'}"
-
-
-def _tables(found: Lineage) -> Iterator[str]:
-    yield ""
-    for name, about in found.tables.items():
-        words = [about["fingerprint"], *about["models"]]
-        words += [f"prompt {prompt} {digest[:12]}" for prompt, digest in about["prompts"].items()]
-        words += [] if about["made_by_this_release"] else ["made by another release, whose prompts are not known here"]
-        yield f"{name}: {', '.join(words)}"
+            told.append(f"{name} {text if len(text) <= LONGEST else text[:LONGEST] + '...'}")
+    return f"{row.table} [cyan]{row.key}[/]" + (f" {escape(', '.join(told))}" if told else "")

@@ -39,7 +39,6 @@ class Table(Generic[R]):
     """
 
     def __init__(self, version: Version, name: str, chosen: NDArray[np.int64] | None = None) -> None:
-        """Name a table of a version; ``chosen`` are the positions of its rows in the index, all where it is none."""
         planned = version.find(name)
         self.version, self.name = version, name
         self.row_type: type[R] = planned.stage.writes  # pyright: ignore[reportAttributeAccessIssue]
@@ -74,20 +73,11 @@ class Table(Generic[R]):
         return self.rows()
 
     def batches(self, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
-        """Yield the rows as Arrow tables, at most a row group (100 rows) in memory at a time.
-
-        Raises:
-            ConfigError: there is no such column.
-            StoreError: a part cannot be read, or is gone.
-        """
+        """Yield the rows as Arrow tables, at most a row group (100 rows) in memory at a time."""
         yield from self.version.index(self.name).batches(self._known(columns), self._places)
 
     def rows(self, *, without: Sequence[str] = ()) -> Iterator[R]:
-        """Yield the rows as typed objects (``schemas.rows``), a row group in memory at a time.
-
-        Args:
-            without: columns that are not read, such as "image", which is then empty.
-        """
+        """Yield the rows as typed objects (``schemas.rows``); columns ``without`` are not read, and empty."""
         for batch in self.batches(columns_without(self.row_type, without)):
             yield from from_table(batch, self.row_type)
 
@@ -121,16 +111,18 @@ class Table(Generic[R]):
         """Return the rows for which a condition in DuckDB's SQL holds: ``"similarity > 0.8 AND origin = 'mined'"``.
 
         Only the columns that it names are read.
-
-        Raises:
-            ConfigError: the condition cannot be understood.
         """
         named = [name for name in self.columns if re.search(rf"\b{name}\b", condition, re.IGNORECASE)]
         found, start = [np.empty(0, dtype=np.int64)], 0
         with duckdb.connect(config={"enable_external_access": False}) as database:
             for batch in self.batches(named or ["key"]):
                 places = pa.array(range(start, start + len(batch)), pa.int64())
-                found.append(_places_where(database, batch.append_column(PLACE, places), condition))
+                numbered = database.from_arrow(batch.append_column(PLACE, places))
+                try:
+                    kept = numbered.filter(condition).project(f'"{PLACE}"').order(f'"{PLACE}"').fetchnumpy()
+                except duckdb.Error as error:
+                    raise ConfigError(f"where({condition!r}): {error}") from error
+                found.append(kept[PLACE].astype(np.int64))
                 start += len(batch)
         return Table(self.version, self.name, self._places[np.concatenate(found)])
 
@@ -148,19 +140,10 @@ class Table(Generic[R]):
         return show_rows(self.version, self.name, list(self[:SHOWN].rows()), total=len(self))
 
 
-def _places_where(database: duckdb.DuckDBPyConnection, batch: pa.Table, condition: str) -> NDArray[np.int64]:
-    try:
-        kept = database.from_arrow(batch).filter(condition).project(f'"{PLACE}"').order(f'"{PLACE}"')
-        return kept.fetchnumpy()[PLACE].astype(np.int64)
-    except duckdb.Error as error:
-        raise ConfigError(f"where({condition!r}): {error}") from error
-
-
 class RowView(Generic[R]):
     """Row of a table that can show itself: its fields by name, ``row`` itself, ``show()`` its card."""
 
     def __init__(self, table: Table[R], row: R) -> None:
-        """Hold a row with the table that it is of."""
         self.table, self.row = table, row
 
     def __getattr__(self, name: str) -> Any:
@@ -177,11 +160,7 @@ class RowView(Generic[R]):
         return say_row(self.row)
 
     def show(self) -> "Card":
-        """Return the row's card: its pictures, its texts, what was made of it. A notebook shows it; ``save`` keeps it.
-
-        Raises:
-            StoreError: a part cannot be read, or is gone.
-        """
+        """Return the row's card: its pictures, its texts, what was made of it; ``save`` keeps it."""
         from pairwright.flows.show_rows import show_card
 
         return show_card(self.table.version, self.table.name, self.row)

@@ -11,7 +11,6 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.lineage import Link, Way, find_keys, follow, read_cells
-from pairwright.tasks.store.stage import Planned
 
 TOLD = (
     *("name", "source", "licence", "origin", "model", "embedder", "maker", "note", "attempts", "finish_reason"),
@@ -53,10 +52,16 @@ def trace_lineage(found: Version, key: str) -> Lineage:
         ways: dict[Way, list[Link]] = {way: follow(build, [seed], way) for way in ("made of it", "made from")}
         links = [link for some in ways.values() for link in some]
         made = _made(build, [seed, *((link.table, link.key) for link in links)])
-        rows = {way: [_traced(link, made) for link in some] for way, some in ways.items()}
+        rows = {
+            way: [
+                Traced(table=one.table, key=one.key, of=(one.of_table, one.of_key), made=made[one.table, one.key])
+                for one in some
+            ]
+            for way, some in ways.items()
+        }
         return Lineage(
             version=found.number,
-            row=Traced(table=seed[0], key=seed[1], of=None, made=made.get(seed, {})),
+            row=Traced(table=seed[0], key=seed[1], of=None, made=made[seed]),
             made_of_it=rows["made of it"],
             made_from=rows["made from"],
             tables=_tables(found, {table for table, _ in made}),
@@ -73,13 +78,7 @@ def _find(build: Build, folder: Folder, prefix: str) -> tuple[str, str]:
     raise ConfigError(f"{folder.url}: several keys begin with {prefix!r}: {some}. Give more of it")
 
 
-def _traced(link: Link, made: dict[tuple[str, str], dict[str, Any]]) -> Traced:
-    own = made.get((link.table, link.key), {})
-    return Traced(table=link.table, key=link.key, of=(link.of_table, link.of_key), made=own)
-
-
 def _made(build: Build, rows: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return what rows say of how they were made, by table and key."""
     found: dict[tuple[str, str], dict[str, Any]] = {row: {} for row in rows}
     for planned in build.planned:
         name = planned.stage.name
@@ -93,20 +92,16 @@ def _made(build: Build, rows: Sequence[tuple[str, str]]) -> dict[tuple[str, str]
 
 def _tables(version: Version, names: set[str]) -> dict[str, dict[str, Any]]:
     """Return where each table's rows come from; prompts only where they are still those of the version."""
-    now = {one.stage.name: one for one in Version.of(version.folder, version.record).planned}
-    return {
-        planned.stage.name: _about(planned, same=now[planned.stage.name].fingerprint == planned.fingerprint)
-        for planned in version.planned
-        if planned.stage.name in names
-    }
-
-
-def _about(planned: Planned, *, same: bool) -> dict[str, Any]:
-    stage = planned.stage
-    return {
-        "fingerprint": planned.fingerprint,
-        "settings": planned.config.model_dump(mode="json", exclude=set(planned.config.uncounted)),
-        "models": list(stage.models(planned.config)) if stage.models and same else [],
-        "prompts": {name: load(name).sha256 for name in stage.prompts} if same else {},
-        "made_by_this_release": same,
-    }
+    now = {one.stage.name: one.fingerprint for one in Version.of(version.folder, version.record).planned}
+    found: dict[str, dict[str, Any]] = {}
+    for planned in (one for one in version.planned if one.stage.name in names):
+        stage, config = planned.stage, planned.config
+        same = now[stage.name] == planned.fingerprint
+        found[stage.name] = {
+            "fingerprint": planned.fingerprint,
+            "settings": config.model_dump(mode="json", exclude=set(config.uncounted)),
+            "models": list(stage.models(config)) if stage.models and same else [],
+            "prompts": {name: load(name).sha256 for name in stage.prompts} if same else {},
+            "made_by_this_release": same,
+        }
+    return found

@@ -70,14 +70,7 @@ class Prepared:
 def train(
     dataset: str, config: TrainConfig, *, name: str, version: int | None = None, watcher: "Watcher | None" = None
 ) -> Trained:
-    """Train on a dataset, or go on with the run of that name.
-
-    Raises:
-        ConfigError: there is nothing to train on, the run has other settings, or another process trains it.
-        ModelError: the model is not on this machine.
-        StoreError: a table cannot be read, or the disk refuses.
-        TrainingError: the training cannot go on.
-    """
+    """Train on a dataset, or go on with the run of that name."""
     # Threads that wait for work give their core away: beside other work, a small model is many times as fast.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     require_packages()
@@ -104,7 +97,6 @@ def train(
 
 
 def _wait() -> Prepared:
-    """Wait for the first process, which also says what is wrong."""
     from pairwright.tasks.training.ranks import spread
 
     prepared: Any = spread(None)
@@ -215,10 +207,7 @@ def _check(config: TrainConfig) -> None:
 
 
 def _choose_version(folder: Folder, run: Run, asked: int | None) -> int | None:
-    """Return the number of the version that a run trains on: the one that it began with, else the one asked for.
-
-    Where the garbage collection has deleted that one, any will do: the run's rows are frozen.
-    """
+    # Where the garbage collection has deleted the version that a run began with, any will do: its rows are frozen.
     if not run.config():
         return asked
     began = run.data().get("snapshot")

@@ -69,8 +69,7 @@ class Version:
     @classmethod
     def of(cls, folder: Folder, record: BuildRecord) -> Self:
         """Return the tables of a build as they are now."""
-        planned = Pipeline(record.profile, record.until).plan()
-        return cls(folder=folder, record=record, planned=planned)
+        return cls(folder=folder, record=record, planned=Pipeline(record.profile, record.until).plan())
 
     @property
     def number(self) -> int:
@@ -176,12 +175,7 @@ class Version:
 
 
 def open_version(folder: Folder, number: int | None = None) -> Version:
-    """Return a version of a dataset, its files looked up; without a number, the newest, or what there is now.
-
-    Raises:
-        ConfigError: there is no dataset, or no such version.
-        StoreError: a file of it is gone, or another release wrote it, whose record is not read.
-    """
+    """Return a version of a dataset, its files looked up; without a number, the newest, or what there is now."""
     snapshot = latest_snapshot(folder) if number is None else _find(folder, number)
     found = _stated(folder, snapshot) if snapshot else open_present(folder)
     on = {is_on: [one for one in found.planned if one.stage.is_on is is_on] for is_on in (True, False)}
@@ -202,7 +196,6 @@ def _find(folder: Folder, number: int) -> Snapshot:
 
 
 def _stated(folder: Folder, snapshot: Snapshot) -> Version:
-    """Return what the version's build was asked for, with the listing that it saw and the tables that it states."""
     check_parts(folder, snapshot)
     stated: dict[str, Any] = snapshot.content["stages"]
     try:
@@ -225,7 +218,6 @@ def _counts(stated: dict[str, Any]) -> Counts:
 
 
 def _leading_to(planned: Sequence[Planned], last: Planned) -> list[Planned]:
-    """Return the stages whose tables decide which rows of the last one's table count, in order, the last included."""
     needed, found = {last.stage.name}, list[Planned]()
     for one in reversed(planned):
         if one.stage.name in needed:
@@ -280,8 +272,9 @@ def _judge(
     changed = [
         (planned, count)
         for planned, count in done
-        if _said_of(build, planned)
-        != {name: old.get(planned.stage.name, {}).get(name) for name in ("fingerprint", "parts")}
+        if (stated := old.get(planned.stage.name)) is None
+        or stated["fingerprint"] != planned.fingerprint
+        or stated["parts"] != dict(build.ledger.live_parts(planned.stage.name))
     ]
     if not changed or not (config.max_length_drift or config.max_similarity_drift):
         return
@@ -290,8 +283,3 @@ def _judge(
             yield from judge_columns(config, earlier, (build, changed))
     except StoreError as error:
         yield cannot_judge(config, str(error))
-
-
-def _said_of(build: Build, planned: Planned) -> dict[str, Any]:
-    """Return what a version would say of a stage's rows: where these are equal, so are the rows."""
-    return {"fingerprint": planned.fingerprint, "parts": dict(build.ledger.live_parts(planned.stage.name))}

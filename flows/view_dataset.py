@@ -26,13 +26,9 @@ def view_dataset(
     ready: Callable[[str, str], None],
     watch: Callable[[int, int], None] = say_nothing,
 ) -> bool:
-    """Serve the pages of a version until Ctrl-C; say whether a thread was at work still.
+    """Serve the pages of a version on 127.0.0.1 until Ctrl-C; say whether a thread was at work still.
 
-    Args:
-        found: the version.
-        port: where to listen, on 127.0.0.1; 0: anywhere that is free.
-        ready: hears the address, token and all, once pages are served; and one that is good for one visit.
-        watch: hears how many rows are read before that, of how many.
+    Once pages are served, ``ready`` hears the address, token and all, and one that is good for one visit.
     """
     folder = found.folder
     with ExitStack() as stack:

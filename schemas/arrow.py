@@ -62,7 +62,6 @@ def _type_of(kind: Any, name: str) -> pa.DataType:
 
 @cache
 def _classes_of(row_type: type[Row]) -> dict[str, type[Any]]:
-    """Return the classes of the columns that hold more than plain values."""
     hints = get_type_hints(row_type).items()
     parts = ((name, part) for name, kind in hints for part in get_args(kind) if isinstance(part, type))
     return {name: part for name, part in parts if is_dataclass(part) or issubclass(part, BaseModel)}

@@ -29,10 +29,11 @@ from pairwright.flows.verbs.options import (
     print_stages,
     print_table,
     refuse_empty,
+    run_flow,
     shown_size,
     stopping,
 )
-from pairwright.schemas.errors import PairwrightError, ServerError
+from pairwright.schemas.errors import PairwrightError
 
 if TYPE_CHECKING:
     from pairwright.flows.dataset import Dataset
@@ -95,13 +96,10 @@ def _run_with_prefect(flow: str, words: dict[str, Any]) -> bool:
 
     from pairwright.flows import build_dataset
 
-    server = os.environ["PREFECT_API_URL"]
     try:
-        state = getattr(build_dataset, flow)(**words, return_state=True)
-    except RuntimeError as error:
-        raise ServerError(f"{server}: no Prefect server answers: {error}") from error
+        state = run_flow(getattr(build_dataset, flow), words)
     except httpx.HTTPError as error:
-        print(f"{server}: Prefect's server is gone ({error}), the rows are not", file=sys.stderr)
+        print(f"{os.environ['PREFECT_API_URL']}: Prefect's server is gone ({error}), the rows are not", file=sys.stderr)
         return False
     failure = state.result(raise_on_failure=False) if state.is_failed() else None
     if isinstance(failure, PairwrightError):

@@ -141,7 +141,6 @@ def export(
 
 
 def _find_destination(repository: str, *, private: bool, revision: str) -> "Destination | None":
-    """Return where the result is sent, once that is known to be possible."""
     from pairwright.tasks.export.push_to_hub import Destination, check_destination
 
     if not repository:

@@ -10,7 +10,7 @@ import textwrap
 import webbrowser
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -26,9 +26,6 @@ from pairwright.flows.verbs.options import (
     print_reasons,
     print_stages,
 )
-
-if TYPE_CHECKING:
-    from pairwright.tasks.store.decisions import Sorted
 
 
 @app.command(epilog="Example: `pairwright status dataset --json`")
@@ -89,6 +86,8 @@ def report(
 
 
 WORDS = {"accept": "accepted", "edit": "edited", "reject": "rejected"}
+UNKNOWN = "about rows that this version has not (made anew since? Then look at them again)"
+WORDLESS = "that edit a pair without a preference, which has no texts of its own"
 
 
 @app.command(epilog="Examples: `pairwright decide dataset decisions.jsonl`, `pairwright decide dataset --json`")
@@ -105,7 +104,12 @@ def decide(
     opened = open_dataset(dataset, version)
     done = opened.decide(file) if file else None
     now = opened.decisions()
-    refused = _say_refused(done) if done else []
+    refused: list[str] = []
+    for some, why in ((done.unknown, UNKNOWN), (done.wordless, WORDLESS)) if done else ():
+        if some:
+            refused.append(
+                f"{len(some):,} {why}: {', '.join(one.key for one in some[:3])}{', ...' if some[3:] else ''}"
+            )
     if as_json:
         counts = {"decided": len(now), **{verdict: now.count().get(verdict, 0) for verdict in WORDS}}
         stored = len(done.known) if done else 0
@@ -122,18 +126,6 @@ def decide(
         print(f"not stored: {line}", file=sys.stderr)
     if refused:
         raise typer.Exit(OWED)
-
-
-def _say_refused(apart: "Sorted") -> list[str]:
-    reasons = (
-        (apart.unknown, "about rows that this version has not (made anew since? Then look at them again)"),
-        (apart.wordless, "that edit a pair without a preference, which has no texts of its own"),
-    )
-    return [
-        f"{len(some):,} {why}: {', '.join(one.key for one in some[:3])}{', ...' if some[3:] else ''}"
-        for some, why in reasons
-        if some
-    ]
 
 
 @app.command(epilog="Example: `pairwright view dataset`")

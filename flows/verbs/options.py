@@ -5,11 +5,11 @@ import signal
 import sys
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pairwright.schemas.errors import SourceError
+from pairwright.schemas.errors import ServerError, SourceError
 
 if TYPE_CHECKING:
     from pairwright.flows.dataset import Dataset
@@ -95,6 +95,14 @@ def say(text: str) -> None:
 def is_first() -> bool:
     """Say whether this is the first, or the only, of several processes that train together."""
     return os.environ.get("RANK", "0") == "0"
+
+
+def run_flow(flow: Any, words: dict[str, Any]) -> Any:
+    """Run a flow where a Prefect server is configured; return its final state."""
+    try:
+        return flow(**words, return_state=True)
+    except RuntimeError as error:
+        raise ServerError(f"{os.environ['PREFECT_API_URL']}: no Prefect server answers: {error}") from error
 
 
 @contextmanager

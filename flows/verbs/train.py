@@ -18,9 +18,9 @@ from pairwright.flows.verbs.options import (
     is_first,
     open_dataset,
     print_table,
+    run_flow,
     say,
 )
-from pairwright.schemas.errors import ServerError
 
 
 @app.command(
@@ -59,7 +59,13 @@ def train(
     try:
         if os.environ.get("PREFECT_API_URL") and os.environ.get("WORLD_SIZE", "1") == "1":
             words |= {"dataset": dataset, "objective": objective, "version": version}
-            trained = _train_with_prefect({"name": name, **words})
+            from pairwright.flows.run_in_prefect import train_model
+
+            logging.getLogger("httpx").setLevel(logging.WARNING)
+            state = run_flow(train_model, {"name": name, **words})
+            trained = state.data if state.is_cancelled() else state.result(raise_on_failure=False)
+            if isinstance(trained, BaseException):
+                raise trained
         else:
             from pairwright.flows.show_training import watching_training
 
@@ -72,21 +78,6 @@ def train(
         say("Stopped. The same command goes on from the last checkpoint, or begins anew where there is none.")
         raise typer.Exit(STOPPED) from None
     _conclude_training(trained, dataset, name)
-
-
-def _train_with_prefect(words: dict[str, Any]) -> Any:
-    """Train as a flow run; its own errors come back as they are."""
-    from pairwright.flows.run_in_prefect import train_model
-
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    try:
-        state = train_model(**words, return_state=True)
-    except RuntimeError as error:
-        raise ServerError(f"{os.environ['PREFECT_API_URL']}: no Prefect server answers: {error}") from error
-    found = state.data if state.is_cancelled() else state.result(raise_on_failure=False)
-    if isinstance(found, BaseException):
-        raise found
-    return found
 
 
 def _conclude_training(trained: Any, dataset: str, name: str) -> None:
@@ -121,16 +112,8 @@ def runs(dataset: DatasetUrl, as_json: AsJson = False) -> None:
         print(json.dumps([asdict(one) for one in found], indent=1))
     elif found:
         heads = [
-            "run",
-            "objective",
-            "model",
-            "from",
-            ">version",
-            ">step",
-            ">loss",
-            ">held-out loss",
-            ">margin",
-            "finished",
+            *("run", "objective", "model", "from", ">version", ">step"),
+            *(">loss", ">held-out loss", ">margin", "finished"),
         ]
         print_table(heads, *(one.cells() for one in found))
     else:
