@@ -15,9 +15,8 @@ from pairwright.flows.pipeline import Pipeline, check_stage
 from pairwright.flows.progress import LineWatcher
 from pairwright.flows.run_build import Request, Work, make_request, run_build, with_source
 from pairwright.flows.version import Version, open_present
-from pairwright.schemas.budget import BudgetConfig
+from pairwright.schemas.bounds import BudgetConfig, GatesConfig
 from pairwright.schemas.config import RunConfig
-from pairwright.schemas.gates import GatesConfig
 from pairwright.tasks.sources.readers import READERS
 from pairwright.tasks.store.dataset import RECORD, read_record
 from pairwright.tasks.store.files import Folder

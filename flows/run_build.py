@@ -21,10 +21,9 @@ from pairwright.flows.progress import LineWatcher
 from pairwright.flows.show_status import Status, say_held
 from pairwright.flows.stages import BY_NAME
 from pairwright.flows.version import Version, now, open_present, publish_version
-from pairwright.schemas.budget import BudgetConfig
+from pairwright.schemas.bounds import BudgetConfig, GatesConfig
 from pairwright.schemas.config import BuildRecord, ExcludeConfig, Profile, ReadingConfig, RobustnessConfig, resolve
 from pairwright.schemas.errors import ConfigError, SourceError, StoreError
-from pairwright.schemas.gates import GatesConfig
 from pairwright.schemas.plugins import Registry
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.say_changes import say_changes

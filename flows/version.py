@@ -16,9 +16,9 @@ from pydantic import ValidationError
 
 from pairwright.flows.pipeline import Pipeline
 from pairwright.prompts import load
+from pairwright.schemas.bounds import GatesConfig
 from pairwright.schemas.config import BuildRecord, Profile
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
-from pairwright.schemas.gates import GatesConfig
 from pairwright.schemas.section import Section
 from pairwright.tasks.sources.readers import READERS
 from pairwright.tasks.store.dataset import Build, Snapshot, read_record

@@ -1,8 +1,7 @@
-"""What we say to models, and the words in which we say it: one Jinja file each, read through ``load``.
+"""What we say to models, and the words in which we say it: one Jinja file each.
 
-``load(name)`` gives the ``Prompt`` of ``NAME.j2``; ``load_wordings(name)`` reads a file of alternative wordings, one
-``kind | template`` per line. Both carry the SHA-256 of the file, which goes into the fingerprints of the stages that
-use it. The comment that opens each file says whether the text is a paper's or ours.
+A file holds one prompt, or alternative wordings, one ``kind | template`` per line. Its SHA-256 goes into the
+fingerprints of stages that use it. The comment that opens it says whether the text is a paper's or ours.
 """
 
 import hashlib

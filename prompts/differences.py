@@ -1,8 +1,7 @@
 """What models are asked about the difference of a pair, and the form that their answers must have (paper 001, D.2).
 
 The three instructions are the paper's, chosen by what is known. Ours: two different verbs are drawn for the template
-that an instruction quotes, and where a caption is missing neither is told (a prompt that describes one image only would
-tilt the answer to it), in the paper's words without that part.
+that one quotes, and where a caption is missing neither is told: a prompt about one image only would tilt the answer.
 """
 
 from dataclasses import dataclass
@@ -53,11 +52,7 @@ def instruct(
 ) -> Instruction:
     """Return the instruction for what is known; an edit instruction says more than a human difference.
 
-    Args:
-        verbs: of the two halves of the template.
-        captions: of both images, as data; ``None``: at least one is missing.
-        human: a person's difference, as data; empty: none.
-        edit: the instruction that made the second image of the first, as data; empty: none.
+    ``edit`` made the second image of the first; ``human`` is a person's difference. All of them are data.
     """
     if edit:
         name, known, values = "difference_from_edit", "edit", {"instruction": edit}

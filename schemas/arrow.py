@@ -1,8 +1,7 @@
 """The Arrow schema of each row type, and the way from rows to Arrow and back.
 
-A table's columns are the row's fields in their order and of their types, then ``status`` ("ok", "dropped", "failed"),
-``reason`` and ``detail``. A small row in a field is a struct, a pydantic model is JSON text. Only ``source_key`` is
-filled in a row that is not ok: its ``key`` and ``subject`` repeat it.
+Columns are the row's fields, then ``status`` ("ok", "dropped", "failed"), ``reason``, ``detail``. A small row within a
+row is a struct, a pydantic model is JSON text. A row that is not ok has only its three names, all its ``source_key``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -87,16 +86,14 @@ def _column(records: Sequence[Row | SimpleNamespace], field: pa.Field, *, is_ric
         return pa.array([getattr(record, field.name, OK[field.name]) for record in records], field.type)
     values = list(map(attrgetter(field.name), records))
     if is_rich:
-        values = [None if value is None else _to_plain(value) for value in values]
+        for place, value in enumerate(values):
+            if isinstance(value, BaseModel):
+                values[place] = value.model_dump_json()
+            elif value is not None:
+                values[place] = [{name: getattr(item, name) for name in item.__slots__} for item in value]
     elif pa.types.is_large_binary(field.type) and None not in values:
         return _join(values)
     return pa.array(values, field.type)
-
-
-def _to_plain(value: BaseModel | tuple[Any, ...]) -> str | list[dict[str, Any]]:
-    if isinstance(value, BaseModel):
-        return value.model_dump_json()
-    return [{name: getattr(item, name) for name in item.__slots__} for item in value]
 
 
 def _join(values: Sequence[bytes]) -> pa.Array:

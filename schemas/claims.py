@@ -1,8 +1,7 @@
 """What a text about two photographs claims, in a form that scene graphs can confirm or refute.
 
-A writer that knows the scene graphs keeps, beside each text, the claims that it made. A text is *true* of a pair when
-every claim holds there; that is how rejected texts are checked to be false, and how a removed object is known to have
-been mentioned.
+A text is *true* of a pair when every claim that its writer kept beside it holds there: so rejected texts are checked to
+be false, and a removed object is known to have been mentioned.
 """
 
 from collections.abc import Iterable

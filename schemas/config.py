@@ -9,11 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, WithJsonSchema, model_validator
 
-from pairwright.schemas.budget import BudgetConfig
+from pairwright.schemas.bounds import BudgetConfig, GatesConfig, HealthConfig
 from pairwright.schemas.encoders import ClipConfig, Dinov2Config
-from pairwright.schemas.gates import GatesConfig
 from pairwright.schemas.plugins import check_name, read_settings, require_plugins
-from pairwright.schemas.preference_health import HealthConfig
 from pairwright.schemas.removing import (
     Batch,
     DetectionConfig,

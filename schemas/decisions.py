@@ -1,9 +1,7 @@
 """What people decide about rows: accept, reject or edit one, or take that back. Exports and trainings follow.
 
-They also judge how alike the images of a pair are, from which thresholds of mining are suggested; no row depends on it.
-
-A decision is about a preference, by its key; or about a pair, and then about all that is made of that pair. Of several
-about one key the latest counts, by when it was made: files of decisions may be read in any order, and twice.
+A decision is about a preference, or about a pair and all that is made of it. Of several about one key the latest
+counts, by when it was made. How alike people find a pair's images suggests thresholds of mining; no row depends on it.
 """
 
 import unicodedata
@@ -75,11 +73,7 @@ class Decision(BaseModel):
 
 
 def parse_decision(line: str | bytes, *, now: datetime | None = None) -> Decision:
-    """Return a decision from its JSON.
-
-    Raises:
-        ValueError: it is none; the message says what is wrong with it, without repeating it.
-    """
+    """Return a decision from its JSON; a ``ValueError`` says what is wrong with it, without repeating it."""
     try:
         decision = Decision.model_validate_json(line)
     except ValidationError as error:

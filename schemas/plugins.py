@@ -1,12 +1,7 @@
 """Sources, stages, validators, embedders and export formats of other people, found by name.
 
-A package names each in an entry point, which is loaded when that name is asked for:
-
-    [project.entry-points."pairwright.sources"]
-    swatches = "pairwright_swatches:SWATCHES"
-
-A file (``--plugin FILE.py``, or in ``PAIRWRIGHT_PLUGINS``) lists them by group: ``SOURCES = [SWATCHES]``. Nothing is
-used that no one has named: what is installed changes no dataset by itself.
+A package names each in an entry point (``[project.entry-points."pairwright.sources"]``); a file (``--plugin FILE.py``,
+or in ``PAIRWRIGHT_PLUGINS``) lists them by group: ``SOURCES = [SWATCHES]``. What no one has named is not loaded.
 """
 
 import os
@@ -99,11 +94,7 @@ def name_of(group: Group, one: object) -> str:
 
 
 def find_plugins(group: Group, own: Collection[str] = ()) -> dict[str, Plugin]:
-    """Return what plugins add to a group, by name; nothing is loaded.
-
-    Raises:
-        ConfigError: two have one name, or one has the name of our ``own``.
-    """
+    """Return what plugins add to a group, by name, where none is ``own`` already; nothing is loaded."""
     found: dict[str, Plugin] = {}
     for plugin in (*_installed(group), *_listed(group)):
         if plugin.name in own:
@@ -131,10 +122,7 @@ def _listed(group: Group) -> Iterator[Plugin]:
 
 
 def load_plugin(file: str | Path) -> None:
-    """Load a Python file: it adds what is in its ``SOURCES``, ``STAGES``, ``VALIDATORS``, ``EMBEDDERS``, ``FORMATS``.
-
-    It is imported as a script's neighbour would be: its folder is put last on ``sys.path``.
-    """
+    """Load a file: it adds what is in its ``SOURCES``, ``STAGES``, ``VALIDATORS``, ``EMBEDDERS``, ``FORMATS``."""
     path = Path(file).resolve()
     if str(path) in _FILES:
         return
@@ -188,12 +176,7 @@ def check_name(group: Group, name: str, own: Collection[str] = ()) -> str:
 
 
 def read_settings(stages: object) -> object:
-    """Return the settings of plugins' stages, each read by the stage's own model.
-
-    Raises:
-        ConfigError: a stage cannot be loaded.
-        ValueError: there is no such stage, or no such setting.
-    """
+    """Return the settings of plugins' stages, each read by the stage's own model."""
     if not isinstance(stages, Mapping):
         return stages
     return {name: _settings_of(str(name), given) for name, given in stages.items()}

@@ -1,13 +1,7 @@
-"""The rows that flow between the stages: frozen, named, complete.
-
-Every row carries three names, all 32 hexadecimal digits:
-
-* ``key``: hash of everything that the row is made from; equal keys are the same row.
-* ``source_key``: the key of the input row that it was made from (what a finished input is recognised by).
-* ``subject``: the image or pair that the row is about, by which other stages look it up.
+"""The rows that flow between the stages: frozen, named, complete. Their Arrow schemas are in ``schemas.arrow``.
 
 Beside a stage's rows, its function may yield ``Dropped`` (a rule said no: final) or ``Failed`` (a boundary failed: owed
-again). The Arrow schemas are in ``schemas.arrow``.
+again).
 """
 
 import hashlib
@@ -56,11 +50,14 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Hold the three names that every row has."""
+    """Hold the three names that every row has, all 32 hexadecimal digits."""
 
     key: str
+    """Hash of everything that the row is made from; equal keys are the same row."""
     source_key: str
+    """The key of the input row that it was made from, by which a finished input is recognised."""
     subject: str
+    """The image or pair that the row is about, by which other stages look it up."""
 
     @property
     def reason(self) -> str:

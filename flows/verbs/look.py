@@ -107,9 +107,8 @@ def decide(
     refused: list[str] = []
     for some, why in ((done.unknown, UNKNOWN), (done.wordless, WORDLESS)) if done else ():
         if some:
-            refused.append(
-                f"{len(some):,} {why}: {', '.join(one.key for one in some[:3])}{', ...' if some[3:] else ''}"
-            )
+            first = ", ".join(one.key for one in some[:3])
+            refused.append(f"{len(some):,} {why}: {first}{', ...' if some[3:] else ''}")
     if as_json:
         counts = {"decided": len(now), **{verdict: now.count().get(verdict, 0) for verdict in WORDS}}
         stored = len(done.known) if done else 0

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -52,10 +53,10 @@ def doctor(
     lacks = {name: [one for one in (*checks, *own) if one.state == "missing"] for name, own in of_each.items()}
     if as_json:
         profiles = {
-            name: {"can_build": not lacks[name], "checks": [check.as_json() for check in own]}
+            name: {"can_build": not lacks[name], "checks": [asdict(check) for check in own]}
             for name, own in of_each.items()
         }
-        print(json.dumps({"checks": [check.as_json() for check in checks], "profiles": profiles}, indent=1))
+        print(json.dumps({"checks": [asdict(check) for check in checks], "profiles": profiles}, indent=1))
     else:
         shown = [*checks, *(of_each[profile] if profile else [])]
         rows = [

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pairwright.schemas.bounds import HealthConfig
 from pairwright.schemas.checks import NO_RATING
 from pairwright.schemas.claims import CLAIMS, Claim, all_hold
 from pairwright.schemas.plain_text import plain_text
-from pairwright.schemas.preference_health import HealthConfig
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.files import Folder

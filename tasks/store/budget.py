@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pairwright.schemas.budget import BudgetConfig
+from pairwright.schemas.bounds import BudgetConfig
 from pairwright.tasks.store.answers import CALLS, TOKENS
 from pairwright.tasks.store.dataset import table_folders
 from pairwright.tasks.store.files import Folder

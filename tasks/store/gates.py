@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
+from pairwright.schemas.bounds import GatesConfig
 from pairwright.schemas.errors import StoreError
-from pairwright.schemas.gates import GatesConfig
 from pairwright.schemas.rows import (
     CaptionRow,
     ComparisonRow,

@@ -12,7 +12,6 @@ from pairwright.tasks.export.formats import FORMATS, MARKER, README
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.command import run
-from tests.fixtures.families_of_models import write_qwen2_vl
 
 
 @pytest.fixture
@@ -152,15 +151,14 @@ def test_filters_leave_the_rest_out(rendered, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("form", ["trl", pytest.param("ms-swift", marks=pytest.mark.slow)])
-def test_verified_by_the_command_line(rendered, tmp_path, capsys, offline, form):
+def test_verified_by_the_command_line(rendered, qwen, tmp_path, capsys, offline, form):
     words = ("export", rendered, "--format", form, "--to", tmp_path / "out", "--verify")
     assert run(*words) == 0
-    model = write_qwen2_vl(tmp_path / "qwen")
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    assert run(*words, "--processor", model, "--max-length", "9") == 1
+    assert run(*words, "--processor", qwen, "--max-length", "9") == 1
     assert re.search(r"tokens, .*\b9\b", capsys.readouterr().err)
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
-    assert run(*words, "--processor", model, "--max-length", "2000") == 0
+    assert run(*words, "--processor", qwen, "--max-length", "2000") == 0
     assert run(*words, "--max-length", "9") == 2
     assert "--processor" in capsys.readouterr().err
     assert run(*words[:-1], "--max-length", "9") == 2

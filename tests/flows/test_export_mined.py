@@ -13,7 +13,6 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.training.freeze_rows import FILE, FrozenRows
 from tests.fixtures.command import run, words_of
-from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.flows.conftest import SMALL, WIDE, build
 
 FAST = {
@@ -52,10 +51,10 @@ class Dataset:
 
 
 @pytest.fixture(scope="module")
-def dataset(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+def dataset(rendered: Path, qwen: Path, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     """Return a dataset with a finished ADPO run that has not mined, and one that has no retriever."""
     root = tmp_path_factory.mktemp("mined")
-    made = Dataset(Path(shutil.copytree(rendered, root / "demo")), write_qwen2_vl(root / "qwen"))
+    made = Dataset(Path(shutil.copytree(rendered, root / "demo")), qwen)
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PREFECT_API_URL", raising=False)
         assert made.train("adpo", "hard") == 0

@@ -20,15 +20,8 @@ from tests.flows.test_report_served import answer as sound
 from tests.flows.test_report_served import kind_of
 
 SERVED = [
-    *(
-        *SMALL,
-        *WIDE,
-        "run.rows_per_shard=3",
-        "captions.writer=served",
-        "models.chat.model=tiny",
-        'models.chat.structured_output="none"',
-    ),
-    *("models.chat.max_pixels=784", "captions.max_tokens=40"),
+    *(*SMALL, *WIDE, "run.rows_per_shard=3", "captions.writer=served", "captions.max_tokens=40"),
+    *("models.chat.model=tiny", 'models.chat.structured_output="none"', "models.chat.max_pixels=784"),
 ]
 STOPPED = "Stopped by run.budget."
 

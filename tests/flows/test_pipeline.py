@@ -20,19 +20,8 @@ EXCLUDING = PHOTOGRAPHS.model_copy(update={"exclude": ExcludeConfig(sources=("fo
 VECTORS = ["embeddings", "admitted", "neighbours", "similar_pairs"]
 STEPS = ["tags", "boxes", "masks", "elements", "removals", "inspected"]
 CAPTIONING = ["captions", "described", "differences", "comparisons"]
-USUAL = [
-    "images",
-    *VECTORS,
-    "pairs",
-    *CAPTIONING,
-    "swapped",
-    "edited",
-    "retrieved",
-    *STEPS,
-    "rejections",
-    "splits",
-    "preferences",
-]
+TEXTS = ["swapped", "edited", "retrieved"]
+USUAL = ["images", *VECTORS, "pairs", *CAPTIONING, *TEXTS, *STEPS, "rejections", "splits", "preferences"]
 
 
 def on(profile: Profile, until: str = "") -> dict[str, Stage]:

@@ -25,7 +25,6 @@ from pairwright.tasks.training.losses.objectives import needs_of
 from pairwright.tasks.training.losses.rewards import TEXTS
 from pairwright.tasks.training.retriever.adversary import NETWORK, PAGE, open_adversary
 from pairwright.tasks.training.retriever.material import TRUE, UNKNOWN, open_material
-from pairwright.tasks.training.retriever.pool import NONE
 
 CONFIG = TrainConfig.model_validate(
     {"objective": "adpo", "adpo": {"projection_dim": 16, "candidates": 8, "samples": 2, "warmup_steps": 20}}
@@ -230,13 +229,3 @@ def test_texts_have_the_space_of_the_images_where_that_is_clip_s() -> None:
     assert choose_text_vectors(EmbeddingConfig()).encoder == "words"
     chosen = choose_text_vectors(EmbeddingConfig(embedders=("dinov2", "clip"), clip=ClipConfig(checkpoint="x")))
     assert (chosen.encoder, chosen.clip.checkpoint) == ("clip", "x")
-
-
-def test_nothing_that_a_row_must_not_get_is_proposed(run: Path, folder: Folder) -> None:
-    adversary = opened(run, folder)
-    material = open_material(run / "retriever")
-    places = np.arange(len(material.entries))
-    for _ in range(20):
-        proposal = adversary.retriever.propose(places)
-        drawn = proposal.ids != NONE
-        assert not (material.pool.excluded(places, np.maximum(proposal.ids, 0)) & drawn).any()

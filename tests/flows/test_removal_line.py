@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 import pairwright as pw
-from pairwright.tasks.serving.probe import LOOK
 from tests.fixtures.builds import Recorder, build_here
 from tests.fixtures.chat_server import Asked, chat_server
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder, write_dinov2_folder
@@ -27,21 +26,13 @@ from tests.fixtures.ram_checkpoints import write_ram
 from tests.fixtures.sam_checkpoints import write_sam
 from tests.fixtures.tagger import write_tagger
 from tests.flows.conftest import WIDE
+from tests.flows.test_report_served import answer as of_others
+from tests.flows.test_report_served import kind_of
 
 STEPS = ("mentions", "tags", "boxes", "masks", "elements", "removals", "inspected", "fitted", "rejections")
 THINGS = ("dog", "cat", "ball", "person")
 CAPTION = ("There is a {} in front of a plain wall.", "Beside the {} lies a red ball in the grass.")
-KINDS = {
-    "probe": LOOK,
-    "split": "Rewrite it as a list of statements",
-    "captions": "in one detailed paragraph",
-    "comparisons": "Summarize the commonalities",
-}
-"""How prompts are known; all others ask about a difference."""
-COMPARISON = (
-    "Commonalities: Both images show a wall.\n\n"
-    "Differences:\n1. Object types: Image 1 has another thing.\n2. Counting the objects: Image 2 has two things."
-)
+SPLIT = "Rewrite it as a list of statements"
 PHOTOGRAPHS = 6
 SETTINGS = [
     *WIDE,
@@ -49,22 +40,12 @@ SETTINGS = [
     *("models.chat.launch.enabled=false", "models.chat.model=tiny", 'models.chat.structured_output="none"'),
     *("models.language.launch.enabled=false", "models.language.model=tiny", 'models.language.structured_output="none"'),
     *("questions.enabled=false", "counterfactuals.enabled=false", "sampled_texts.enabled=false"),
-    *(
-        "embedding.batch_size=1",
-        "tagging.batch_size=1",
-        "detection.batch_size=1",
-        "removals.batch_size=1",
-    ),
-    "inspection.batch_size=1",
+    *(f"{section}.batch_size=1" for section in ("embedding", "tagging", "detection", "removals", "inspection")),
     # Masks of random weights are noise all over the image: not dilated, they leave something to fill holes from.
     *("elements.min_area=0.0001", "elements.max_area=1", "segmentation.max_box_area=1"),
     *("removals.dilate_pixels=0", "removals.feather_pixels=0"),
-    *(
-        "inspection.min_remaining_score=1",
-        "inspection.min_grown_score=1",
-        "inspection.max_rim=1000",
-        "rejections.fallback=crop",
-    ),
+    *("inspection.min_remaining_score=1", "inspection.min_grown_score=1", "inspection.max_rim=1000"),
+    "rejections.fallback=crop",
 ]
 
 
@@ -74,16 +55,14 @@ def thing(image: bytes) -> str:
 
 def answer(asked: Asked) -> str:
     """Write what is right of images that show one of a few things."""
-    kind = next((kind for kind, words in KINDS.items() if words in asked.text), "difference")
-    if kind == "probe":
-        return "A brown square."
-    if kind == "captions":
-        return " ".join(CAPTION).format(*[thing(asked.images[0])] * 2)
-    if kind == "split":
+    kind = kind_of(asked)
+    if SPLIT in asked.text:
         said = re.search(r"There is a (\w+) in front", asked.text)
         return json.dumps({"sentences": [one.format(said[1] if said else "") for one in CAPTION]})
-    if kind == "comparisons":
-        return COMPARISON
+    if kind == "captions":
+        return " ".join(CAPTION).format(*[thing(asked.images[0])] * 2)
+    if kind != "difference":
+        return of_others(asked)
     first, second = map(thing, asked.images)
     halves = f"first image shows a {first} and a red ball, while the second image shows two dogs beside a {second}."
     return f"The difference between the two images is that the {halves}"
@@ -179,7 +158,7 @@ def test_a_second_build_owes_nothing(built, photographs, words, server) -> None:
     report, ran = build(out, photographs, words)
     assert ran == []
     assert report.counts == before.counts
-    assert {next((k for k, w in KINDS.items() if w in one.text), "") for one in server.asked[asked:]} <= {"probe"}
+    assert {kind_of(one) for one in server.asked[asked:]} <= {"probe"}
 
 
 def test_its_report_shows_boxes_candidates_and_the_one_that_was_taken(built) -> None:

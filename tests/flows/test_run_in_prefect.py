@@ -12,7 +12,6 @@ from pairwright.tasks.training.runs import Run
 from tests.fixtures.benchmarks import write_folder
 from tests.fixtures.chat_server import chat_server
 from tests.fixtures.command import words_of
-from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.prefect_server import PrefectServer
 from tests.flows.test_train_model import FAST, write_dataset
 
@@ -52,15 +51,8 @@ def test_scores_of_captions_are_a_table_of_the_run(prefect: PrefectServer, tmp_p
 
 @pytest.mark.slow
 def test_scores_of_a_model_are_a_table_of_the_run(prefect: PrefectServer, tmp_path: Path) -> None:
-    lines = [
-        {
-            "image": ["a.png", "b.png"],
-            "text": f'Is the statement "{n} dogs" True or False?',
-            "answer": a,
-            "question_id": n,
-        }
-        for n, a in enumerate(["True", "False"])
-    ]
+    asked = {"image": ["a.png", "b.png"], "text": 'Is the statement "dogs" True or False?'}
+    lines = [{**asked, "answer": answer, "question_id": n} for n, answer in enumerate(["True", "False"])]
     folder = write_folder(tmp_path, images=["a.png", "b.png"], files={}, lines={"NLVR2.jsonl": lines})
     with chat_server(lambda _: "True") as server:
         done = prefect.run("python", "-c", MODEL, folder, tmp_path / "scores.json", server.url)
@@ -73,10 +65,9 @@ def test_scores_of_a_model_are_a_table_of_the_run(prefect: PrefectServer, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_training_shows_up_in_prefect(prefect: PrefectServer, tmp_path: Path) -> None:
+def test_a_training_shows_up_in_prefect(prefect: PrefectServer, qwen: Path, tmp_path: Path) -> None:
     dataset = write_dataset(tmp_path / "dogs")
-    model = write_qwen2_vl(tmp_path / "qwen")
-    words = ["train", str(dataset), "--objective", "dpo", "--model", str(model), *words_of(FAST)]
+    words = ["train", str(dataset), "--objective", "dpo", "--model", str(qwen), *words_of(FAST)]
     done = prefect.run("pairwright", *words, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     run = Run(dataset / "runs/dpo")

@@ -1,13 +1,8 @@
 """A run that is compared with a table: losses as with a copy, one model in memory, rows scored once for all runs."""
 
 import gc
-import os
 import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +13,6 @@ from pairwright.flows.train_model import score_reference, train
 from pairwright.flows.version import open_version
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training import score_rows
 from pairwright.tasks.training.find_model import Found, find_model
 from pairwright.tasks.training.references import FILE, Table, open_reference, open_table
 
@@ -31,12 +25,6 @@ KEPT = ("loss", "margin", "margin/image", "reward/chosen", "reward/rejected", "r
 @pytest.fixture(scope="module")
 def dataset(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Folder:
     return Folder(str(shutil.copytree(rendered, tmp_path_factory.mktemp("datasets") / "demo")))
-
-
-@pytest.fixture
-def fresh(rendered: Path, tmp_path: Path) -> Folder:
-    """Return a dataset in which nothing was scored."""
-    return Folder(str(shutil.copytree(rendered, tmp_path / "demo")))
 
 
 def settings(objective: str = "adavip", **values: Any) -> TrainConfig:
@@ -113,47 +101,3 @@ def test_a_table_and_a_copy_train_alike(dataset: Folder, qwen: Path) -> None:
     losses = [[value for (_, name), value in sorted(found[by].items()) if name == "loss"] for by in found]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     assert len(set(losses[0])) > 3, "it learns"
-
-
-SCORE = """
-import sys
-from pathlib import Path
-from dataclasses import replace
-from pairwright.flows.train_model import score_reference
-from pairwright.flows.version import open_version
-from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training import score_rows
-from pairwright.tasks.training.find_model import find_model
-score_rows.STAGE = replace(score_rows.STAGE, rows_per_shard=1)
-config = TrainConfig.model_validate({"objective": "adavip", "model": {"tuning": "full"}})
-if __name__ == "__main__":
-    score_reference(open_version(Folder(sys.argv[1])), config, found=find_model(sys.argv[2]), run=Path(sys.argv[3]))
-"""
-
-
-@pytest.mark.slow
-def test_after_a_kill_what_was_scored_is_kept(
-    fresh: Folder, dataset: Folder, qwen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = tmp_path / "run"
-    run.mkdir()
-    (tmp_path / "score.py").write_text(SCORE)
-    words = [sys.executable, str(tmp_path / "score.py"), fresh.url, str(qwen), str(run)]
-    process = subprocess.Popen(words, env={**os.environ, "PYTHONPATH": str(Path.cwd())}, stderr=subprocess.DEVNULL)
-    while not any(tables(fresh).values()) and process.poll() is None:
-        time.sleep(0.02)
-    process.kill()
-    process.wait()
-    assert not (run / FILE).exists()
-    ((name, first),) = tables(fresh).items()
-    assert first
-    monkeypatch.setattr(score_rows, "STAGE", replace(score_rows.STAGE, rows_per_shard=1))
-    found = find_model(str(qwen))
-    table = score(fresh, found, run)
-    done = tables(fresh)[name]
-    assert first.items() <= done.items(), "what was scored is not scored again"
-    assert len(done) == len(table.keys)
-    whole = score(dataset, found, tmp_path / "whole")
-    assert (table.keys == whole.keys).all()
-    assert table.logps == pytest.approx(whole.logps, rel=1e-4)

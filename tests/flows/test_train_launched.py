@@ -4,13 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from pairwright.tasks.training.runs import Run
 from tests.fixtures.command import words_of
-from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.runs_to_train import compare, curve
 from tests.flows.test_train_model import FAST, ROWS, write_dataset
 
@@ -30,18 +30,11 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_dataset(tmp_path_factory.mktemp("data") / "dogs")
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
-
-
-def start(dataset: Path, model: Path, name: str, *, batch: int, **more: object) -> subprocess.CompletedProcess[str]:
-    launcher = LAUNCHERS.get(name, ["pairwright"])
-    settings = {
-        **SETTINGS,
-        "optimiser.per_device_train_batch_size": batch,
-        **{field.replace("__", "."): value for field, value in more.items()},
-    }
+def start(
+    dataset: Path, model: Path, name: str, *, batch: int, by: str = "", settings: Mapping[str, object] = SETTINGS
+) -> subprocess.CompletedProcess[str]:
+    launcher = LAUNCHERS.get(by or name, ["pairwright"])
+    settings = {**settings, "optimiser.per_device_train_batch_size": batch}
     words = ["train", str(dataset), "--objective", "dpo", "--name", name, "--model", str(model), *words_of(settings)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
     command = [str(BIN / launcher[0]), *launcher[1:], *words]
@@ -49,15 +42,15 @@ def start(dataset: Path, model: Path, name: str, *, batch: int, **more: object) 
 
 
 @pytest.fixture(scope="module")
-def alone(dataset: Path, model: Path) -> Run:
+def alone(dataset: Path, qwen: Path) -> Run:
     """Return the run of one process, its batches as large as those of the others together."""
-    done = start(dataset, model, "alone", batch=4)
+    done = start(dataset, qwen, "alone", batch=4)
     assert done.returncode == 0, done.stderr
     return Run(dataset / "runs/alone")
 
 
-def test_torchrun(dataset: Path, model: Path, alone: Run) -> None:
-    done = start(dataset, model, "torchrun", batch=2)
+def test_torchrun(dataset: Path, qwen: Path, alone: Run) -> None:
+    done = start(dataset, qwen, "torchrun", batch=2)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("4 steps: ") == 1, "only the first process speaks"
     assert done.stderr.count("step 4/4: loss") == 1
@@ -66,45 +59,34 @@ def test_torchrun(dataset: Path, model: Path, alone: Run) -> None:
     assert run.data()["processes"] == 2
     compare(run, alone)
 
-    fewer = subprocess.run(
-        [*_plain(dataset, model, "torchrun"), *words_of({"optimiser.per_device_train_batch_size": 2})],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    fewer = start(dataset, qwen, "torchrun", batch=2, by="pairwright")
     assert (fewer.returncode, "finished" in fewer.stdout) == (0, True)
 
 
-def _plain(dataset: Path, model: Path, name: str) -> list[str]:
-    words = ["train", str(dataset), "--objective", "dpo", "--name", name, "--model", str(model), *words_of(SETTINGS)]
-    return [str(BIN / "pairwright"), *words]
-
-
 @pytest.mark.parametrize("name", ["torchrun-file", "accelerate"])
-def test_other_launchers(name: str, dataset: Path, model: Path, alone: Run) -> None:
-    done = start(dataset, model, name, batch=2)
+def test_other_launchers(name: str, dataset: Path, qwen: Path, alone: Run) -> None:
+    done = start(dataset, qwen, name, batch=2)
     assert done.returncode == 0, done.stderr
     run = Run(dataset / "runs" / name)
     assert run.data()["processes"] == 2
     compare(run, alone)
 
 
-def test_what_is_wrong_is_said_once(dataset: Path, model: Path) -> None:
-    done = start(dataset, model / "nowhere", "torchrun", batch=2, optimiser__max_steps=9)
+def test_what_is_wrong_is_said_once(dataset: Path, qwen: Path) -> None:
+    done = start(dataset, qwen / "nowhere", "torchrun", batch=2)
     assert done.returncode != 0
     assert done.stderr.count("error: ") == 1
 
 
-def test_bad_rows_leave_no_rank_waiting(model: Path, tmp_path: Path) -> None:
+def test_bad_rows_leave_no_rank_waiting(qwen: Path, tmp_path: Path) -> None:
     """With one row per rank and step, a rank whose row is refused has nothing to do: the other's counts alone."""
     chosen = [f"A dog and {n} balls. " * (40 if n in (3, 17) else 1) for n in range(ROWS)]
     bad = write_dataset(tmp_path / "bad", chosen=chosen)
-    settings = {"data.max_train_rows": 0, "optimiser.max_steps": 24, "model.max_length": 300, "data.eval_split": ""}
+    settings = {**FAST, "data.max_train_rows": 0, "optimiser.max_steps": 24, "model.max_length": 300}
+    settings["data.eval_split"] = ""
     runs: list[Run] = []
     for name, batch in (("torchrun", 1), ("alone", 2)):
-        done = start(
-            bad, model, name, batch=batch, **{key.replace(".", "__"): value for key, value in settings.items()}
-        )
+        done = start(bad, qwen, name, batch=batch, settings=settings)
         assert done.returncode == 0, done.stderr
         runs.append(Run(bad / "runs" / name))
     for run in runs:

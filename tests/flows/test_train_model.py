@@ -10,21 +10,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 
 from pairwright.flows.make_train_config import make_config
 from pairwright.flows.train_model import train
-from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.part import Part, encode_part, read_about, read_part
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 from pairwright.tasks.training.runs import Run
 from tests.fixtures.command import run, words_of
-from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.pictures import picture
-from tests.fixtures.tables import IMAGE, struct, write_table
+from tests.fixtures.tables import IMAGE, fill_column, struct, write_table
 
 BIN = Path(sys.executable).parent
 ROWS = 24
@@ -61,11 +57,6 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_dataset(tmp_path_factory.mktemp("data") / "dogs")
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
-
-
 class Trainer:
     """Train under names of their own."""
 
@@ -85,9 +76,9 @@ class Trainer:
 
 
 @pytest.fixture
-def trainer(dataset: Path, model: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Trainer:
+def trainer(dataset: Path, qwen: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Trainer:
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:80]
-    return Trainer(dataset, model, name, capsys)
+    return Trainer(dataset, qwen, name, capsys)
 
 
 def test_a_run_from_the_verb_to_the_finished_model(trainer: Trainer) -> None:
@@ -114,10 +105,10 @@ def test_a_run_from_the_verb_to_the_finished_model(trainer: Trainer) -> None:
     assert "output" not in err
 
 
-def test_a_run_goes_on_with_the_version_that_it_began_with(trainer: Trainer, model: Path, tmp_path: Path) -> None:
+def test_a_run_goes_on_with_the_version_that_it_began_with(trainer: Trainer, qwen: Path, tmp_path: Path) -> None:
     """The dataset is built on, with fewer rows; what the run has lost of its own is made of the old version again."""
     out = write_dataset(tmp_path / "grown")
-    grown = Trainer(out, model, "one", trainer.capsys)
+    grown = Trainer(out, qwen, "one", trainer.capsys)
     settings: dict[str, Any] = {"output__save_steps": 1, "model__tuning": "full"}
     words = grown.words(**settings)
     with pytest.raises(KeyboardInterrupt):
@@ -183,10 +174,7 @@ def test_what_is_refused_leaves_nothing(trainer: Trainer, monkeypatch: pytest.Mo
         ({"optimiser__learning_rat": 1}, "learning_rate"),
         ({"optimiser__max_steps": "[1"}, "optimiser.max_steps=[1"),
         ({"objective": "cheese"}, "objective: "),
-        (
-            {"output__report_to": "[tensorboard]"},
-            "python -m pip install tensorboard",
-        ),
+        ({"output__report_to": "[tensorboard]"}, "python -m pip install tensorboard"),
         ({"data__split": "nowhere"}, "split 'nowhere'"),
         ({"model__name": "nowhere/nothing"}, "model.name: nowhere/nothing"),
     ],
@@ -209,11 +197,7 @@ def test_wrong_settings(settings: dict[str, Any], message: str, trainer: Trainer
 def test_no_rejected_side(trainer: Trainer, tmp_path: Path) -> None:
     """Other builds leave a preference without one where nothing could be rejected; here, the column is emptied."""
     out = write_dataset(tmp_path / "same")
-    for path in (out / "tables/preferences").rglob("part-*.parquet"):
-        part = Part(Folder(str(out)), str(path.relative_to(out)))
-        table = read_part(part)
-        empty = table.set_column(table.schema.get_field_index("rejected"), "rejected", pa.array([""] * len(table)))
-        part.folder.write(part.name, encode_part(empty, read_about(part)))
+    fill_column(out, "preferences", "rejected", "")
     same = Trainer(out, trainer.model, "same", trainer.capsys)
     code, _, err = same("dpo")
     assert code == 2
@@ -258,9 +242,9 @@ def test_rows_that_namc_cannot_learn_from(trainer: Trainer, monkeypatch: pytest.
         assert not (trainer.run.folder / "config.yaml").exists()
 
 
-def test_a_part_that_is_gone(trainer: Trainer, model: Path, tmp_path: Path) -> None:
+def test_a_part_that_is_gone(trainer: Trainer, qwen: Path, tmp_path: Path) -> None:
     out = write_dataset(tmp_path / "lost")
-    lost = Trainer(out, model, "lost", trainer.capsys)
+    lost = Trainer(out, qwen, "lost", trainer.capsys)
     with pytest.raises(KeyboardInterrupt):
         train(str(out), _config(lost.words(output__save_steps=1)), name="lost", watcher=Interrupting(2))
     (part, *_) = (out / "tables/preferences").rglob("part-*.parquet")

@@ -4,15 +4,13 @@ import json
 import shutil
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from pairwright.flows.make_train_config import make_config
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.part import Part, encode_part, read_about, read_part
 from tests.fixtures.benchmarks import ask_about_a_pair
 from tests.fixtures.command import run, words_of
+from tests.fixtures.tables import fill_column
 
 FAST = {
     "optimiser.max_steps": 3,
@@ -58,12 +56,7 @@ def test_it_is_trained_looked_at_scored_and_tuned(dataset: Path, capsys: pytest.
 
 def test_texts_of_another_form(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """They have no halves to mask: it says so before it begins, and learns from them without masks."""
-    for path in (dataset / "tables/preferences").rglob("part-*.parquet"):
-        part = Part(Folder(str(dataset)), str(path.relative_to(dataset)))
-        table = read_part(part)
-        plain = pa.array(["A dog has come." for _ in range(len(table))])
-        changed = table.set_column(table.schema.get_field_index("chosen"), "chosen", plain)
-        part.folder.write(part.name, encode_part(changed, read_about(part)))
+    fill_column(dataset, "preferences", "chosen", "A dog has come.")
     words = ["train", dataset, "--objective", "namc", *words_of(FAST)]
     assert run(*words) == 2
     said = capsys.readouterr().err

@@ -12,7 +12,6 @@ from safetensors.torch import load_file
 
 from pairwright.tasks.training.runs import Run
 from tests.fixtures.command import words_of
-from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.runs_to_train import compare, curve
 from tests.flows.test_train_model import FAST, write_dataset
 
@@ -34,11 +33,6 @@ FULL = {"model.tuning": "full", "optimiser.learning_rate": 1e-3}
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_dataset(tmp_path_factory.mktemp("data") / "dogs")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
 
 
 def start(dataset: Path, model: Path, name: str, *, ranks: int, **more: Any) -> Run:
@@ -74,44 +68,44 @@ def go_on_from_the_second_step(dataset: Path, run: Run) -> str:
     return stopped.folder.name
 
 
-def test_adapters(dataset: Path, model: Path) -> None:
-    sharded = start(dataset, model, "lora", ranks=2)
+def test_adapters(dataset: Path, qwen: Path) -> None:
+    sharded = start(dataset, qwen, "lora", ranks=2)
     assert list((sharded.checkpoint(4) / "pytorch_model_fsdp_0").glob("*.distcp")), "the weights are in parts"
-    compare(sharded, start(dataset, model, "lora-alone", ranks=1))
+    compare(sharded, start(dataset, qwen, "lora-alone", ranks=1))
     found = load_file(sharded.model / "adapter_model.safetensors")
     assert found.keys() == load_file(dataset / "runs/lora-alone/checkpoint/adapter_model.safetensors").keys()
 
 
-def test_a_stopped_run_ends_with_the_same_bytes(dataset: Path, model: Path) -> None:
-    sharded = start(dataset, model, "full-once", ranks=2, settings=FULL)
-    stopped = start(dataset, model, go_on_from_the_second_step(dataset, sharded), ranks=2, settings=FULL)
+def test_a_stopped_run_ends_with_the_same_bytes(dataset: Path, qwen: Path) -> None:
+    sharded = start(dataset, qwen, "full-once", ranks=2, settings=FULL)
+    stopped = start(dataset, qwen, go_on_from_the_second_step(dataset, sharded), ranks=2, settings=FULL)
     assert curve(stopped) == curve(sharded)
     assert (stopped.model / "model.safetensors").read_bytes() == (sharded.model / "model.safetensors").read_bytes()
 
 
-def test_all_weights(dataset: Path, model: Path) -> None:
+def test_all_weights(dataset: Path, qwen: Path) -> None:
     """They are those of one process, in the published files' names, tied ones once."""
-    sharded = start(dataset, model, "full", ranks=2, settings=FULL)
-    compare(sharded, start(dataset, model, "full-alone", ranks=1, settings=FULL))
-    published, found = (load_file(folder / "model.safetensors") for folder in (model, sharded.model))
+    sharded = start(dataset, qwen, "full", ranks=2, settings=FULL)
+    compare(sharded, start(dataset, qwen, "full-alone", ranks=1, settings=FULL))
+    published, found = (load_file(folder / "model.safetensors") for folder in (qwen, sharded.model))
     assert found.keys() == published.keys()
     assert any((found[name] != published[name]).any() for name in found)
 
 
-def test_checkpoints_in_one_piece(dataset: Path, model: Path) -> None:
+def test_checkpoints_in_one_piece(dataset: Path, qwen: Path) -> None:
     whole = {"FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT"}
-    run = start(dataset, model, "whole", ranks=2, settings=FULL, **whole)
+    run = start(dataset, qwen, "whole", ranks=2, settings=FULL, **whole)
     assert (run.checkpoint(4) / "pytorch_model_fsdp.bin").is_file()
-    stopped = start(dataset, model, go_on_from_the_second_step(dataset, run), ranks=2, settings=FULL, **whole)
+    stopped = start(dataset, qwen, go_on_from_the_second_step(dataset, run), ranks=2, settings=FULL, **whole)
     assert (stopped.model / "model.safetensors").read_bytes() == (run.model / "model.safetensors").read_bytes()
 
 
 @pytest.mark.parametrize("settings", [{}, FULL], ids=["lora", "full"])
-def test_adpo(settings: dict[str, Any], dataset: Path, model: Path) -> None:
+def test_adpo(settings: dict[str, Any], dataset: Path, qwen: Path) -> None:
     """The retriever is the same on all ranks; with all weights trained, the reference is a copy on each."""
     name = f"adpo{len(settings)}"
     given = {**settings, "adpo.warmup_steps": 3, "adpo.encoder": "heads"}
-    sharded = start(dataset, model, name, ranks=2, objective="adpo", settings=given)
-    alone = start(dataset, model, f"{name}-alone", ranks=1, objective="adpo", settings=given)
+    sharded = start(dataset, qwen, name, ranks=2, objective="adpo", settings=given)
+    alone = start(dataset, qwen, f"{name}-alone", ranks=1, objective="adpo", settings=given)
     for metric in ("loss", "grad_norm"):
         assert curve(sharded, metric)[:2] == pytest.approx(curve(alone, metric)[:2], rel=1e-3)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pairwright.schemas.bounds import HealthConfig
 from pairwright.schemas.checks import LOW_RATING, NO_RATING
-from pairwright.schemas.preference_health import HealthConfig
 from pairwright.tasks.report.measure_health import FOLDS, LEAST_ROWS, Health, Share, judge_health, measure_health, tell
 from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import build_handmade, encode, make_whole

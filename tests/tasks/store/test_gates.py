@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from pairwright.schemas.bounds import GatesConfig
 from pairwright.schemas.errors import StoreError
-from pairwright.schemas.gates import GatesConfig
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import (
     Verdict,

@@ -1,0 +1,68 @@
+"""What a profile bounds without changing a row: a build's budget, the gates of a version, healthy preferences."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from pairwright.schemas.section import Count, Positive, Section, Share
+
+Amount = Annotated[float, Field(ge=0)]
+
+
+class BudgetConfig(Section):
+    """Budget of a build, which is looked at between rounds of shards; 0 sets no limit."""
+
+    max_calls: Count = 0
+    """Answers of served models to this dataset, over all of its builds; 0: no limit."""
+    max_tokens: Count = 0
+    """Tokens of prompts and answers together, over all of its builds; 0: no limit."""
+    max_hours: Amount = 0.0
+    """Hours that one build may take; 0: no limit."""
+    max_gpu_hours: Amount = 0.0
+    """Hours of one build times the GPUs of this machine that it holds, not those of other servers; 0: no limit."""
+    max_disk_gb: Amount = 0.0
+    """Gigabytes (10^9 bytes) of the dataset's folder; 0: no limit."""
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Return the limits that are set, by what they limit."""
+        return {name.removeprefix("max_"): float(value) for name, value in self if value}
+
+
+class GatesConfig(Section):
+    """Say which builds publish no version, so that the last good one stays what readers get.
+
+    Drift is the population stability index (PSI) against the last version; below 0.1 is commonly taken for no change,
+    above 0.25 for a large one. A bound of 0 switches its gate off.
+    """
+
+    min_yield: dict[str, Share] = Field(default_factory=dict[str, float])
+    """Minimum share of each table's inputs that end as ok ("pairs: 0.2"); none by default."""
+    max_failed: Share = 0.5
+    """Maximum share of any table's inputs that failed or is undone; 1: any."""
+    max_length_drift: Amount = 0.0
+    """Maximum drift of the lengths of texts in characters; 0: any."""
+    max_similarity_drift: Amount = 0.0
+    """Maximum drift of the similarities of pairs; 0: any."""
+    max_reason_drift: Amount = 0.0
+    """Maximum drift of the shares of outcomes (ok, and each reason); 0: any."""
+    min_drift_rows: Positive = 200
+    """Minimum rows, now and before, of a table whose drift is measured (by chance, 200 rows drift by about 0.09)."""
+
+
+class HealthConfig(Section):
+    """Say from where on a measure of the preferences is remarked on; none of it changes a row, or holds one back.
+
+    The bounds are ours. 1 (0 for ``min_changed_share``) switches one off.
+    """
+
+    max_text_only_accuracy: Share = 0.8
+    """Maximum share of rows whose chosen text a classifier may find without seeing the images; chance is 0.5."""
+    max_longer_share: Share = 0.7
+    """Maximum share of rows in which the text of one side, chosen or rejected, may be the longer one."""
+    max_true_share: Share = 0.02
+    """Maximum share of rejected texts that may be true, of those of which it is known."""
+    max_repeated_share: Share = 0.1
+    """Maximum share of rows that may have both texts of another row."""
+    min_changed_share: Share = 0.001
+    """Minimum share of its pixels in which the median rejected image differs visibly."""
