@@ -7,7 +7,8 @@ again).
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Any
 
 from pairwright.schemas.scene import SceneGraph
 
@@ -584,3 +585,5 @@ class PlacesRow(Row):
 Pairs = Mapping[str, PairRow]
 Images = Mapping[str, ImageRow]
 Captions = Mapping[str, CaptionRow]
+NO_ROWS: Mapping[str, Any] = MappingProxyType({})
+"""Of a table that a build lacks."""

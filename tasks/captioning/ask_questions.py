@@ -13,22 +13,13 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from operator import attrgetter
 from random import Random
-from typing import Any, Literal
+from typing import Any
 
 from pairwright.prompts import load
 from pairwright.schemas.config import QuestionsConfig
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import (
-    Captions,
-    ComparisonRow,
-    Dropped,
-    Failed,
-    Pairs,
-    QuestionRow,
-    Row,
-    make_key,
-)
-from pairwright.tasks.captioning.validators import CAPTIONS, PAIRS, ask_again
+from pairwright.schemas.rows import Captions, ComparisonRow, Dropped, Failed, Pairs, QuestionRow, Row, make_key
+from pairwright.tasks.captioning.validators import CAPTIONS, PAIRS, ask_again, pair_captions
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question
 from pairwright.tasks.serving.untrusted import as_data
@@ -36,7 +27,6 @@ from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.words import declines, has_tokens, names_captions, repeats_itself
 
-About = Literal["both", "first", "second"]
 END = re.compile(r"(?<!\.\.)[.!?][\"'”’“»«›」)*_`]*$")
 ORDERS = re.compile(
     r"(?:please )?(?:describe|compare|name|list|explain|tell|identify|count|summari[sz]e)\b", re.IGNORECASE
@@ -183,7 +173,7 @@ async def _ask(
     if row.subject not in pairs:
         return Dropped(source_key=row.key, reason="pair is missing", detail=row.subject)
     pair = pairs[row.subject]
-    first, second = (as_data(captions[key].text) if key in captions else "" for key in (pair.first, pair.second))
+    first, second = map(as_data, pair_captions(pair, captions))
     if not (first and second):
         return Dropped(source_key=row.key, reason="caption is missing", detail=pair.second if first else pair.first)
     summary = "\n".join(filter(None, map(as_data, row.text.splitlines())))

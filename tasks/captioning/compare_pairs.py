@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from random import Random
-from types import MappingProxyType
 
 from pairwright.prompts import load
 from pairwright.schemas.claims import Graphs, Selector
@@ -21,6 +20,7 @@ from pairwright.schemas.config import ComparisonsConfig
 from pairwright.schemas.phrases import noun, some, surface
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import (
+    NO_ROWS,
     CaptionRow,
     Captions,
     ComparisonRow,
@@ -41,6 +41,7 @@ from pairwright.tasks.captioning.validators import (
     compose_true,
     find_missing,
     name_validators,
+    pair_captions,
     pair_graphs,
     validated,
 )
@@ -52,7 +53,6 @@ from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.comparisons import Comparison, read_comparison
 from pairwright.tasks.texts.words import content_words, ends_short, has_tokens, names_captions
 
-NONE_GIVEN: Mapping[str, ComparisonRow] = MappingProxyType({})
 ASKED = {
     "captions": "compare_captions",
     "images": "compare_images",
@@ -83,7 +83,7 @@ def compare_pairs(
     *,
     captions: Captions,
     images: Images | None = None,
-    given: Mapping[str, ComparisonRow] = NONE_GIVEN,
+    given: Mapping[str, ComparisonRow] = NO_ROWS,
     answers: Answers | None = None,
 ) -> Iterator[Row | Dropped | Failed]:
     """Yield one comparison per pair, the source's own where it brought one, or ``Dropped`` with its reason."""
@@ -96,13 +96,7 @@ def compare_pairs(
         return
     for row in rows:
         graphs = pair_graphs(row, images)
-        yield graphs if isinstance(graphs, Dropped) else _compose(row, config, graphs, _texts(row, captions))
-
-
-def _texts(row: PairRow, captions: Captions) -> tuple[str, str]:
-    """Return both captions, those that are missing empty."""
-    first, second = (captions[key].text if key in captions else "" for key in (row.first, row.second))
-    return first, second
+        yield graphs if isinstance(graphs, Dropped) else _compose(row, config, graphs, pair_captions(row, captions))
 
 
 def _compose(row: PairRow, config: ComparisonsConfig, graphs: Graphs, texts: Sequence[str]) -> ComparisonRow | Dropped:
@@ -144,7 +138,7 @@ def _row(
 async def _ask(
     row: PairRow, chat: Chat, *, config: ComparisonsConfig, captions: Captions, images: Images
 ) -> ComparisonRow | Dropped:
-    texts = _texts(row, captions)
+    texts = pair_captions(row, captions)
     question = _question(row, config, texts, images)
     if isinstance(question, Dropped):
         return question

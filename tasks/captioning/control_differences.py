@@ -29,17 +29,7 @@ from pairwright.schemas.checks import (
 )
 from pairwright.schemas.config import ControlsConfig
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import (
-    Captions,
-    CheckRow,
-    DifferenceRow,
-    Dropped,
-    Failed,
-    Images,
-    Pairs,
-    Row,
-    make_key,
-)
+from pairwright.schemas.rows import Captions, CheckRow, DifferenceRow, Dropped, Failed, Images, Pairs, Row, make_key
 from pairwright.tasks.captioning.describe_differences import (
     Shown,
     difference_question,
@@ -47,7 +37,7 @@ from pairwright.tasks.captioning.describe_differences import (
     read_answer,
     told_captions,
 )
-from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, find_missing
+from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, check_row, find_missing
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.store.answers import Answers
@@ -90,10 +80,12 @@ async def _control(
     found: list[CheckRow] = []
     if "swapped" in config.kinds:
         answer = await chat.ask(ask_swapped(row, shown, config))
-        found.append(_row(row, "swapped", answer, judge_swapped(row, answer)))
+        score, why = judge_swapped(row, answer)
+        found.append(check_row(row, "swapped", score=score, why=why, answers=[answer]))
     if "same" in config.kinds:
         answer = await chat.ask(ask_same(row, shown, config))
-        found.append(_row(row, "same", answer, judge_same(answer)))
+        score, why = judge_same(answer)
+        found.append(check_row(row, "same", score=score, why=why, answers=[answer]))
     return found
 
 
@@ -179,22 +171,6 @@ def says_none(answer: Answer, read: Difference | RefusedText) -> bool:
         is_equal = content_words(read.first_half) == content_words(read.second_half)
         return is_equal or says_no_change(read.second_half)
     return read.reason == "halves are equal" or (read.reason == "off the template" and says_no_change(answer.text))
-
-
-def _row(row: DifferenceRow, check: str, answer: Answer, outcome: Outcome) -> CheckRow:
-    score, why = outcome
-    return CheckRow(
-        key=make_key("check", check, row.key, answer.served.prompt, answer.text),
-        source_key=row.key,
-        subject=row.subject,
-        description=row.key,
-        check=check,
-        passed=not why,
-        score=score,
-        text=answer.text,
-        why=why,
-        served=(answer.served,),
-    )
 
 
 STAGE = Stage(

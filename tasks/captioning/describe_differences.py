@@ -29,7 +29,14 @@ from pairwright.schemas.rows import (
 )
 from pairwright.tasks.captioning.compose_difference import compose_difference
 from pairwright.tasks.captioning.statements import Statement
-from pairwright.tasks.captioning.validators import compose_true, find_missing, name_validators, pair_graphs, validated
+from pairwright.tasks.captioning.validators import (
+    compose_true,
+    find_missing,
+    name_validators,
+    pair_captions,
+    pair_graphs,
+    validated,
+)
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_until, seed_of
 from pairwright.tasks.serving.untrusted import as_data
@@ -163,7 +170,7 @@ def difference_question(
 
 def told_captions(row: PairRow, captions: Captions) -> tuple[str, str] | None:
     """Return both captions as data, or nothing where one is missing."""
-    first, second = (_told(captions[key].text) if key in captions else "" for key in (row.first, row.second))
+    first, second = map(_told, pair_captions(row, captions))
     return (first, second) if first and second else None
 
 

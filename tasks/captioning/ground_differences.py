@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from pairwright.schemas.checks import BOTH_UNGROUNDED, FIRST_UNGROUNDED, NOTHING_AFFIRMED, SECOND_UNGROUNDED
 from pairwright.schemas.config import GroundingConfig
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, EmbeddingRow, PairRow, Pairs, make_key
+from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, EmbeddingRow, Pairs
+from pairwright.tasks.captioning.validators import PAIRS, check_row
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.text_scorer import OpenClipTexts
 from pairwright.tasks.store.stage import Stage, Uses
@@ -42,7 +43,9 @@ def ground_differences(
         else:
             halves = enumerate(judged[row.key])
             gaps = [_gap(texts[half], images[side] - images[1 - side]) if half else None for side, half in halves]
-            yield check_row(row, gaps, config)
+            known = [gap for gap in gaps if gap is not None]
+            why = _why(row, gaps, config)
+            yield check_row(row, "grounded", score=min(known, default=0.0), why=why)
 
 
 def judged_halves(row: DifferenceRow) -> Halves:
@@ -70,22 +73,12 @@ def _gap(text: NDArray[np.float32], apart: NDArray[np.float64]) -> float:
     return round(float(text.astype(np.float64) @ apart), 6)
 
 
-def check_row(row: DifferenceRow, gaps: Sequence[float | None], config: GroundingConfig) -> CheckRow:
-    """Return the outcome; ``gaps``: of both halves, ``None`` for one that is not judged."""
-    known = [gap for gap in gaps if gap is not None]
+def _why(row: DifferenceRow, gaps: Sequence[float | None], config: GroundingConfig) -> str:
+    """Return why a description fails; ``gaps``: of both halves, ``None`` for one that is not judged."""
+    if gaps == [None, None]:
+        return "" if row.no_change else NOTHING_AFFIRMED
     first, second = (gap is not None and gap <= config.min_margin for gap in gaps)
-    why = BOTH_UNGROUNDED if first and second else FIRST_UNGROUNDED if first else SECOND_UNGROUNDED if second else ""
-    why = why if known or row.no_change else NOTHING_AFFIRMED
-    return CheckRow(
-        key=make_key("check", "grounded", row.key),
-        source_key=row.key,
-        subject=row.subject,
-        description=row.key,
-        check="grounded",
-        passed=not why,
-        score=min(known, default=0.0),
-        why=why,
-    )
+    return BOTH_UNGROUNDED if first and second else FIRST_UNGROUNDED if first else SECOND_UNGROUNDED if second else ""
 
 
 def _name_models(config: GroundingConfig) -> tuple[str, ...]:
@@ -107,5 +100,5 @@ STAGE = Stage(
     models=_name_models,
     processes=_count_processes,
     enabled=attrgetter("enabled"),
-    uses=(Uses(table="pairs", row=PairRow), Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors")),
+    uses=(PAIRS, Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors")),
 )

@@ -15,19 +15,8 @@ from operator import attrgetter
 from pairwright.prompts import load
 from pairwright.schemas.checks import LOW_RATING, NO_RATING
 from pairwright.schemas.config import JudgingConfig
-from pairwright.schemas.rows import (
-    Captions,
-    CheckRow,
-    DifferenceRow,
-    Dropped,
-    Failed,
-    Images,
-    PairRow,
-    Pairs,
-    Row,
-    make_key,
-)
-from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, find_missing
+from pairwright.schemas.rows import Captions, CheckRow, DifferenceRow, Dropped, Failed, Images, PairRow, Pairs, Row
+from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, check_row, find_missing
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import IMAGE, Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.serving.untrusted import quoted
@@ -84,18 +73,7 @@ async def _judge(
         found = read_rating(given[-1].text, finish_reason=given[-1].finish_reason)
         if found is not None:
             rating, why = float(found), "" if found >= config.min_rating else LOW_RATING
-    return CheckRow(
-        key=make_key("check", "judged", row.key, PROMPT, given[-1].text),
-        source_key=row.key,
-        subject=row.subject,
-        description=row.key,
-        check="judged",
-        passed=not why,
-        score=rating,
-        text=given[-1].text,
-        why=why,
-        served=tuple(answer.served for answer in given),
-    )
+    return check_row(row, "judged", score=rating, why=why, answers=given)
 
 
 def _question(

@@ -1,6 +1,6 @@
 """What the writers share: validators of plugins that a profile names, what is missing of a pair, and asking again."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -8,7 +8,19 @@ from pairwright.prompts import load
 from pairwright.schemas.claims import Graphs, all_hold
 from pairwright.schemas.plugins import Registry
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import CaptionRow, Dropped, ImageRow, Images, PairRow, Row, Served
+from pairwright.schemas.rows import (
+    CaptionRow,
+    Captions,
+    CheckRow,
+    DifferenceRow,
+    Dropped,
+    ImageRow,
+    Images,
+    PairRow,
+    Row,
+    Served,
+    make_key,
+)
 from pairwright.schemas.writing import (
     CaptionsConfig,
     ComparisonsConfig,
@@ -83,6 +95,23 @@ def compose_true(
     return refused
 
 
+def check_row(row: DifferenceRow, check: str, *, score: float, why: str, answers: Sequence[Answer] = ()) -> CheckRow:
+    """Return the outcome of a description's check; ``why``: empty, it passed; ``answers``: the last one decided."""
+    decided = [part for answer in answers[-1:] for part in (answer.served.prompt, answer.text)]
+    return CheckRow(
+        key=make_key("check", check, row.key, *decided),
+        source_key=row.key,
+        subject=row.subject,
+        description=row.key,
+        check=check,
+        passed=not why,
+        score=score,
+        text=answers[-1].text if answers else "",
+        why=why,
+        served=tuple(answer.served for answer in answers),
+    )
+
+
 async def ask_again(
     chat: Chat,
     row: Row,
@@ -109,6 +138,12 @@ def find_missing(source: str, pair: PairRow, table: Mapping[str, Row], what: str
     """Return why nothing can be written where a table lacks one of the pair's two images."""
     missing = next((key for key in (pair.first, pair.second) if key not in table), None)
     return Dropped(source_key=source, reason=f"{what} is missing", detail=missing) if missing is not None else None
+
+
+def pair_captions(pair: PairRow, captions: Captions) -> tuple[str, str]:
+    """Return both captions, those that are missing empty."""
+    first, second = (captions[key].text if key in captions else "" for key in (pair.first, pair.second))
+    return first, second
 
 
 def pair_graphs(row: PairRow, images: Images) -> Graphs | Dropped:

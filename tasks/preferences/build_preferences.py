@@ -8,13 +8,12 @@ those of the six makers that a build has. Of removals, only the one that was cho
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from types import MappingProxyType
-from typing import Any
 
 from pairwright.prompts import load_wordings
 from pairwright.schemas.config import PreferencesConfig
 from pairwright.schemas.removing import NO_IMAGE, SEVERAL
 from pairwright.schemas.rows import (
+    NO_ROWS,
     DifferenceRow,
     Dropped,
     ImageRow,
@@ -34,37 +33,25 @@ from pairwright.tasks.store.stage import Stage, Uses
 PROMPT = "ask_difference"
 MAKERS = ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual")
 """The tables of rejected texts; each maker has one."""
-NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 def build_preferences(
     rows: Sequence[PairRow | PreferenceRow],
     config: PreferencesConfig,
     *,
-    splits: Mapping[str, SplitRow] = NONE,
-    images: Mapping[str, ImageRow] = NONE,
-    differences: Mapping[str, DifferenceRow] = NONE,
+    splits: Mapping[str, SplitRow] = NO_ROWS,
+    images: Mapping[str, ImageRow] = NO_ROWS,
+    differences: Mapping[str, DifferenceRow] = NO_ROWS,
     rejections: Mapping[str, RejectionRow] | None = None,
-    removals: Mapping[str, RemovalRow] = NONE,
+    removals: Mapping[str, RemovalRow] = NO_ROWS,
     **texts: Mapping[str, RejectedTextRow],
 ) -> Iterator[PreferenceRow | Dropped]:
     """Yield one preference per pair that has a description and something to reject, else why there is none.
 
-    A preference of a source stays as it is, and gets its rejected image where images are rejected.
-
-    Args:
-        rows: the pairs, and the preferences that a source brought.
-        config: how rejected texts are ranked, and the seed.
-        splits: which split each pair is in.
-        images: both images of each pair, with their files.
-        differences: the chosen texts.
-        rejections: what rejects each chosen text by an image, by the key of the pair or of the given preference; one
-            that has none is dropped, until there is one. ``None``: no images are rejected.
-        removals: by element, the removals that were chosen.
-        texts: rejected texts by maker, of any of ``MAKERS``.
+    A preference of a source stays as it is, and gets its rejected image where images are rejected: a pair or
+    preference without one of ``rejections`` (by its key; ``None``: no images are rejected) is dropped, until there is
+    one. ``removals``: by element. ``texts``: by maker, of any of ``MAKERS``.
     """
-    if unknown := texts.keys() - set(MAKERS):
-        raise TypeError(f"no makers of rejected texts: {', '.join(sorted(unknown))}")
     for pair in rows:
         if isinstance(pair, PreferenceRow):
             untouched = rejections is None

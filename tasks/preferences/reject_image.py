@@ -21,10 +21,7 @@ def reject_image(
 ) -> tuple[bytes, ...] | Dropped:
     """Return the images, one of them altered (PNG); none where nothing rejects them; or why the preference has to go.
 
-    Args:
-        images: those that the preference shows, encoded.
-        rejection: what rejects them.
-        removals: by element, those that were chosen.
+    ``removals``: by element, those that were chosen.
     """
     if rejection is None or not rejection.maker:
         return ()

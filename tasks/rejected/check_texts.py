@@ -13,16 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pairwright.schemas.claims import CLAIMS, Claim, Graphs, all_hold
-from pairwright.schemas.rows import (
-    DifferenceRow,
-    ImageRow,
-    Images,
-    PairRow,
-    Pairs,
-    RejectedTextRow,
-    Served,
-    make_key,
-)
+from pairwright.schemas.rows import DifferenceRow, ImageRow, Images, PairRow, Pairs, RejectedTextRow, Served, make_key
 from pairwright.tasks.rejected.compare_words import Halves, repeats, says_no_change, says_nothing_else
 from pairwright.tasks.rejected.read_phrases import read_phrases
 from pairwright.tasks.store.stage import Uses

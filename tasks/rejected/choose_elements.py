@@ -27,7 +27,21 @@ def choose_elements(rows: Sequence[MasksRow], config: ElementsConfig) -> Iterato
             why = row.whys[place] or _why(mask, kept, config)
             if not why:
                 kept.append(mask)
-            yield _element(row, place, mask, why=why)
+            tag = row.tags[place]
+            yield ElementRow(
+                key=make_key("element", row.subject, tag.name, *tag.objects, row.masks[place], why),
+                source_key=row.key,
+                subject=row.subject,
+                tag=tag.name,
+                tagger=tag.tagger,
+                tag_score=tag.score,
+                object_ids=tag.objects,
+                boxes=tuple(box for box in row.boxes if box.tag == place),
+                box=mask.box,
+                mask=row.masks[place],
+                area_share=float(np.float32(mask.share)),
+                why=why,
+            )
 
 
 def _why(mask: Runs, kept: Sequence[Runs], config: ElementsConfig) -> str:
@@ -38,24 +52,6 @@ def _why(mask: Runs, kept: Sequence[Runs], config: ElementsConfig) -> str:
     most = config.max_iou
     same = any(overlap_at_most(mask, other) > most and overlap_of(mask, other) > most for other in kept)
     return SAME_MASK if same else ""
-
-
-def _element(row: MasksRow, place: int, mask: Runs, *, why: str) -> ElementRow:
-    tag = row.tags[place]
-    return ElementRow(
-        key=make_key("element", row.subject, tag.name, *tag.objects, row.masks[place], why),
-        source_key=row.key,
-        subject=row.subject,
-        tag=tag.name,
-        tagger=tag.tagger,
-        tag_score=tag.score,
-        object_ids=tag.objects,
-        boxes=tuple(box for box in row.boxes if box.tag == place),
-        box=mask.box,
-        mask=row.masks[place],
-        area_share=float(np.float32(mask.share)),
-        why=why,
-    )
 
 
 STAGE = Stage(

@@ -2,21 +2,19 @@
 
 Reads ``PairRow`` with its description, ``PreferenceRow`` as a source gave it, and what was removed from its images
 and checked; writes one ``RejectionRow`` per pair or preference. Scene graphs score on rendered scenes, CLIP elsewhere
-(Eq. 9; needs its text tower, PyTorch and open_clip): no image is read. A removal that failed a check keeps its score,
-and is not chosen; one that is not checked or embedded yet is left out until it is. Where none can be chosen, the
-profile says what becomes of the preference.
+(Eq. 9; needs its text tower, PyTorch and open_clip): no image is read. A removal that is not checked or embedded yet is
+left out until it is. Where none can be chosen, the profile says what becomes of the preference.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
-from types import MappingProxyType
-from typing import Any
 
 from pairwright.schemas.config import RejectionsConfig
 from pairwright.schemas.removing import SEVERAL
 from pairwright.schemas.rows import (
+    NO_ROWS,
     DifferenceRow,
     Dropped,
     ElementRow,
@@ -43,8 +41,6 @@ from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
 from pairwright.tasks.texts.words import affirmed
 
-NONE: Mapping[str, Any] = MappingProxyType({})
-
 
 def choose_removals(
     rows: Sequence[PairRow | PreferenceRow],
@@ -52,27 +48,18 @@ def choose_removals(
     *,
     elements: Elements,
     inspected: Inspections,
-    differences: Mapping[str, DifferenceRow] = NONE,
-    images: Images = NONE,
-    vectors: Mapping[str, Vectors] = NONE,
-    candidates: Mapping[str, Vectors] = NONE,
+    differences: Mapping[str, DifferenceRow] = NO_ROWS,
+    images: Images = NO_ROWS,
+    vectors: Mapping[str, Vectors] = NO_ROWS,
+    candidates: Mapping[str, Vectors] = NO_ROWS,
 ) -> Iterator[RejectionRow | Dropped]:
     """Yield what rejects each pair's description by an image, with the score of every candidate.
 
-    A preference of a source is about one image, and CLIP scores it.
-
-    Args:
-        rows: the pairs, and the preferences that a source brought.
-        config: who scores, and what becomes of a pair of which nothing can be chosen.
-        elements: by image, what might be removed.
-        inspected: by image, the checks of what was.
-        differences: the chosen texts, by pair.
-        images: both images of each pair, without their files: for scene graphs, and for the sizes of crops.
-        vectors: of the images, by embedder.
-        candidates: of the images without an element, by embedder and the element's key.
+    A preference of a source is about one image, and CLIP scores it: ``vectors`` are those of the images, by embedder,
+    ``candidates`` those of the images without an element, by embedder and the element's key.
     """
     scores = None
-    said = {key: halves_of(row) for key, row in differences.items()}
+    said = {key: _affirmed(row) for key, row in differences.items()}
     said |= {row.key: (row.chosen,) for row in rows if isinstance(row, PreferenceRow)}
     if config.clip:
         texts = chain.from_iterable(said.values())
@@ -93,7 +80,7 @@ def choose_removals(
         yield pick_removal(row.key, scored, config, shown=[images[key] for key in keys if key in images])
 
 
-def halves_of(row: DifferenceRow) -> tuple[str, str]:
+def _affirmed(row: DifferenceRow) -> tuple[str, str]:
     """Return what is said of either image, without what is denied of it: the text stays as true whatever is removed.
 
     A text that denies any difference is taken as it is: any removal makes it untrue.
@@ -104,11 +91,7 @@ def halves_of(row: DifferenceRow) -> tuple[str, str]:
 
 
 def _name_models(config: RejectionsConfig) -> tuple[str, ...]:
-    if config.scorer != "clip":
-        return ()
-    if config.clip is None:
-        raise ValueError("no CLIP model was filled into RejectionsConfig")
-    return (OpenClipTexts(config=config.clip).version,)
+    return (OpenClipTexts(config=config.clip).version,) if config.clip else ()
 
 
 def _count_processes(config: RejectionsConfig) -> int | None:

@@ -8,10 +8,12 @@ They err on one side: what may be as true as the other text is called the same, 
 import re
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
+from itertools import combinations
 
 from pairwright.schemas.scene import PLURALS
 from pairwright.tasks.texts.differences import AUXILIARIES, NEGATIONS
+from pairwright.tasks.texts.words import WORD
 
 SCENE_WORDS: dict[str, tuple[str, ...]] = {
     "colour": ("red", "orange", "yellow", "green", "turquoise", "blue", "purple", "pink", "white", "black"),
@@ -83,13 +85,10 @@ KINDS = {
     "clothing": "shirt jacket coat dress hat trousers",
 }
 """What is said of a thing beside the general word: a poodle is a dog, and a dog an animal."""
-GENERAL = "object thing item something"
-"""Words that may be said of whatever there is."""
 LEAST_SHARED = 0.85
 """Texts that share at least this much of their content words say the same, unless what they do not share is telling."""
 MOST_CHARACTERS = 6000
 """What is read of a text: people may have written a book about a pair, and every word is compared with every other."""
-WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 FUNCTION = frozenset(
     f"{AUXILIARIES} the this that these those it its their his her there here where which who while and or but also as "
     f"for so than then very just same any scene image images photo picture".split()
@@ -104,6 +103,36 @@ NO_CHANGE = re.compile(
 )
 EXCEPT = re.compile(r"\b(?:but|except|apart from|aside from|other than|however|though)\b", re.IGNORECASE)
 Halves = tuple[str, str]
+
+
+@lru_cache(maxsize=65536)
+def stem(word: str) -> str:
+    """Return a word without its endings, so that "holds" and "holding" are one; cruder than a dictionary's form."""
+    word = word.lower().replace("’", "'")
+    word = _FOLDED.get(word, word)
+    if word.endswith("ies") and len(word) > 4:
+        return f"{word[:-3]}y"
+    if re.search(r"(?:[sxz]|[cs]h)es$", word):
+        word = word[:-2]
+    elif re.search(r"[^sui]s$", word) and len(word) > 3:
+        word = word[:-1]
+    for end, least in (("ing", 6), ("ed", 5)):
+        if word.endswith(end) and len(word) >= least:
+            word = re.sub(r"([^lsz])\1$", r"\1", word.removesuffix(end))
+    return _FOLDED.get(word, word.removesuffix("e") if len(word) > 3 else word)
+
+
+def _stems(words: str) -> frozenset[str]:
+    return frozenset(stem(word) for word in words.split())
+
+
+_TELLING = _stems(" ".join((COLOURS, NUMBERS, *OPPOSITES, "no"))) - _stems(WEAK)
+_GENERAL = _stems("object thing item something")
+_PAIRS = frozenset(
+    frozenset((a, b))
+    for words in (*ALIKE, *(f"{general} {kind}" for general, kinds in KINDS.items() for kind in kinds.split()))
+    for a, b in combinations(_stems(words), 2)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +150,7 @@ class Change:
     def is_none(self) -> bool:
         """Say whether both say the same, but for words that hardly matter."""
         moved = {stem(word) for word in (*self.went, *self.came)}
-        return self.shared >= LEAST_SHARED and not moved & _telling()
+        return self.shared >= LEAST_SHARED and not moved & _TELLING
 
     @property
     def adds_nothing(self) -> bool:
@@ -185,23 +214,6 @@ def says_no_change(text: str) -> bool:
     return NO_CHANGE.search(text) is not None and not EXCEPT.search(text)
 
 
-@lru_cache(maxsize=65536)
-def stem(word: str) -> str:
-    """Return a word without its endings, so that "holds" and "holding" are one; cruder than a dictionary's form."""
-    word = word.lower().replace("’", "'")
-    word = _FOLDED.get(word, word)
-    if word.endswith("ies") and len(word) > 4:
-        return f"{word[:-3]}y"
-    if re.search(r"(?:[sxz]|[cs]h)es$", word):
-        word = word[:-2]
-    elif re.search(r"[^sui]s$", word) and len(word) > 3:
-        word = word[:-1]
-    for end, least in (("ing", 6), ("ed", 5)):
-        if word.endswith(end) and len(word) >= least:
-            word = re.sub(r"([^lsz])\1$", r"\1", word.removesuffix(end))
-    return _FOLDED.get(word, word.removesuffix("e") if len(word) > 3 else word)
-
-
 def _content(text: str) -> list[str]:
     return [word for word in WORD.findall(text[:MOST_CHARACTERS]) if word.lower() not in FUNCTION | _WEAK]
 
@@ -224,20 +236,4 @@ def _without_articles(mine: list[str], theirs: list[str]) -> list[str]:
 
 
 def _may_be_both(first: str, second: str) -> bool:
-    return frozenset((first, second)) in _pairs() or not {first, second}.isdisjoint(_stems(GENERAL))
-
-
-@cache
-def _stems(words: str) -> frozenset[str]:
-    return frozenset(stem(word) for word in words.split())
-
-
-@cache
-def _telling() -> frozenset[str]:
-    return _stems(" ".join((COLOURS, NUMBERS, *OPPOSITES, "no"))) - _stems(WEAK)
-
-
-@cache
-def _pairs() -> frozenset[frozenset[str]]:
-    lists = [*ALIKE, *(f"{general} {kind}" for general, kinds in KINDS.items() for kind in kinds.split())]
-    return frozenset(frozenset((a, b)) for words in lists for a in _stems(words) for b in _stems(words) if a != b)
+    return frozenset((first, second)) in _PAIRS or not {first, second}.isdisjoint(_GENERAL)

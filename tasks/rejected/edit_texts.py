@@ -1,8 +1,7 @@
 """Make rejected texts by one small edit: an attribute, a number, a place or an object becomes another plausible one.
 
 Reads ``DifferenceRow`` and, to check, the scene graphs of its pair; writes ``RejectedTextRow`` by the maker "edited".
-Edits are made where a claim's own phrase stands once in its half, so that text and claims change alike. CPU, no
-network.
+Edits are made where a claim's own phrase stands once in its half, so that text and claims change alike.
 """
 
 import re
@@ -107,26 +106,17 @@ def _rewritten(row: DifferenceRow, edit: Edit) -> str | None:
 
 def _edits(claim: Claim, rng: Random) -> Iterator[Edit]:
     if claim.kind == "place":
-        yield from _place_edits(claim, rng)
+        for place in _some([place for place in PREPOSITIONS if place != claim.value], rng):
+            new = claim.model_copy(update={"value": place})
+            for words in (within, str):
+                yield Edit("place", words(claim.value), words(place), claim, new, f"place {claim.value} -> {place}")
     if claim.kind == "count":
-        yield from _count_edits(claim)
-    if claim.kind in MENTIONING:
-        yield from _attribute_edits(claim, rng)
-
-
-def _place_edits(claim: Claim, rng: Random) -> Iterator[Edit]:
-    for place in _some([place for place in PREPOSITIONS if place != claim.value], rng):
-        new = claim.model_copy(update={"value": place})
-        for words in (within, str):
-            yield Edit("place", words(claim.value), words(place), claim, new, f"place {claim.value} -> {place}")
-
-
-def _count_edits(claim: Claim) -> Iterator[Edit]:
-    for count in (claim.count - 1, claim.count + 1):
-        if count > 0:
+        for count in (count for count in (claim.count - 1, claim.count + 1) if count > 0):
             new = claim.model_copy(update={"count": count})
             note = f"count {number(claim.count)} -> {number(count)}"
             yield Edit("count", some(claim.selector, claim.count), some(claim.selector, count), claim, new, note)
+    if claim.kind in MENTIONING:
+        yield from _attribute_edits(claim, rng)
 
 
 def _attribute_edits(claim: Claim, rng: Random) -> Iterator[Edit]:
@@ -143,10 +133,8 @@ def _attribute_edits(claim: Claim, rng: Random) -> Iterator[Edit]:
 
 
 def _others(name: str, value: str) -> list[str]:
-    if name == "pose":
-        turned = [value.replace(a, b) for pair in OPPOSITES for a, b in (pair, pair[::-1])]
-        return [pose for pose in dict.fromkeys(turned) if pose != value]
-    return [word for word in SCENE_WORDS[name] if word != value]
+    turned = (value.replace(a, b) for pair in OPPOSITES for a, b in (pair, pair[::-1]))
+    return [word for word in (dict.fromkeys(turned) if name == "pose" else SCENE_WORDS[name]) if word != value]
 
 
 def _some(words: list[str], rng: Random) -> list[str]:

@@ -40,13 +40,14 @@ from pairwright.tasks.rejected.check_texts import (
     rejected_row,
     truth_of,
 )
-from pairwright.tasks.rejected.compare_words import COLOURS, DENIALS, NUMBERS, RELATIONS, SCENE_WORDS, WORD, compare
+from pairwright.tasks.rejected.compare_words import COLOURS, DENIALS, NUMBERS, RELATIONS, SCENE_WORDS, compare
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.serving.untrusted import quoted, within_quotes
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.differences import read_difference
+from pairwright.tasks.texts.words import WORD
 
 LEAST_LIKENESS = 0.7
 """Edited texts less like the chosen one than this are no small edits."""
@@ -126,15 +127,9 @@ async def _edit(
             served.append(choice.served)
             edit = _confirmed(edit, choice)
         if isinstance(edit, CheckedEdit):
-            told = f"{plan.kind}: {edit.changed}"
+            note, tries = f"{plan.kind}: {edit.changed}", tuple(served)
             return rejected_row(
-                row,
-                edit.text,
-                maker="counterfactual",
-                note=told,
-                true=edit.true,
-                skipped_true=true,
-                served=tuple(served),
+                row, edit.text, maker="counterfactual", note=note, true=edit.true, skipped_true=true, served=tries
             )
         refused, true = edit, true + (edit.reason in (STILL_TRUE, BOTH))
     return Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
@@ -183,19 +178,13 @@ def _confirmed(edit: CheckedEdit, choice: Answer) -> CheckedEdit | RefusedText:
 
 
 def check_edit(answer: Answer, row: DifferenceRow, *, side: int, truth: Truth) -> CheckedEdit | RefusedText:
-    """Return the edited text, or the first reason to refuse it.
-
-    Args:
-        answer: the edited sentence, as a model wrote it.
-        row: the chosen description.
-        side: whose half was to be edited: 0, the first image's; 1, the second's.
-        truth: what is known of the pair.
-    """
+    """Return the edited text, or the first reason to refuse it; ``side``: the half that was to be edited."""
     read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
     if isinstance(read, RefusedText):
         return read
     halves, kept = [read.first_half, read.second_half], 1 - side
-    if read.verbs != row.verbs or _words(halves[kept]) != _words(halves_of(row)[kept]):
+    shown = [WORD.findall(within_quotes(half).lower()) for half in (halves[kept], halves_of(row)[kept])]
+    if read.verbs != row.verbs or shown[0] != shown[1]:
         return RefusedText("edited more than one half", halves[kept])
     halves[kept] = halves_of(row)[kept]
     return _checked((halves[0], halves[1]), row, side=side, truth=truth)
@@ -215,11 +204,6 @@ def _checked(halves: tuple[str, str], row: DifferenceRow, *, side: int, truth: T
     if true is None and truth.graphs:
         return RefusedText("not refuted by the scene graphs", changed)
     return CheckedEdit(text, changed, true)
-
-
-def _words(half: str) -> list[str]:
-    """Return the words, as the model was shown them."""
-    return WORD.findall(within_quotes(half).lower())
 
 
 STAGE = Stage(

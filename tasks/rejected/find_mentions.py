@@ -6,23 +6,21 @@ dog") is not mentioned: it is not there to be removed (ours).
 """
 
 from collections.abc import Iterator, Sequence
-from types import MappingProxyType
 
 from pairwright.schemas.config import NounsConfig
-from pairwright.schemas.rows import DifferenceRow, Dropped, MentionRow, PairRow, Pairs, PreferenceRow, make_key
+from pairwright.schemas.rows import NO_ROWS, DifferenceRow, Dropped, MentionRow, PairRow, Pairs, PreferenceRow, make_key
 from pairwright.tasks.models.nouns import find_nouns_of, name_model, pin_model
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.words import affirmed
 
 MAX_CHARACTERS = 20_000
 """Of a text; hundreds of times what people write, and far below what spaCy refuses."""
-NO_PAIRS: Pairs = MappingProxyType({})
 Said = dict[tuple[str, str], str]
 """What is read of one text: by image and the words about it, what of these is affirmed."""
 
 
 def find_mentions(
-    rows: Sequence[DifferenceRow | PreferenceRow], config: NounsConfig, *, pairs: Pairs = NO_PAIRS
+    rows: Sequence[DifferenceRow | PreferenceRow], config: NounsConfig, *, pairs: Pairs = NO_ROWS
 ) -> Iterator[MentionRow | Dropped]:
     """Yield the nouns of each half of a description, about its image, and of each preferred text about its images."""
     (model,) = name_model(config)

@@ -1,21 +1,29 @@
 """Check what nobody checks: that a removal left no trace and changed nothing else (ours).
 
 Reads ``RemovalRow``, the images and the boxes of the original images; writes one ``InspectionRow`` per removal. In
-order: no pixel beyond ``dilate + feather`` of the mask changed; there is no halo (``measure_rim``); the detector that
-found the element finds nothing of its tag in its place (``compare_boxes``), and nothing else that was not seen before.
-
-The detector sees the whole altered image, with all tags of the image: scores depend on scale, surroundings and prompt.
-One that knows rendered scenes only does not look. Needs what the detector needs.
+order: no pixel beyond ``dilate + feather`` of the mask changed; there is no halo (``measure_rim``); the detector finds
+nothing of the element's tag in its place (``compare_boxes``), and nothing else that was not seen before. It sees the
+whole altered image with all its tags, since scores depend on scale, surroundings and prompt; one of scenes never looks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from pairwright.schemas.config import InspectionConfig
-from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, Images, InspectionRow, RemovalRow, Tag, make_key
+from pairwright.schemas.rows import (
+    NO_ROWS,
+    Box,
+    BoxesRow,
+    Dropped,
+    ImageRow,
+    Images,
+    InspectionRow,
+    RemovalRow,
+    Tag,
+    make_key,
+)
 from pairwright.tasks.models.detection import Detector, count_detectors, make_detector
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, in_groups, prepare_ahead
@@ -29,10 +37,7 @@ STILL_THERE, GROWN = "still detected", "something grew in its place"
 BAD_PATCH = "patch does not fit its image"
 GROUP = 256
 """Altered images handed to a GPU at a time; the detector cuts them into batches. They are up to 3.2 MB each."""
-Original = tuple[tuple[Tag, ...], tuple[Box, ...]]
-"""What the detector was asked for, and what it found."""
 NOT_LOOKED, NOTHING = Found(-1.0, -1.0), Grown("", 0.0)
-NO_BOXES: Mapping[str, BoxesRow] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +52,7 @@ class Trace:
 
 
 def inspect_removals(
-    rows: Sequence[RemovalRow], config: InspectionConfig, *, images: Images, boxes: Mapping[str, BoxesRow] = NO_BOXES
+    rows: Sequence[RemovalRow], config: InspectionConfig, *, images: Images, boxes: Mapping[str, BoxesRow] = NO_ROWS
 ) -> Iterator[InspectionRow | Dropped]:
     """Yield the outcome of each removal's checks; ``boxes``: what the detector found in the original images."""
     detector = _looking(config)
@@ -55,9 +60,9 @@ def inspect_removals(
     items = [(row, images[row.image_key]) for row in rows]
 
     def inspect(ready: Sequence[Ready[RemovalRow, Trace]]) -> Iterator[InspectionRow]:
-        looks = _look(detector, boxes, ready) if detector else {}
+        looks = _look(detector, boxes, ready, config) if detector else {}
         for one in ready:
-            yield _compared(one, config, *looks[one.row.key]) if one.row.key in looks else _row(one, one.part.why)
+            yield _row(one, *looks.get(one.row.key, (one.part.why, NOT_LOOKED, NOTHING)))
 
     ready = prepare_ahead(items, partial(_trace, config, detector), on_gpu=on_gpu, ahead=GROUP)
     yield from in_groups(ready, inspect, size=GROUP if on_gpu else BATCH)
@@ -89,40 +94,37 @@ def _trace(config: InspectionConfig, detector: Detector | None, row: RemovalRow,
 
 
 def _look(
-    detector: Detector, boxes: Mapping[str, BoxesRow], ready: Sequence[Ready[RemovalRow, Trace]]
-) -> dict[str, tuple[Original, tuple[Box, ...]]]:
-    """Return by removal what the detector found in the original, and what it finds in the altered image.
+    detector: Detector,
+    boxes: Mapping[str, BoxesRow],
+    ready: Sequence[Ready[RemovalRow, Trace]],
+    config: InspectionConfig,
+) -> dict[str, tuple[str, Found, Grown]]:
+    """Return by removal why it fails, and what the detector finds in the place of the element.
 
-    Where the first is not known, nothing was found, and only the tag is asked for.
+    Where it is not known what there was before, nothing was found, and only the tag is asked for.
     """
-    shown = [(one.row, one.part.shown[0]) for one in ready if one.part.shown]
-    originals: list[Original] = []
-    for row, _ in shown:
-        found = boxes.get(row.image_key)
-        known = found and any(tag.name == row.tag for tag in found.tags)
-        alone = (Tag(name=row.tag, score=1.0, tagger=""),)
-        originals.append((found.tags, found.boxes) if found and known else (alone, ()))
-    after = detector.detect([image for _, image in shown], [tags for tags, _ in originals]) if shown else []
-    return {row.key: (before, now) for (row, _), before, now in zip(shown, originals, after, strict=True)}
+    shown = [(one.row, *one.part.shown) for one in ready if one.part.shown]
+    originals: list[tuple[tuple[Tag, ...], tuple[Box, ...]]] = []
+    for row, *_ in shown:
+        known = boxes.get(row.image_key)
+        if known and any(tag.name == row.tag for tag in known.tags):
+            originals.append((known.tags, known.boxes))
+        else:
+            originals.append(((Tag(name=row.tag, score=1.0, tagger=""),), ()))
+    altered = detector.detect([image for _, image, _ in shown], [tags for tags, _ in originals]) if shown else []
+    looks: dict[str, tuple[str, Found, Grown]] = {}
+    for (row, _, place), (tags, before), after in zip(shown, originals, altered, strict=True):
+        tag = next(n for n, tag in enumerate(tags) if tag.name == row.tag)
+        found = look_for_element(tag, place, before=before, after=after)
+        grown = find_grown(tags, place, before=before, after=after, least=config.min_grown_score)
+        # An element that was weakly seen before is not gone where it is seen as well as it was.
+        limit = min(config.min_remaining_score, found.before) if found.before else config.min_remaining_score
+        there = found.after > 0 and found.after >= limit
+        looks[row.key] = (STILL_THERE if there else GROWN if grown.tag else "", found, grown)
+    return looks
 
 
-def _compared(
-    one: Ready[RemovalRow, Trace], config: InspectionConfig, original: Original, after: Sequence[Box]
-) -> InspectionRow:
-    assert one.part.shown  # the detector has looked
-    (tags, before), place = original, one.part.shown[1]
-    tag = next(n for n, tag in enumerate(tags) if tag.name == one.row.tag)
-    found = look_for_element(tag, place, before=before, after=after)
-    grown = find_grown(tags, place, before=before, after=after, least=config.min_grown_score)
-    # An element that was weakly seen before is not gone where it is seen as well as it was.
-    limit = min(config.min_remaining_score, found.before) if found.before else config.min_remaining_score
-    there = found.after > 0 and found.after >= limit
-    return _row(one, STILL_THERE if there else GROWN if grown.tag else "", found=found, grown=grown)
-
-
-def _row(
-    one: Ready[RemovalRow, Trace], why: str, *, found: Found = NOT_LOOKED, grown: Grown = NOTHING
-) -> InspectionRow:
+def _row(one: Ready[RemovalRow, Trace], why: str, found: Found, grown: Grown) -> InspectionRow:
     row, trace = one.row, one.part
     return InspectionRow(
         key=make_key("inspection", row.key, why, trace.rim, found.before, found.after, grown.tag, grown.score),

@@ -8,11 +8,10 @@ closest to the chosen text is taken: the more it speaks of the same things, the 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 
 from pairwright.schemas.checks import speaks_against
 from pairwright.schemas.config import RejectedTextsConfig
-from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, Images, Pairs, RejectedTextRow
+from pairwright.schemas.rows import NO_ROWS, CheckRow, DifferenceRow, Dropped, Images, Pairs, RejectedTextRow
 from pairwright.tasks.rejected.check_texts import (
     TRUTH_USES,
     Truth,
@@ -24,7 +23,6 @@ from pairwright.tasks.rejected.check_texts import (
 from pairwright.tasks.store.stage import Stage, Uses
 
 Checks = Mapping[str, tuple[CheckRow, ...]]
-NONE: Checks = MappingProxyType({})
 
 
 def refute_texts(
@@ -34,9 +32,9 @@ def refute_texts(
     pairs: Pairs,
     images: Images,
     described: Mapping[str, tuple[DifferenceRow, ...]],
-    controlled: Checks = NONE,
-    grounded: Checks = NONE,
-    judged: Checks = NONE,
+    controlled: Checks = NO_ROWS,
+    grounded: Checks = NO_ROWS,
+    judged: Checks = NO_ROWS,
 ) -> Iterator[RejectedTextRow | Dropped]:
     """Yield, for each chosen description, the hardest that failed, or ``Dropped`` where none did."""
     del config  # There is nothing to choose.

@@ -13,14 +13,7 @@ import numpy as np
 
 from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow
-from pairwright.tasks.rejected.check_texts import (
-    TRUTH_USES,
-    WORD,
-    Truth,
-    is_description_true,
-    rejected_row,
-    truth_of,
-)
+from pairwright.tasks.rejected.check_texts import TRUTH_USES, WORD, Truth, is_description_true, rejected_row, truth_of
 from pairwright.tasks.store.stage import Stage, Uses
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ name another difference that is as true.
 from collections.abc import Iterator, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import NamedTuple
 
 from pairwright.prompts import difference_verbs
 from pairwright.prompts.differences import TEMPLATE, WITHOUT_CAPTIONS, difference_regex, fill_template, instruct
@@ -34,15 +33,6 @@ from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.differences import Difference, read_difference, refuse_length
 from pairwright.tasks.texts.words import repeats_itself
-
-
-class Sample(NamedTuple):
-    """Text in the template, and what is known of it."""
-
-    text: str
-    true: bool | None
-    """``False`` where it is known to be wrong, ``None`` where nothing is known."""
-    score: float
 
 
 def sample_texts(
@@ -94,21 +84,21 @@ def _choose(
     row: DifferenceRow, read: Sequence[Difference | RefusedText], *, truth: Truth, served: tuple[Served, ...]
 ) -> RejectedTextRow | Dropped:
     """Return the closest sample that is not true; those known to be wrong come before the unchecked ones."""
-    samples = list(dict.fromkeys(_judged(one, row, truth) for one in read if isinstance(one, Difference)))
+    samples: dict[str, bool | None] = {}
+    for one in read:
+        if isinstance(one, Difference):
+            halves = (one.first_half, one.second_half)
+            samples[fill_template(one.verbs, *halves)] = is_as_true(halves, (row,), truth)
     if not samples:
         why = "; ".join(one.reason for one in read if isinstance(one, RefusedText))
         return Dropped(source_key=row.key, reason="no sample is in the template", detail=why)
-    ranked = sorted((one for one in samples if not one.true), key=lambda one: (one.true is None, -one.score, one.text))
-    skipped = len(samples) - len(ranked)
-    if not ranked:
+    wrong = [text for text, true in samples.items() if not true]
+    skipped = len(samples) - len(wrong)
+    if not wrong:
         return Dropped(source_key=row.key, reason="all samples are as true", detail=f"{skipped} of {len(read)}")
-    best, note = ranked[0], f"the closest of {len(ranked)} samples"
-    return rejected_row(row, best.text, maker="sampled", note=note, true=best.true, skipped_true=skipped, served=served)
-
-
-def _judged(read: Difference, row: DifferenceRow, truth: Truth) -> Sample:
-    text = fill_template(read.verbs, read.first_half, read.second_half)
-    return Sample(text, is_as_true((read.first_half, read.second_half), (row,), truth), likeness(row.text, text))
+    best = min(wrong, key=lambda text: (samples[text] is None, -likeness(row.text, text), text))
+    note = f"the closest of {len(wrong)} samples"
+    return rejected_row(row, best, maker="sampled", note=note, true=samples[best], skipped_true=skipped, served=served)
 
 
 STAGE = Stage(

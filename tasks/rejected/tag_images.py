@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from types import MappingProxyType
 from typing import Any
 
 from pairwright.schemas.config import TaggingConfig
-from pairwright.schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, make_key
+from pairwright.schemas.rows import NO_ROWS, Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, make_key
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
 from pairwright.tasks.models.ram import RamTagger, pin_ram
@@ -28,11 +27,10 @@ PAST_MOST = "past the most that are kept"
 MAX_NAMES = 1000
 """Names of an image that are looked at; RAM's 4,585 are never all in one."""
 Mentions = Mapping[str, tuple[MentionRow, ...]]
-NONE: Mentions = MappingProxyType({})
 
 
 def tag_images(
-    rows: Sequence[ImageRow], config: TaggingConfig, *, mentions: Mentions = NONE
+    rows: Sequence[ImageRow], config: TaggingConfig, *, mentions: Mentions = NO_ROWS
 ) -> Iterator[TagsRow | Dropped]:
     """Yield the tags of each image, or why there are none; ``mentions``: by image, the nouns of the texts about it."""
     taggers = make_taggers(config)

@@ -3,11 +3,7 @@
 import pytest
 
 from pairwright.prompts import load
-from pairwright.tasks.captioning.compare_pairs import (
-    nearly_match,
-    retrieval_turns,
-    sides_of_own_words,
-)
+from pairwright.tasks.captioning.compare_pairs import nearly_match, retrieval_turns, sides_of_own_words
 from tests.fixtures.graphs import pair_row
 
 

@@ -9,12 +9,7 @@ from pairwright.schemas.config import EmbeddingConfig, GroundingConfig, Profile
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import CheckRow, Dropped
-from pairwright.tasks.captioning.ground_differences import (
-    STAGE,
-    check_row,
-    ground_differences,
-    judged_halves,
-)
+from pairwright.tasks.captioning.ground_differences import STAGE, check_row, ground_differences, judged_halves
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.models.text_scorer import OpenClipTexts
 from pairwright.tasks.store.stage import fingerprint

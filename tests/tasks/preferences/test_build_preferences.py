@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 
 from pairwright.schemas.config import PreferencesConfig
-from pairwright.schemas.rows import (
-    DifferenceRow,
-    Dropped,
-    PairRow,
-    PreferenceRow,
-    RejectedTextRow,
-    SplitRow,
-    make_key,
-)
+from pairwright.schemas.rows import DifferenceRow, Dropped, PairRow, PreferenceRow, RejectedTextRow, SplitRow, make_key
 from pairwright.tasks.preferences.build_preferences import MAKERS, ask, build_preferences
 from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.removals import element_of, noise_row, rejection_of, removal_of, without_block
@@ -160,11 +152,6 @@ def test_any_makers_will_do(made: tuple[str, ...]) -> None:
     assert isinstance(row, PreferenceRow)
     longest_first = sorted(made, key=lambda name: (-len(name), name))
     assert [maker for maker in (row.rejected_maker, *(n.maker for n in row.negatives)) if maker] == longest_first
-
-
-def test_what_is_no_maker_is_refused() -> None:
-    with pytest.raises(TypeError, match="guessed"):
-        build(guessed=text("guessed", 1))
 
 
 def test_without_removals_nothing_of_them_is_needed() -> None:

@@ -257,8 +257,3 @@ def test_images_are_read_for_graphs_and_for_the_sizes_of_crops_alone():
     assert all(use.counts for use in clip.values()), "a row is owed again when what was missing comes"
     assert "images" in tables_of(STAGE, scorer="clip", fallback="crop")
     assert "image" in graphs["images"].without
-
-
-def test_without_a_model_clip_cannot_score():
-    with pytest.raises(ValueError, match="RejectionsConfig"):
-        STAGE.models(RejectionsConfig(scorer="clip"))

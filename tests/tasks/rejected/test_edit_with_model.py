@@ -13,14 +13,7 @@ from pairwright.schemas.errors import ServerError
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import Dropped, Failed, RejectedTextRow, Served, make_key
 from pairwright.tasks.rejected.check_texts import Truth, likeness
-from pairwright.tasks.rejected.edit_with_model import (
-    OFFERS,
-    CheckedEdit,
-    Plan,
-    check_edit,
-    draw_plans,
-    edit_with_model,
-)
+from pairwright.tasks.rejected.edit_with_model import OFFERS, CheckedEdit, Plan, check_edit, draw_plans, edit_with_model
 from pairwright.tasks.serving.chat import Answer
 from pairwright.tasks.store.answers import Answers
 from tests.fixtures.asking import ask_stage
