@@ -11,7 +11,7 @@ from random import Random
 from typing import Literal
 
 from pairwright.prompts import load_wordings
-from pairwright.schemas.claims import Claim, Selector
+from pairwright.schemas.claims import Selector
 from pairwright.schemas.phrases import COLUMNS, DEPTHS, joined, number, some, surface
 from pairwright.schemas.scene import SceneGraph, SceneObject
 from pairwright.tasks.captioning.statements import (
@@ -20,7 +20,9 @@ from pairwright.tasks.captioning.statements import (
     capital,
     claims_of,
     describe,
+    everything,
     find_relation,
+    scene_claim,
     selects,
 )
 
@@ -98,12 +100,10 @@ def _mention(group: list[SceneObject], region: Region, rng: Random, *, detailed:
     """Mention like things with their number, and single ones in detail; the claim names the region."""
     if len(group) > 1:
         return Mention(0, describe(group[0], *region.names), len(group))
-    return Mention(0, describe(group[0], *region.names, *(_details(group[0], rng) if detailed else ())))
-
-
-def _details(thing: SceneObject, rng: Random) -> list[str]:
-    chances = {"size": 0.7, "pose": 0.9, "text": 1.0, "facing": 0.6}
-    return [name for name, chance in chances.items() if getattr(thing, name) is not None and rng.random() < chance]
+    [thing] = group
+    chances = {"size": 0.7, "pose": 0.9, "text": 1.0, "facing": 0.6} if detailed else {}
+    details = [name for name, chance in chances.items() if getattr(thing, name) is not None and rng.random() < chance]
+    return Mention(0, describe(thing, *region.names, *details))
 
 
 def _spread(group: list[SceneObject], axis: Axis, rng: Random) -> Statement:
@@ -135,7 +135,9 @@ def compose_caption(graph: SceneGraph, rng: Random) -> tuple[Statement, ...]:
     ends = sum(_words(part) for part in (opening, *closing))
     middle = _middle(graph, rng, room=MOST_WORDS - ends)
     target, used = rng.randint(*TARGETS), ends + sum(_words(part) for part in middle)
-    for part in _fillers(graph, rng):
+    fillers = [*_relations(graph, rng), *_tallies(graph, rng)]  # sentences that lengthen a caption
+    rng.shuffle(fillers)
+    for part in fillers:
         if used < target and used + _words(part) <= MOST_WORDS:
             middle.append(part)
             used += _words(part)
@@ -174,26 +176,18 @@ def _words(part: Statement) -> int:
 
 
 def _opening(graph: SceneGraph, rng: Random) -> Statement:
-    everything = Mention(0, Selector(), len(graph.objects))
-    place = Claim(side=0, kind="place", value=graph.place)
-    return Statement(_say("opening", rng, place=graph.place, things=everything.text), (place, everything.claim))
+    total = everything(0, graph)
+    claims = (scene_claim(0, "place", graph), total.claim)
+    return Statement(_say("opening", rng, place=graph.place, things=total.text), claims)
 
 
 def _closing(graph: SceneGraph, rng: Random) -> list[Statement]:
-    light = Claim(side=0, kind="light", value=graph.light)
-    view = Claim(side=0, kind="viewpoint", value=graph.viewpoint)
+    light, view = scene_claim(0, "light", graph), scene_claim(0, "viewpoint", graph)
     if rng.random() < 0.6:
         return [Statement(_say("closing", rng, light=graph.light, viewpoint=graph.viewpoint), (light, view))]
     lit = Statement(_say("light", rng, light=graph.light), (light,))
     taken = Statement(_say("viewpoint", rng, viewpoint=graph.viewpoint), (view,))
     return rng.choice([[lit], [taken], [lit, taken]])
-
-
-def _fillers(graph: SceneGraph, rng: Random) -> list[Statement]:
-    """Return sentences that lengthen a caption: relations between things, and numbers."""
-    fillers = [*_relations(graph, rng), *_tallies(graph, rng)]
-    rng.shuffle(fillers)
-    return fillers
 
 
 def _relations(graph: SceneGraph, rng: Random) -> list[Statement]:

@@ -5,7 +5,7 @@ say is left out. Of one scene, light and viewpoint are mentioned among the commo
 are on none of the axes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Literal, get_args
@@ -29,6 +29,7 @@ from pairwright.tasks.captioning.statements import (
     find_contrasts,
     find_relation,
     find_reversal,
+    scene_claim,
     selects,
     shared,
     shown,
@@ -61,8 +62,7 @@ class Scope:
 
     def phrases(self, kind: Literal["light", "viewpoint", "place"]) -> tuple[Claim, Claim]:
         """Claim for both photographs what their graphs say of the light, the viewpoint or the place."""
-        first, second = (Claim(side=side, kind=kind, value=getattr(self.graphs[side], kind)) for side in SIDES)
-        return first, second
+        return scene_claim(0, kind, self.graphs[0]), scene_claim(1, kind, self.graphs[1])
 
 
 AxisWriter = Callable[[Scope], list[Statement]]
@@ -103,15 +103,10 @@ def _gone_from(side: Side, scope: Scope) -> Statement | None:
     return _gone(absent[:3], scope, side=side) if absent else None
 
 
-def _attributes(scope: Scope) -> list[Statement]:
-    looks = {"colour", "material", "size", "text"}
-    return _versus_where(scope, lambda contrast: looks.intersection(contrast.changed))
-
-
 def _actions(scope: Scope) -> list[Statement]:
     """Say which way things face and how their parts are; of unrelated photographs, what one has done to a thing."""
     if scope.one_world:
-        return _versus_where(scope, lambda contrast: {"facing", "pose"}.intersection(contrast.changed))
+        return _versus_where(scope, {"facing", "pose"})
     found: list[Statement] = []
     for side, thing in scope.lost():
         marks = [name for name in ("facing", "pose") if getattr(thing, name) is not None]
@@ -121,12 +116,14 @@ def _actions(scope: Scope) -> list[Statement]:
     return sorted(found, key=lambda part: part.claims[0].side)
 
 
-def _versus_where(scope: Scope, wanted: Callable[[Contrast], object]) -> list[Statement]:
+def _versus_where(scope: Scope, names: set[str]) -> list[Statement]:
+    """Contrast things of one shape that differ in one of the attributes."""
     contrasts = scope.contrasts
     if not scope.one_world:  # things of one shape that the photographs show in different looks
         mine, theirs = ({thing.shape: thing for a, thing in scope.lost() if a == side} for side in SIDES)
         contrasts = [Contrast(mine[shape], theirs[shape]) for shape in mine if shape in theirs]
-    pairs = (word_contrast(a, scope.graphs, scope.rng) for a in contrasts if "shape" not in a.changed and wanted(a))
+    differ = (a for a in contrasts if "shape" not in a.changed and not names.isdisjoint(a.changed))
+    pairs = (word_contrast(a, scope.graphs, scope.rng) for a in differ)
     return [_versus(pair, scope) for pair in pairs if pair][:MOST_PER_AXIS]
 
 
@@ -162,20 +159,19 @@ def _locations(scope: Scope) -> list[Statement]:
 def _relative_positions(scope: Scope) -> list[Statement]:
     """Relate what is new, gone or replaced to another thing; or else say which relation was reversed."""
     found: dict[Side, Statement] = {}
-    for side, thing in _exchanged(scope):
+    # What only one photograph has: a thing that merely changed its looks stands where it stood.
+    exchanged = [
+        (side, thing)
+        for contrast in scope.contrasts
+        for side, thing in zip(SIDES, (contrast.first, contrast.second), strict=True)
+        if thing is not None and (contrast.lost or "shape" in contrast.changed)
+    ]
+    for side, thing in exchanged:
         related = find_relation(thing, scope.graphs[side], scope.rng) if side not in found else None
         if related and tells_apart(related.claims(side), scope.graphs):
             text = scope.say("related", here=side + 1, **related.words)
             found[side] = Statement(text, related.claims(side))
     return [found[side] for side in SIDES if side in found] or _reversed(scope)
-
-
-def _exchanged(scope: Scope) -> Iterator[tuple[Side, SceneObject]]:
-    """Yield what only one photograph has: a thing that merely changed its looks stands where it stood."""
-    for contrast in scope.contrasts:
-        yield from contrast.lost
-        if contrast.first is not None and contrast.second is not None and "shape" in contrast.changed:
-            yield from zip(SIDES, (contrast.first, contrast.second), strict=True)
 
 
 def _reversed(scope: Scope) -> list[Statement]:
@@ -188,7 +184,7 @@ def _reversed(scope: Scope) -> list[Statement]:
 
 AXIS_WRITERS: Mapping[Axis, AxisWriter] = {
     "object types": _object_types,
-    "attributes": _attributes,
+    "attributes": lambda scope: _versus_where(scope, {"colour", "material", "size", "text"}),
     "counts": _counts,
     "actions": _actions,
     "locations": _locations,
@@ -279,9 +275,8 @@ def compose_comparison(graphs: Graphs, rng: Random) -> Statement | None:
         return None
     commonalities = write_commonalities(scope)
     spoken = [*commonalities, *(part for _, statements in differences for part in statements)]
-    return Statement(
-        _layout(commonalities, differences, scope), tuple(claim for part in spoken for claim in part.claims)
-    )
+    claims = tuple(claim for part in spoken for claim in part.claims)
+    return Statement(_layout(commonalities, differences, scope), claims)
 
 
 def _layout(commonalities: list[Statement], differences: Sequence[tuple[str, list[Statement]]], scope: Scope) -> str:

@@ -21,6 +21,7 @@ from pairwright.tasks.captioning.statements import (
     everything,
     find_contrasts,
     picked,
+    scene_claim,
     selects,
     shared,
     shown,
@@ -95,7 +96,7 @@ def _half(mentions: list[Mention], graphs: Graphs, rng: Random, *, named: bool) 
     claims = claims_of(mentions)
     total = everything(side, graphs[side])
     if named:
-        kind, claims = f"{kind}_place", (*claims, _place(side, graphs))
+        kind, claims = f"{kind}_place", (*claims, scene_claim(side, "place", graphs[side]))
     elif kind == "missing" and total.count and rng.random() < 0.4:
         kind, claims = "missing_count", (*claims, total.claim)
     text = load_wordings("difference_phrases").say(
@@ -111,17 +112,13 @@ def _half(mentions: list[Mention], graphs: Graphs, rng: Random, *, named: bool) 
     return Statement(text, claims)
 
 
-def _place(side: Side, graphs: Graphs) -> Claim:
-    return Claim(side=side, kind="place", value=graphs[side].place)
-
-
 def _unchanged(graphs: Graphs, rng: Random) -> tuple[Statement, Statement]:
     """Say that nothing has changed: the first half shows the scene, the second says that it is the same."""
     # Another viewpoint may hide some of several like things: another number of them would read as a change.
     common = [a for a in shared(graphs) if selects(a, graphs[0]) == selects(a, graphs[1])]
     looks = rng.sample(common, min(len(common), rng.choice((1, 2, MOST_THINGS))))
     things = [shown(0, selector, graphs[0]) for selector in looks]
-    first = Statement(graphs[0].place, (_place(0, graphs),))
+    first = Statement(graphs[0].place, (scene_claim(0, "place", graphs[0]),))
     if things:
         first = _half(things, graphs, rng, named=rng.random() < 2 * PLACE_SHARE)
     kinds = ["unchanged", "unchanged_view", "unchanged_light"]
@@ -142,10 +139,10 @@ def _same(kind: str, things: list[Mention], graphs: Graphs, *, rng: Random) -> S
     }
     there = claims_of(Mention(1, mention.selector, mention.count) for mention in things)
     claims = {
-        "unchanged_place": (_place(1, graphs), *there),
+        "unchanged_place": (scene_claim(1, "place", graphs[1]), *there),
         "unchanged_things": there,
-        "unchanged_view": (Claim(side=1, kind="viewpoint", value=graphs[1].viewpoint),),
-        "unchanged_light": (Claim(side=1, kind="light", value=graphs[1].light),),
+        "unchanged_view": (scene_claim(1, "viewpoint", graphs[1]),),
+        "unchanged_light": (scene_claim(1, "light", graphs[1]),),
     }
     text = load_wordings("difference_phrases").say(kind, rng, **values)
     return Statement(text, (Claim(side=0, kind="no_change"), *claims.get(kind, ())))

@@ -1,9 +1,8 @@
 """Check that each half of a description fits its own image better than the other one (ours).
 
-Reads ``DifferenceRow``, the pairs, and the images' CLIP vectors; writes ``CheckRow``, whose score is the smaller of the
-two gaps. Needs the weights that made the images' vectors, PyTorch and open_clip. A half is judged by what it affirms;
-one that denies something is not judged where nothing is left that the other half does not affirm, too: the lawn of "a
-lawn without a dog" is in both images.
+Reads ``DifferenceRow``, the pairs, and the images' CLIP vectors; writes ``CheckRow``, whose score is the smaller gap.
+Needs the weights that made the vectors, PyTorch and open_clip. A half is judged by what it affirms; one that denies
+something is not judged where the other half affirms the rest: the lawn of "a lawn without a dog" is in both images.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,10 +41,13 @@ def ground_differences(
             yield Dropped(source_key=row.key, reason="an image has no CLIP vector")
         else:
             halves = enumerate(judged[row.key])
-            gaps = [_gap(texts[half], images[side] - images[1 - side]) if half else None for side, half in halves]
-            known = [gap for gap in gaps if gap is not None]
-            why = _why(row, gaps, config)
-            yield check_row(row, "grounded", score=min(known, default=0.0), why=why)
+            # Digits that depend on the size of batches are left out.
+            gaps = [
+                round(float(texts[half].astype(np.float64) @ (images[side] - images[1 - side])), 6) if half else None
+                for side, half in halves
+            ]
+            score, why = judge_gaps(row, gaps, config)
+            yield check_row(row, "grounded", score=score, why=why)
 
 
 def judged_halves(row: DifferenceRow) -> Halves:
@@ -65,20 +67,14 @@ def embed_texts(halves: Iterable[Halves], scorer: OpenClipTexts) -> Mapping[str,
     return dict(zip(texts, scorer.embed(texts), strict=True)) if texts else {}
 
 
-def _gap(text: NDArray[np.float32], apart: NDArray[np.float64]) -> float:
-    """Return by how much a text is closer to its own image; digits that depend on the size of batches are left out.
-
-    ``apart``: the vector of its own image less that of the other.
-    """
-    return round(float(text.astype(np.float64) @ apart), 6)
-
-
-def _why(row: DifferenceRow, gaps: Sequence[float | None], config: GroundingConfig) -> str:
-    """Return why a description fails; ``gaps``: of both halves, ``None`` for one that is not judged."""
-    if gaps == [None, None]:
-        return "" if row.no_change else NOTHING_AFFIRMED
+def judge_gaps(row: DifferenceRow, gaps: Sequence[float | None], config: GroundingConfig) -> tuple[float, str]:
+    """Return the score, and why it fails; ``gaps``: of both halves, ``None`` for one that is not judged."""
+    known = [gap for gap in gaps if gap is not None]
+    if not known:
+        return 0.0, "" if row.no_change else NOTHING_AFFIRMED
     first, second = (gap is not None and gap <= config.min_margin for gap in gaps)
-    return BOTH_UNGROUNDED if first and second else FIRST_UNGROUNDED if first else SECOND_UNGROUNDED if second else ""
+    why = BOTH_UNGROUNDED if first and second else FIRST_UNGROUNDED if first else SECOND_UNGROUNDED if second else ""
+    return min(known), why
 
 
 def _name_models(config: GroundingConfig) -> tuple[str, ...]:

@@ -74,6 +74,11 @@ def shown(side: Side, selector: Selector, graph: SceneGraph) -> Mention:
     return Mention(side, selector, count if count > 1 else None)
 
 
+def scene_claim(side: Side, kind: Literal["place", "light", "viewpoint"], graph: SceneGraph) -> Claim:
+    """Return what the graph says of the photograph as a whole."""
+    return Claim(side=side, kind=kind, value=getattr(graph, kind))
+
+
 def capital(text: str) -> str:
     """Return the text with its first letter a capital."""
     return text[:1].upper() + text[1:]
