@@ -2,8 +2,7 @@
 
 Reads ``ComparisonRow``, the pairs and both captions, writes ``QuestionRow``: the model writes a conversation of several
 rounds as JSON, and one of them is drawn by the comparison's key. Needs a served model; it sees no image. Ours, and for
-English only: rounds that will not do are not drawn; which image a question is about is decided by its words; a
-conversation without any good round is asked for again.
+English only: what rounds are drawn from, and that a question's words decide which image it is about.
 """
 
 import json

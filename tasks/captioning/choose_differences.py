@@ -48,10 +48,9 @@ def choose_differences(
 ) -> Iterator[DifferenceRow | Dropped]:
     """Yield one description per pair, or why there is none; checks that are not on are ``None``."""
     del config  # How many there are is decided where they are written.
-    given = dict(zip(TABLES, (controlled, grounded, judged), strict=True))
-    tables = {name: table for name, table in given.items() if table is not None}
+    tables = dict(zip(TABLES, (controlled, grounded, judged), strict=True))
     for pair in rows:
-        outcomes = {name: table.get(pair.key, ()) for name, table in tables.items()}
+        outcomes = {name: table.get(pair.key, ()) for name, table in tables.items() if table is not None}
         yield _choose(pair, [_candidate(row, outcomes) for row in described.get(pair.key, ())])
 
 

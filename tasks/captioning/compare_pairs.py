@@ -1,11 +1,9 @@
 """Compare each pair: commonalities and differences (CaD) in a conversation of two turns, after paper 003.
 
 Reads ``PairRow`` and captions, writes ``ComparisonRow``: composed from the images' scene graphs and checked against
-them, or written by a served model in the paper's two phases: a language model reads both captions, or a vision model
-sees both images, alone, with their captions (Table 6), or with what people wrote about the difference (3.3).
-
-First both images are to be summarised (3.1 and 3.3); then which image one of the captions belongs to is asked. This
-turn is left out where the captions nearly match, or neither is known to fit its own image only (ours).
+them, or written by a served model that reads both captions, or sees both images, alone, with their captions (Table 6),
+or with what people wrote about the difference (3.3). The second turn, which image one of the captions belongs to, is
+left out where the captions nearly match, or neither is known to fit its own image only (ours).
 """
 
 import re

@@ -160,7 +160,7 @@ def _relative_positions(scope: Scope) -> list[Statement]:
     """Relate what is new, gone or replaced to another thing; or else say which relation was reversed."""
     found: dict[Side, Statement] = {}
     # What only one photograph has: a thing that merely changed its looks stands where it stood.
-    exchanged = [
+    exchanged: list[tuple[Side, SceneObject]] = [
         (side, thing)
         for contrast in scope.contrasts
         for side, thing in zip(SIDES, (contrast.first, contrast.second), strict=True)

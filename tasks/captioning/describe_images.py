@@ -1,10 +1,9 @@
 """Describe each image in detail.
 
-Reads ``ImageRow``, writes ``CaptionRow``: composed from the image's scene graph, or the caption that its source gave
-(CPU, no network); or written by a served model that sees the image, where the source gave none. ``served`` of a row
-lists every try of the description, the one that was taken last, and the splitter's request only if the sentences are
-its own: else they were split by their ends. What makes an answer no description, and when a model's sentences are
-taken, is ours.
+Reads ``ImageRow``, writes ``CaptionRow``: composed from the image's scene graph, or the caption that its source gave;
+or written by a served model that sees the image, where the source gave none. ``served`` of a row lists every try of the
+description, the one that was taken last, and the splitter's request if the sentences are its own. What is refused of an
+answer, and when a model's sentences are taken, is ours.
 """
 
 import json

@@ -1,9 +1,8 @@
 """Let a model judge each description from 0 to 5 (ours).
 
 Reads ``DifferenceRow``, the pairs, and what the judge is given beside the text: both images, or their captions; writes
-``CheckRow``, whose score is the rating. Needs a served model, the profile's ``judge``, which may be another than the
-one that writes. The first question is asked at temperature 0, as a judge should not draw lots; an answer without a
-rating is asked for again at the model's own.
+``CheckRow``, whose score is the rating. Needs a served model, the profile's ``judge``. The first question is asked at
+temperature 0, as a judge should not draw lots; an answer without a rating is asked for again at the model's own.
 """
 
 import re

@@ -1,7 +1,6 @@
 """Find boxes for the tags of each image (paper 004, section 3.1).
 
-Reads ``TagsRow`` and the images, writes one ``BoxesRow`` per image. Needs what the detector needs. On a GPU, other
-processes decode and prepare the next images while the device works.
+Reads ``TagsRow`` and the images, writes one ``BoxesRow`` per image. Needs what the detector needs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,8 +15,6 @@ from pairwright.tasks.store.stage import Stage, Uses
 
 GROUP = 256
 """Images handed to a GPU at a time: among so many there are some of like size. They are up to 3.2 MB each."""
-NAMED = 5
-"""Tags that are named where there is no box."""
 
 
 def detect_boxes(rows: Sequence[TagsRow], config: DetectionConfig, *, images: Images) -> Iterator[BoxesRow | Dropped]:
@@ -37,9 +34,8 @@ def detect_boxes(rows: Sequence[TagsRow], config: DetectionConfig, *, images: Im
 
 def _row(row: TagsRow, boxes: Sequence[Box], image: ImageRow) -> BoxesRow | Dropped:
     if not boxes:
-        more = f" and {len(row.tags) - NAMED} more" if len(row.tags) > NAMED else ""
-        names = ", ".join(tag.name for tag in row.tags[:NAMED])
-        return Dropped(source_key=row.key, reason="no boxes", detail=f"{image.name}: {names}{more}")
+        names = ", ".join(tag.name for tag in row.tags)
+        return Dropped(source_key=row.key, reason="no boxes", detail=f"{image.name}: {names}")
     made_of = [f"{box.tag} {box.score} {box.x0} {box.y0} {box.x1} {box.y1}" for box in boxes]
     return BoxesRow(
         key=make_key("boxes", row.key, *made_of),

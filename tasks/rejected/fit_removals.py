@@ -2,8 +2,7 @@
 
 Reads ``RemovalRow`` and the images, writes one ``EmbeddingRow`` per removal (``subject``: the key of its
 ``ElementRow``), by the model that embeds the images themselves (paper 004, Eq. 9: the candidates that CLIP sees). An
-image is decoded once for its removals; of each, what CLIP sees of the whole image is kept, and no more. On a GPU, other
-processes put the next patches in their places while the device works. Needs what that model needs.
+image is decoded once for its removals; on a GPU, other processes put the next patches in their places.
 """
 
 from collections.abc import Callable, Iterator, Sequence

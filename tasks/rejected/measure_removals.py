@@ -142,14 +142,9 @@ class Profiles(NamedTuple):
 def measure_rim(pixels: NDArray[np.uint8], mask: Bits, *, dilate: int, feather: int, kept: Bits) -> float:
     """Return how much stronger the edge along the rim is than those around it; more than 1: it is the strongest.
 
-    0 where too few arcs can be measured.
-
-    Args:
-        pixels: ``(h, w, 3)``, the filled image, or what of it lies within ``margin`` of the mask.
-        mask: ``(h, w)``, what was removed, before it was dilated.
-        dilate: pixels around the mask that were filled, too.
-        feather: pixels over which the filling fades.
-        kept: ``(h, w)``, pixels that were left out of the hole, and are no part of its rim.
+    ``pixels``, ``(h, w, 3)``: the filled image, or what of it lies within ``margin`` of the mask, ``(h, w)``, which was
+    dilated, and whose filling fades over ``feather`` pixels; ``kept``, ``(h, w)``, was left out of the hole, and is no
+    part of its rim. 0 where too few arcs can be measured.
     """
     if not mask.any() or mask.all():
         return 0.0

@@ -1,10 +1,8 @@
 """Make rejected texts of descriptions that failed a check: what the writing model really said, and got wrong.
 
 Reads ``DifferenceRow`` (the chosen ones), all descriptions that the same pairs were given, and the checks that a build
-has (``CheckRow``); writes ``RejectedTextRow`` by the maker "refuted". CPU, no network.
-
-A description counts as wrong where a check speaks against it, not where nothing came of the check. Of several, the one
-closest to the chosen text is taken: the more it speaks of the same things, the less can both be right. Ours.
+has (``CheckRow``); writes ``RejectedTextRow`` by the maker "refuted". A description counts as wrong where a check
+speaks against it. Of several, the closest to the chosen text is taken: of the same things, not both can be right. Ours.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -2,8 +2,7 @@
 
 Reads ``ElementRow`` and the images, writes one ``RemovalRow`` per element that can be removed. Its mask is dilated, the
 hole filled from the place around it, and the filling faded in over the feather; every other pixel stays as it was, and
-so do the visible pixels of the other objects of a rendered scene. Shadows stay. Needs what the inpainter needs; on a
-GPU, other processes cut out the next holes, and threads write the last patches, while the device works.
+so do the visible pixels of the other objects of a rendered scene. Shadows stay. Needs what the inpainter needs.
 """
 
 from collections import deque

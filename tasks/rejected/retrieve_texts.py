@@ -3,7 +3,7 @@
 Reads ``DifferenceRow`` (a shard's, and the whole collection's) and, to check, the pair's scene graphs; writes
 ``RejectedTextRow`` by the maker "retrieved". Similarity is the cosine of TF-IDF vectors of the two halves, without the
 template that all descriptions share. Where claims cannot be checked, a text that says what the pair's own descriptions
-or people say of it is passed over. CPU, no network.
+or people say of it is passed over.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,9 +1,8 @@
 """Make rejected texts of what the writing model itself says when it is asked again: on-policy samples (ours).
 
 Reads ``DifferenceRow``, its pair and the two images; writes ``RejectedTextRow`` by the maker "sampled". Needs a served
-model that sees images. It is asked at a higher temperature, without what is known of the pair, so that its own mistakes
-show. Of the samples that are not known to be true, the closest to the chosen text is taken: one far from it may well
-name another difference that is as true.
+model that sees images, asked at a higher temperature, without what is known of the pair, so that its own mistakes show.
+Of the samples not known to be true the closest is taken: one far off may well name another difference that is as true.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
 """Make rejected texts by exchanging the first and the second image of a description.
 
 Reads ``DifferenceRow`` and, to check, the scene graphs of its pair; writes ``RejectedTextRow`` by the maker "swapped".
-Where nothing can be checked, halves that say nearly the same are as true the other way round. CPU, no network.
+Where nothing can be checked, halves that say nearly the same are as true the other way round.
 """
 
 from collections.abc import Iterator, Sequence

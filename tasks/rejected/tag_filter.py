@@ -1,9 +1,9 @@
 """Say which names are those of things that can be taken out of an image (ours).
 
-Reads the words beside it (``no_things.txt``); no model. A tagger also names places, colours, actions and moods, and a
-text talks about images and ideas; a detector finds a box for each of them. Kept are things that can be counted: people,
-animals, food, vehicles, furniture, clothes, plants, buildings and their parts. Not kept is what a whole scene is made
-of (sky, sea, grass, floor), which leaves no scene behind, and parts of bodies, which leave a maimed one.
+Reads the words beside it (``no_things.txt``). Taggers and texts also name places, colours, actions and ideas, and a
+detector finds a box for each. Kept are things that can be counted: people, animals, food, vehicles, furniture, clothes,
+plants, buildings and their parts. Not kept is what a whole scene is made of (sky, sea, grass, floor), nor parts of
+bodies.
 """
 
 import hashlib
