@@ -7,9 +7,9 @@ A benchmark reads the published annotations into questions and truths, and marks
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.rows import Row
 from pairwright.tasks.evaluation.measured import Measured
 from pairwright.tasks.serving.chat import IMAGE
 from pairwright.tasks.serving.untrusted import as_data
@@ -78,7 +78,7 @@ class Data:
     """Where a benchmark's data are."""
 
     folder: Path
-    rows: Callable[..., Iterator[Row]]
+    rows: Callable[..., Iterator[Any]]
     """Gives the rows of a named table, where the folder is a dataset of Pairwright; ``without`` some columns."""
 
 
@@ -143,13 +143,7 @@ def find_file(folder: Path, *names: str) -> Path:
 
 
 def find_image(folder: Path, *names: str, where: str) -> Path:
-    """Return where an image is, below ``images`` or the folder itself; it need not be there.
-
-    Args:
-        folder: the benchmark's.
-        names: what it may be called, as somebody else's file says.
-        where: in which file, for messages.
-    """
+    """Return where an image of one of these names is, below ``images`` or the folder; it need not be there."""
     for name in names:
         path = Path(name)
         if not name or "\0" in name or path.is_absolute() or ".." in path.parts:

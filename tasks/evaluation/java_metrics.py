@@ -38,11 +38,7 @@ class UnavailableError(Exception):
 
 
 def find_jar(place: str) -> Path:
-    """Return a file of pycocoevalcap.
-
-    Raises:
-        UnavailableError: there is no Java, no such package, or no such file in it.
-    """
+    """Return a file of pycocoevalcap; ``UnavailableError`` where there is no Java, no package, or no such file."""
     if not shutil.which("java"):
         raise UnavailableError("there is no Java on this machine (no `java` on the PATH)")
     found = find_spec("pycocoevalcap")
@@ -56,11 +52,7 @@ def find_jar(place: str) -> Path:
 
 
 def run_java(words: Sequence[str], given: bytes, *, limit_s: float, folder: Path | None = None) -> bytes:
-    """Return what ``java WORDS`` prints when it reads ``given``, run in a folder for at most ``limit_s`` seconds.
-
-    Raises:
-        UnavailableError: it cannot be started, fails, or takes too long.
-    """
+    """Return what ``java WORDS`` prints when it reads ``given``; ``UnavailableError`` where it fails or is too slow."""
     opened = [word for module in MODULES for word in ("--add-opens", module)] if "-jar" in words else []
     command = [shutil.which("java") or "java", *opened, *words]
     try:

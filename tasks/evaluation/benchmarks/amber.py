@@ -53,9 +53,7 @@ EXACT = (
 OWN_NOUNS = f"nouns are found by {VECTORS}; AMBER's own program has NLTK find them"
 
 
-class Query(Given):
-    """Question of the published file."""
-
+class _Query(Given):
     id: int
     image: str
     query: str
@@ -143,7 +141,7 @@ def open_exam(data: Data) -> Exam:
     path = find_file(data.folder, "query_all.json", "query/query_all.json")
     lists = read_lists(data.folder)
     asked: list[AmberQuestion] = []
-    for query, where in read_records(path, Query):
+    for query, where in read_records(path, _Query):
         if query.id not in truths:
             raise ConfigError(f"{where}: id: annotations.json says nothing of {query.id}")
         image = find_image(data.folder, f"image/{query.image}", query.image, where=where)
@@ -156,7 +154,7 @@ def open_exam(data: Data) -> Exam:
     return Exam(questions=asked, mark=mark, notes=notes if any(not one.truth for one in asked) else ())
 
 
-def _question(query: Query, image: Path, one: Annotation, where: str, *, lists: Lists) -> AmberQuestion:
+def _question(query: _Query, image: Path, one: Annotation, where: str, *, lists: Lists) -> AmberQuestion:
     asked = AmberQuestion(
         name=str(query.id),
         item=str(query.id),

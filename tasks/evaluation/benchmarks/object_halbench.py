@@ -53,9 +53,7 @@ SPECIAL = {"bow tie": "tie", "toilet seat": "toilet", "home plate": "home plate"
 """Two words that are one thing, or none of COCO's."""
 
 
-class Record(Given):
-    """Question with its image in base64."""
-
+class _Record(Given):
     image_id: int | str
     image: str
     question: str
@@ -66,9 +64,7 @@ class _Instance(Given):
     category_id: int
 
 
-class Caption(Given):
-    """Caption."""
-
+class _Caption(Given):
     image_id: int
     caption: str
 
@@ -122,7 +118,7 @@ def open_exam(data: Data) -> Exam:
     words = read_coco_words(find_file(data.folder, "synonyms_refine.txt", "synonyms.txt"))
     asked: list[ExamQuestion] = []
     numbers: dict[str, int] = {}
-    for number, (record, where) in enumerate(read_records(find_file(data.folder, FILE), Record)):
+    for number, (record, where) in enumerate(read_records(find_file(data.folder, FILE), _Record)):
         name = str(number)
         try:
             numbers[name], image = int(record.image_id), base64.b64decode(record.image, validate=True)
@@ -156,7 +152,7 @@ def _read_truths(folder: Path, wanted: frozenset[int], words: CocoWords) -> dict
             if name := names.get(one.category_id):
                 truths[one.image_id].add(name)
         captions = find_file(folder, f"annotations/captions_{split}2014.json")
-        for one in _annotations(_object(captions, "annotations"), captions, Caption, wanted):
+        for one in _annotations(_object(captions, "annotations"), captions, _Caption, wanted):
             truths[one.image_id] |= {name for _, name in words.find(one.caption)}
     if missing := sorted(wanted - seen):
         raise ConfigError(

@@ -9,6 +9,7 @@ Reads ``PreferenceRow`` about two images with both texts; of many, the first by 
 
 from collections.abc import Iterator, Sequence
 from heapq import nsmallest
+from typing import Literal
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
@@ -23,10 +24,12 @@ MAX_ROWS = 1_000
 
 def open_exam(data: Data) -> Exam:
     """Return two questions for each preference."""
-    rows = nsmallest(MAX_ROWS, _rows(data), key=lambda row: row.key)
+    held: Iterator[PreferenceRow] = data.rows("preferences", without=("rejected_images",))
+    both = (row for row in held if len(row.images) == 2 and row.chosen and row.rejected)
+    rows = nsmallest(MAX_ROWS, both, key=lambda row: row.key)
     if not rows:
         raise ConfigError(f"--data {data.folder}: has no preferences about two images with two texts")
-    asked = [(row, _ask(row, "chosen", row.chosen), _ask(row, "rejected", row.rejected)) for row in rows]
+    asked = [(row, _ask(row, "chosen"), _ask(row, "rejected")) for row in rows]
 
     def mark(replies: Replies) -> Marked:
         choices = [choice for _, *own in asked for choice in own]
@@ -39,17 +42,9 @@ def open_exam(data: Data) -> Exam:
     return Exam(questions=[choice for _, *own in asked for choice in own], mark=mark, notes=notes)
 
 
-def _rows(data: Data) -> Iterator[PreferenceRow]:
-    for row in data.rows("preferences", without=("rejected_images",)):
-        if isinstance(row, PreferenceRow) and len(row.images) == 2 and row.chosen and row.rejected:
-            yield row
-
-
-def _ask(row: PreferenceRow, side: str, text: str) -> Choice:
-    answer = str(side == "chosen")
-    return judge_statement(
-        f"{row.key}_{side}", row.images, text, answer=answer, prompt="judge_pair_statement", item=row.key
-    )
+def _ask(row: PreferenceRow, side: Literal["chosen", "rejected"]) -> Choice:
+    name, text, answer = f"{row.key}_{side}", getattr(row, side), str(side == "chosen")
+    return judge_statement(name, row.images, text, answer=answer, prompt="judge_pair_statement", item=row.key)
 
 
 def _marks(said: Sequence[tuple[str, str | None, str | None]]) -> Iterator[Measured]:

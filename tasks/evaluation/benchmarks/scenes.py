@@ -91,7 +91,7 @@ class Shown:
 
 
 def _read_images(data: Data) -> dict[str, Shown]:
-    rows = [row for row in data.rows("images") if isinstance(row, ImageRow)]
+    rows: Iterable[ImageRow] = data.rows("images")
     found = {row.key: Shown(key=row.key, images=(row.image,), graphs=(row.graph,)) for row in rows if row.graph}
     if not found:
         raise ConfigError(f"--data {data.folder}: its images have no scene graphs; build one with --profile scenes")
@@ -100,9 +100,8 @@ def _read_images(data: Data) -> dict[str, Shown]:
 
 def _trained_images(data: Data) -> frozenset[str]:
     try:
-        rows = data.rows("preferences", without=("images", "rejected_images"))
-        trained = (row for row in rows if isinstance(row, PreferenceRow) and row.split == "train")
-        return frozenset(key for row in trained for key in row.image_keys)
+        rows: Iterable[PreferenceRow] = data.rows("preferences", without=("images", "rejected_images"))
+        return frozenset(key for row in rows if row.split == "train" for key in row.image_keys)
     except ConfigError:  # a dataset that was built without them
         return frozenset()
 
@@ -110,7 +109,8 @@ def _trained_images(data: Data) -> frozenset[str]:
 def _held_out_pairs(data: Data) -> tuple[list[Shown], int]:
     """Return the pairs of which no image was trained on, and how many pairs there are."""
     images, trained = _read_images(data), _trained_images(data)
-    pairs = sorted((row for row in data.rows("pairs") if isinstance(row, PairRow)), key=lambda row: row.key)
+    rows: Iterable[PairRow] = data.rows("pairs")
+    pairs = sorted(rows, key=lambda row: row.key)
     known = images.keys() - trained
     kept = [(row.key, images[row.first], images[row.second]) for row in pairs if {row.first, row.second} <= known]
     return [Shown(key=key, images=a.images + b.images, graphs=a.graphs + b.graphs) for key, a, b in kept], len(pairs)

@@ -196,16 +196,6 @@ def test_any_other_literal_is_refused_at_once(text):
     assert time.perf_counter() - start < 2
 
 
-def test_keys_follow_records_and_images(images, tmp_path):
-    path = write_parquet(tmp_path / "a.parquet", [*RECORDS, RECORDS[0]], rows_per_group=2)
-    items, _ = read_all(source(path, images))
-    assert (len(items), items[0].key == items[2].key) == (3, True)  # equal records are one, which the store reads once
-    assert read_all(source(path, images), 1)[0] == items[:1]
-    os.utime(images / PATHS[2], ns=(1, 1))
-    again, _ = read_all(source(path, images))
-    assert [a.key == b.key for a, b in zip(items, again, strict=True)] == [True, False, True]
-
-
 def test_a_folder_without_the_images_is_a_source_error(images, tmp_path):
     path = write_parquet(tmp_path / "tables/a.parquet", RECORDS)
     with pytest.raises(SourceError, match=r"a\.parquet: .*tables.*reading\.images=FOLDER"):

@@ -63,7 +63,7 @@ def test_a_line_becomes_an_image_with_all_that_it_says(folder):
     assert (row.licence, row.captions) == ("CC0-1.0", ("CC-BY-4.0",))
 
 
-@pytest.mark.parametrize("field", ["image", "image_path", "file_name", "path", "images"])
+@pytest.mark.parametrize("field", ["image_path", "file_name", "path"])
 def test_every_name_of_the_field_and_lists_of_one(folder, field):
     path = manifest(folder, {field: "deep/c.png"}, {field: ["a.png"], "id": "x"})
     assert {name: rows[0].key for name, rows in read(path).items()} == {"deep/c.png": make_key(C), "x": make_key(A)}
@@ -241,9 +241,7 @@ def test_keys_follow_line_and_image_but_neither_order_nor_place(folder, tmp_path
     assert [name for name in before if before[name] == after[name]] == ["deep/c.png"]
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"\n\n", b"no json\n" * 200, b"\x89PNG\r\n\x1a\n" * 50, b"[1, 2]", b'[{"image": "a.png"}]']
-)
+@pytest.mark.parametrize("text", [b"\n\n", b"\x89PNG\r\n\x1a\n" * 50, b'[{"image": "a.png"}]'])
 def test_a_file_that_is_no_manifest_is_a_source_error(folder, text):
     (folder / "m.jsonl").write_bytes(text)
     with pytest.raises(SourceError, match=r"m\.jsonl: .*image_path"):
