@@ -18,8 +18,7 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.namc import SMALL as SMALL_NAMC
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import NAMC, SMALL, STAND_INS, TINY, ModelConfig, OptimiserConfig, TrainConfig
-from pairwright.tasks.models.pretrained import is_local
-from pairwright.tasks.models.weights import absolute
+from pairwright.tasks.models.weights import absolute, is_local
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.find_model import Found, find_model, find_module, read_module, require_packages
 from pairwright.tasks.training.runs import Run

@@ -273,7 +273,6 @@ def run_stage(build: Build, planned: Planned, request: Request, work: Work) -> t
             if isinstance(outcome.result, ShardFailed):
                 failures.append(outcome.result)
             else:
-                build.ledger.expect(outcome.result.part)
                 done += 1
         if shards and done == len(shards):
             build.drop_journals(planned)

@@ -19,10 +19,9 @@ from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, make_key
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.dinov2_embedder import pin_dinov2
-from pairwright.tasks.models.embedders import WITH_WEIGHTS, Embedder, Prepare, make_embedder
+from pairwright.tasks.models.embedders import WITH_WEIGHTS, Embedder, Prepare, make_embedder, to_unit
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
-from pairwright.tasks.models.unit_vectors import to_unit
 from pairwright.tasks.store.stage import Stage
 
 GROUP = 512
@@ -71,11 +70,7 @@ def _names(config: EmbeddingConfig) -> tuple[str, ...]:
 
 
 def pin_models(config: EmbeddingConfig) -> EmbeddingConfig:
-    """Return the configuration with the revisions of the weights that this machine has, of the embedders in use.
-
-    Raises:
-        ModelError: weights or packages are missing; the message says what fetches them.
-    """
+    """Return the configuration with the revisions of the weights that this machine has, of the embedders in use."""
     pinned: dict[str, Any] = {}
     if "clip" in config.embedders:
         pinned["clip"] = pin_clip(config.clip, download=config.download)

@@ -6,7 +6,8 @@ Another size of batch changes a vector by the rounding of its float32 sums: cosi
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,10 @@ from numpy.typing import NDArray
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.devices import count_gpus
 
+if TYPE_CHECKING:
+    from torch import Tensor, device
+
 log = logging.getLogger(__name__)
-Floats = NDArray[np.float32]
 T = TypeVar("T")
 U = TypeVar("U")
 V = TypeVar("V")
@@ -29,10 +32,6 @@ class Batches:
     def __init__(self, fixed: int = 0, *, most: int = MOST, on_cpu: int = ON_CPU) -> None:
         """Begin with ``fixed`` items; 0: with ``most`` on a GPU, ``on_cpu`` without one."""
         self.size = fixed or (most if count_gpus() else min(on_cpu, most))
-
-    def run(self, encode: Callable[[Sequence[NDArray[Any]]], Floats], images: Sequence[NDArray[Any]]) -> Floats:
-        """Return the encoder's vectors of all images, in their order."""
-        return np.concatenate(list(self.pieces(encode, images)))
 
     def each(self, work: Callable[[Sequence[T]], Sequence[U]], items: Sequence[T]) -> list[U]:
         """Return the one result that ``work`` gives for each item, in their order."""
@@ -63,6 +62,27 @@ class Batches:
         if torch and torch.cuda.is_available():
             torch.cuda.empty_cache()
         log.warning("out of memory with %d images at once; going on with %d", size, self.size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoder:
+    """A network on its device: in bfloat16 on a GPU (autocast: weights, norms and results stay float32)."""
+
+    network: "Callable[[Tensor], Tensor]"
+    """From items in one tensor, ``(n, ...)``, to ``(n, dimension)``."""
+    device: "device"
+    batches: Batches
+
+    def encode(self, items: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+        """Return the vectors of items, in their order."""
+        return np.concatenate(list(self.batches.pieces(self._encode, items)))
+
+    def _encode(self, items: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+        import torch
+
+        on_gpu = self.device.type == "cuda"
+        with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=on_gpu):
+            return self.network(torch.from_numpy(np.stack(items)).to(self.device)).float().cpu().numpy()
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -14,7 +14,7 @@ vLLM has models of its own, and cannot know the module.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from math import prod
 from pathlib import Path
@@ -26,9 +26,8 @@ from torch import nn
 
 from pairwright.schemas.differential import MOST_DEPTH, NAME, SIZES, WEIGHTS
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.checkpoints import read_checkpoint
+from pairwright.tasks.models.checkpoints import compare_shapes, read_checkpoint, shapes_of
 from pairwright.tasks.models.cross_attention import Attention, Layers
-from pairwright.tasks.models.tensor_shapes import compare_shapes, shapes_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -120,22 +119,15 @@ class DifferentialPerception(nn.Module):
         nn.init.zeros_(self.out.weight)
 
     def forward(self, scales: "Sequence[tuple[Tensor, Tensor]]") -> "tuple[Tensor, Tensor]":
-        """Return the features of both images to go on with, ``(B, tokens, width)``.
-
-        Args:
-            scales: per layer of ``sizes.layers``, the features of the first and of the second image.
-        """
-        found = [scale(*pair) for scale, pair in zip(self._scales(), scales, strict=True)]
+        """Return the features of both images to go on with, ``(B, tokens, width)``, from those of each layer."""
+        shared = self.sizes.shared_weights
+        found = [cast("Scale", self.scales[0 if shared else place])(*pair) for place, pair in enumerate(scales)]
         scores = torch.stack([self.score(one.pool()) for one in found])
         scores = scores.softmax(0) if self.sizes.softmax else scores.sigmoid()
         weights = scores[:, :, None]
         firsts, seconds = (torch.stack(side) for side in zip(*((one.first, one.second) for one in found), strict=True))
         first, second = scales[-1]
         return first + self.out((weights * firsts).sum(0)), second + self.out((weights * seconds).sum(0))
-
-    def _scales(self) -> Iterator[Scale]:
-        for place in range(len(self.sizes.layers)):
-            yield cast("Scale", self.scales[0 if self.sizes.shared_weights else place])
 
 
 def spread_layers(depth: int, count: int = 4) -> tuple[int, ...]:
@@ -159,10 +151,8 @@ class Tower:
 def attach(model: Any, sizes: DifferentialSizes | None = None, **settings: Any) -> DifferentialPerception:
     """Give a model a module that perceives differences; it is untrained, and so changes nothing yet.
 
-    Args:
-        model: of transformers, before it is wrapped by PEFT or distributed.
-        sizes: of the module; ``None``: those that fit the model.
-        settings: fields of ``sizes`` that are otherwise than usual.
+    The model is one of transformers, before it is wrapped by PEFT or distributed; ``settings`` are fields of
+    ``DifferentialSizes`` that are otherwise than fits the model.
     """
     tower = find_tower(model)
     usual = DifferentialSizes(width=tower.width, heads=tower.heads, layers=spread_layers(len(tower.blocks)))

@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.config import Dinov2Config
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.batches import Batches, Encoder
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.encoder import Encoder
 from pairwright.tasks.models.preprocess import Interpolation, Preprocess, Resize
-from pairwright.tasks.models.pretrained import Pretrained
-from pairwright.tasks.models.weights import loading, require_packages
+from pairwright.tasks.models.weights import Pretrained, loading, require_packages
 
 FIELD = "embedding.dinov2"
 CONFIG, PROCESSOR = "config.json", "preprocessor_config.json"
@@ -61,11 +59,11 @@ class Dinov2:
     @property
     def prepare(self) -> Callable[[NDArray[np.uint8]], NDArray[Any]]:
         """Return the model's own transform."""
-        return _load(self.config.model_dump_json(), self.batch)[0]
+        return _load(self.config, self.batch)[0]
 
     def encode(self, prepared: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
         """Return ``(n, dimension)`` class tokens."""
-        return _load(self.config.model_dump_json(), self.batch)[1].encode(prepared)
+        return _load(self.config, self.batch)[1].encode(prepared)
 
 
 def pin_dinov2(config: Dinov2Config, *, download: bool) -> Dinov2Config:
@@ -84,11 +82,10 @@ MODELS = Pretrained(
 
 
 @lru_cache(maxsize=1)
-def _load(configuration: str, batch: int) -> tuple[Preprocess, Encoder]:
+def _load(config: Dinov2Config, batch: int) -> tuple[Preprocess, Encoder]:
     """Load the model by transformers' own loader."""
     import transformers
 
-    config = Dinov2Config.model_validate_json(configuration)
     device = choose_device()
     folder = MODELS.checked_folder(config.model, config.revision)
     with loading(FIELD, folder):

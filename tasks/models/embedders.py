@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.config import EmbeddingConfig
+from pairwright.schemas.errors import ModelError
 from pairwright.schemas.plugins import Registry
 from pairwright.tasks.models.descriptors import ColourLayout, Gradients
 from pairwright.tasks.models.dinov2_embedder import Dinov2
@@ -58,3 +59,12 @@ def make_embedder(name: str, config: EmbeddingConfig) -> Embedder:
     if name == "dinov2":
         return Dinov2(config=config.dinov2, batch=config.batch_size)
     return EMBEDDERS[name]
+
+
+def to_unit(vector: NDArray[np.float32], whose: str) -> tuple[tuple[float, ...], float]:
+    """Return the unit vector as float16 numbers, and its length as a float32; the zero vector stays what it is."""
+    norm = float(np.linalg.norm(vector.astype(np.float64)))
+    if not np.isfinite(norm):
+        raise ModelError(f"{whose}: gave a vector that is not finite")
+    unit = (vector / norm if norm > 0 else vector).astype(np.float16)
+    return tuple(unit.tolist()), float(np.float32(norm))

@@ -34,8 +34,7 @@ from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.prepare_ahead import Seen
-from pairwright.tasks.models.pretrained import Pretrained, is_local
-from pairwright.tasks.models.weights import loading, require_packages
+from pairwright.tasks.models.weights import Pretrained, is_local, loading, require_packages
 
 if TYPE_CHECKING:
     from torch import Tensor, device

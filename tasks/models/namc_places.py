@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.namc import CnnConfig, DualEncoderConfig, NamcConfig, VocabularyConfig, VqganConfig
 from pairwright.tasks.models.batches import Batches
-from pairwright.tasks.models.checkpoints import read_checkpoint
+from pairwright.tasks.models.checkpoints import compare_shapes, read_checkpoint, shapes_of
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.open_clip_embedder import create_model, pin_clip, transform_of
 from pairwright.tasks.models.preprocess import Preprocess
-from pairwright.tasks.models.tensor_shapes import compare_shapes, shapes_of
 from pairwright.tasks.models.weights import (
     HubFiles,
     absolute,

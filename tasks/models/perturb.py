@@ -29,11 +29,7 @@ WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
 def perturb_image(image: RGB, kind: Kind, *, severity: int = 5, key: str) -> RGB:
-    """Return a perturbed copy of an ``(h, w, 3)`` image; the same key gives the same copy.
-
-    Raises:
-        ValueError: there is no such kind or severity.
-    """
+    """Return a perturbed copy of an ``(h, w, 3)`` image; the same key gives the same copy."""
     if kind not in get_args(Kind) or not 1 <= severity <= len(NOISE):
         raise ValueError(f"{kind}, severity {severity}: there are {', '.join(get_args(Kind))}, severities 1 to 5")
     rng = np.random.default_rng(int(make_key("perturb", key, kind, severity), 16))
@@ -81,9 +77,6 @@ def replace_words(text: str, share: float, *, key: str, vocabulary: Sequence[str
 
     The paper says neither which words come in nor which are taken: both are drawn evenly here. A word goes to another
     one, upper and lower case being one; what stands between words stays.
-
-    Raises:
-        ValueError: the share is none, or the vocabulary has no other word.
     """
     if not 0 <= share <= 1:
         raise ValueError(f"share {share}: not between 0 and 1")

@@ -60,16 +60,8 @@ def prepare_ahead(
 ) -> Iterator[Result[R, P]]:
     """Yield each row with what ``prepare`` made of its image, in order; what it drops, and what does not decode, is.
 
-    Args:
-        items: rows, each with the image that it is about; neighbours about one image decode it once.
-        prepare: called with the row and the decoded image, may say why the row is dropped; can be sent to another
-            process.
-        on_gpu: whether others prepare while the caller computes.
-        batch: rows that are prepared at a time.
-        ahead: rows that may wait for the caller.
-
-    Raises:
-        SourceError: a process that decodes has died.
+    Neighbours about one image decode it once. With ``on_gpu`` others prepare while the caller computes, so that
+    ``prepare`` must travel to another process; ``batch`` rows are prepared at a time, and ``ahead`` may wait.
     """
     chunks = [items[start : start + batch] for start in range(0, len(items), batch)]
     work = partial(_prepare, prepare=prepare)

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import RamConfig
 from pairwright.schemas.rows import Tag
-from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.batches import Batches, Encoder
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.encoder import Encoder
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.models.preprocess import Preprocess
 from pairwright.tasks.models.ram_network import RamWeights, load_ram, tag_logits
@@ -102,7 +101,7 @@ class RamTagger:
     @property
     def model(self) -> "RamModel":
         """Return the model, loaded."""
-        return _load(self.config.model_dump_json(), self.plus, self.batch)
+        return _load(self.config, self.plus, self.batch)
 
 
 def _squeeze(preprocess: Preprocess, seen: Seen) -> NDArray[np.uint8]:
@@ -120,10 +119,10 @@ class RamModel(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _load(configuration: str, plus: bool, batch: int) -> RamModel:  # noqa: FBT001 - lru_cache's keys
+def _load(config: RamConfig, plus: bool, batch: int) -> RamModel:  # noqa: FBT001 - lru_cache's keys
     import torch
 
-    weights, names, thresholds = _read(RamConfig.model_validate_json(configuration), plus=plus)
+    weights, names, thresholds = _read(config, plus=plus)
     device = choose_device()
     swin, preprocess = weights.swin.to(device), transform_of(weights.side)
     decoder = {name: tensor.to(device) for name, tensor in weights.decoder.items()}

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.checkpoints import read_checkpoint
-from pairwright.tasks.models.tensor_shapes import Shapes, count_parts, shapes_of
+from pairwright.tasks.models.checkpoints import Shapes, count_parts, read_checkpoint, shapes_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,6 +31,7 @@ DELETED = re.compile(rf"{re.escape(HEAD)}embeddings\.|{re.escape(LAYER)}\d+\.att
 """Parts of BERT that the authors delete from the head."""
 COMPUTED = re.compile(r"\.(relative_position_index|attn_mask)$")
 """Tensors that follow from the sizes."""
+MERGING = re.compile(r"^layers\.(\d+)\.downsample\.")
 HEADS = 4
 """Of each layer of the decoder; no tensor's shape says it."""
 EPSILON = 1e-12
@@ -51,14 +51,7 @@ class RamWeights:
 
 
 def load_ram(path: Path, *, field: str, plus: bool, tags: int) -> RamWeights:
-    """Return the weights of a checkpoint.
-
-    Args:
-        path: the checkpoint.
-        field: the field of the profile that names it, for messages.
-        plus: whether it is one of RAM++.
-        tags: how many it must know.
-    """
+    """Return the weights of a checkpoint of RAM, or of RAM++, that knows so many tags; ``field`` names it."""
     read = {
         OLD_HEAD.sub(HEAD, name): value for name, value in read_checkpoint(path, field=field, under="model").items()
     }
@@ -79,7 +72,12 @@ def _fill(tensors: "Mapping[str, Tensor]", *, plus: bool, tags: int) -> RamWeigh
         raise ModelError(f"it is a checkpoint of {found}: set tagging.taggers to {wanted}, or name another file")
     weights = {name: tensor.float() for name, tensor in tensors.items() if not COMPUTED.search(name)}
     swin = build_swin(shapes_of(tensors))
-    parts = {_timm_name(name): tensor for name, tensor in weights.items() if name.startswith(SWIN)}
+    # timm puts the merging of patches at the beginning of a stage, the checkpoint at the end of the one before.
+    parts = {
+        MERGING.sub(lambda found: f"layers.{int(found[1]) + 1}.downsample.", name.removeprefix(SWIN)): tensor
+        for name, tensor in weights.items()
+        if name.startswith(SWIN)
+    }
     swin.load_state_dict(parts, assign=True)
     decoder = {name: tensor for name, tensor in weights.items() if not name.startswith(SWIN)}
     rows, what = len(decoder["label_embed"]), "descriptions" if plus else "tags"
@@ -118,48 +116,27 @@ def build_swin(shapes: Shapes) -> Any:
     )
 
 
-def _timm_name(name: str) -> str:
-    """Return timm's name of a tensor of the image encoder.
-
-    timm puts the merging of patches at the beginning of a stage, the checkpoint at the end of the one before.
-    """
-    return re.sub(
-        r"^layers\.(\d+)\.downsample\.",
-        lambda found: f"layers.{int(found[1]) + 1}.downsample.",
-        name.removeprefix(SWIN),
-    )
-
-
 def tag_logits(weights: "Mapping[str, Tensor]", image: "Tensor", tags: int) -> "Tensor":
-    """Return the logit of each tag, ``(n, tags)``.
+    """Return the logit of each tag, ``(n, tags)``, of images ``(n, 1 + patches, width)``.
 
-    Args:
-        weights: the decoder's tensors by their published keys.
-        image: ``(n, 1 + patches, width)`` vectors of images; the first is the mean of the others.
-        tags: how many there are.
+    The first vector of an image is the mean of the others; ``weights`` has the decoder's published keys.
     """
     from torch.nn.functional import linear, relu
 
     seen = linear(image, weights["image_proj.weight"], weights["image_proj.bias"])
     labels = weights["label_embed"][None]
     if "reweight_scale" in weights:
-        labels = weigh_descriptions(weights, seen[:, 0], tags)
+        labels = _weigh_descriptions(weights, seen[:, 0], tags)
     asked = relu(linear(labels, weights["wordvec_proj.weight"], weights["wordvec_proj.bias"]))
     for layer in range(len({name[len(LAYER) :].partition(".")[0] for name in weights if name.startswith(LAYER)})):
         asked = _ask(weights, f"{LAYER}{layer}.", asked, seen)
     return linear(asked, weights["fc.weight"], weights["fc.bias"])[..., 0]
 
 
-def weigh_descriptions(weights: "Mapping[str, Tensor]", image: "Tensor", tags: int) -> "Tensor":
-    """Return one vector per tag and image: the mean of the tag's descriptions, weighted by a softmax of their fit.
+def _weigh_descriptions(weights: "Mapping[str, Tensor]", image: "Tensor", tags: int) -> "Tensor":
+    """Return the mean of each tag's descriptions, weighted by a softmax of their fit to the image ``(n, width)``.
 
-    Args:
-        weights: holds ``label_embed``, ``(tags * descriptions, width)``, and ``reweight_scale``.
-        image: ``(n, width)``.
-        tags: how many there are.
-
-    Returns:
-        ``(n, tags, width)``, in the precision of ``label_embed``: autocast does not reach it.
+    The result is ``(n, tags, width)``, in the precision of ``label_embed``: autocast does not reach it.
     """
     import torch
 

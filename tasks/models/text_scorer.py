@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.batches import Batches, Encoder
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.encoder import Encoder
 from pairwright.tasks.models.open_clip_embedder import FIELD, create_model, create_tokenizer, identify
 
 CLIP_LENGTH = 77
@@ -53,7 +52,7 @@ class OpenClipTexts:
         """Return ``(n, dimension)`` unit vectors; their cosines with images' vectors say how well they fit."""
         if not texts:
             return np.empty((0, 0), dtype=np.float32)
-        encoder, tokenize = _load(self.config.model_dump_json())
+        encoder, tokenize = _load(self.config)
         tokens = tokenize([*texts, *[texts[-1]] * (-len(texts) % BATCH)]).numpy()
         vectors = encoder.encode(list(tokens))[: len(texts)]
         if not np.isfinite(vectors).all():
@@ -62,7 +61,7 @@ class OpenClipTexts:
 
     def pieces(self, text: str) -> tuple[str, ...]:
         """Return the text in pieces of which ``embed`` reads all, cut at the ends of clauses; itself where it does."""
-        _, tokenize = _load(self.config.model_dump_json())
+        _, tokenize = _load(self.config)
         return cut_text(text, partial(count_tokens, tokenize), int(tokenize.context_length or CLIP_LENGTH))
 
 
@@ -75,11 +74,10 @@ def count_tokens(tokenizer: Any, text: str) -> int:
 
 
 @lru_cache(maxsize=1)
-def _load(configuration: str) -> tuple[Encoder, Any]:
+def _load(config: ClipConfig) -> tuple[Encoder, Any]:
     """Load the model, keep its text tower, and return it with open_clip's tokenizer."""
     import torch
 
-    config = ClipConfig.model_validate_json(configuration)
     device = choose_device()
     model = create_model(config).eval().requires_grad_(requires_grad=False)
     model.visual = torch.nn.Identity()
@@ -91,12 +89,8 @@ def cut_text(text: str, count: Callable[[str], int], most: int) -> tuple[str, ..
     """Return the text, put on one line, in pieces of at most so many tokens each; itself where it fits (ours).
 
     A piece ends behind a comma or its like, or before a word that begins a clause, where there is such a place in its
-    second half; else it ends wherever it is full. A word that is no word (a line of base64) is taken apart.
-
-    Args:
-        text: any text; nothing of it is lost but the kind of its white space.
-        count: how many tokens a text has, with the marks of its start and its end.
-        most: how many tokens a piece may have.
+    second half; else it ends wherever it is full. A word that is no word (a line of base64) is taken apart. ``count``
+    says how many tokens a text has, the marks of its start and its end included.
     """
     words = [part for word in text.split() for part in _parts(word, count, most)]
     pieces: list[str] = []

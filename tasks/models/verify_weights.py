@@ -16,7 +16,6 @@ from pathlib import Path
 
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.served import ChatConfig
-from pairwright.tasks.models.pretrained import is_local
 from pairwright.tasks.models.weights import (
     HubFiles,
     PublishedFile,
@@ -26,6 +25,7 @@ from pairwright.tasks.models.weights import (
     find_cached,
     find_fault,
     finder,
+    is_local,
     weights_folder,
 )
 
@@ -156,11 +156,7 @@ def _paths_on_hub(files: HubFiles, *, fetch: bool) -> list[Path]:
 
 
 def verify_blob(path: Path) -> tuple[str, str]:
-    """Return by which hash a file of the Hub's cache could be verified (empty: by none), and what is wrong with it.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return by which hash a file of the Hub's cache could be verified (empty: by none), and what is wrong with it."""
     blob = path.resolve()
     kind = {64: SHA256, 40: GIT}.get(len(blob.name), "") if re.fullmatch("[0-9a-f]+", blob.name) else ""
     if not kind:

@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
@@ -252,11 +252,7 @@ def identify_files(files: Sequence[Path]) -> str:
 
 
 def digest(path: Path, algorithm: Callable[[], Any]) -> str:
-    """Return the hash of a file, which is read once in a process as long as its size and time stay.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return the hash of a file, which is read once in a process as long as its size and time stay."""
     state = path.stat()
     return _digest(path, algorithm, state.st_size, state.st_mtime_ns)
 
@@ -276,22 +272,59 @@ def check_revision(field: str, wanted: str, found: str, path: Path) -> None:
         )
 
 
+def is_local(model: str) -> bool:
+    """Say whether a model is a folder; a name on the Hub is ``owner/name``."""
+    return model.startswith((".", "/", "~")) or Path(model).is_dir()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pretrained:
+    """Models as transformers' ``save_pretrained`` writes them (folders, names on the Hub), and the files needed."""
+
+    field: str
+    """The section of the profile that names one, for messages."""
+    kind: str
+    """What a local one is called ("DINOv2")."""
+    known: Mapping[str, str]
+    """The commits that are taken where a profile names none, by name on the Hub."""
+    weights: tuple[str, ...]
+    """Alternatives on the Hub, the best first."""
+    beside: tuple[str, ...]
+    """Other files on the Hub, all of them needed."""
+
+    def identify(self, model: str, revision: str) -> str:
+        """Return a model's name with its revision, without looking for it."""
+        name = self.kind if is_local(model) and revision else model
+        return f"{name} {revision or self.known.get(model, 'main')}"
+
+    def pin(self, model: str, revision: str, *, download: bool) -> dict[str, str]:
+        """Return the ``revision`` that this machine has, and for a folder the ``model`` that means it from anywhere."""
+        folder = self.checked_folder(model, revision, download=download)
+        if not is_local(model):
+            return {"revision": folder.name}
+        return {"revision": identify_files(find_local(f"{self.field}.model", folder)), "model": absolute(model)}
+
+    def folder(self, model: str, revision: str, *, download: bool = False) -> Path:
+        """Return where a model lies; local files are not looked at."""
+        if is_local(model):
+            return Path(model).expanduser()
+        revision = revision or self.known.get(model, "")
+        files = HubFiles(
+            field=self.field, repository=model, revision=revision, weights=self.weights, beside=self.beside
+        )
+        return find_on_hub(files, download=download).parent
+
+    def checked_folder(self, model: str, revision: str, *, download: bool = False) -> Path:
+        """Return where a model lies, its local files being those that the revision names."""
+        folder = self.folder(model, revision, download=download)
+        if is_local(model):
+            check_revision(self.field, revision, identify_files(find_local(f"{self.field}.model", folder)), folder)
+        return folder
+
+
 @contextlib.contextmanager
 def loading(field: str, path: Path) -> Generator[None]:
     """Turn whatever a loader raises about a file into ``ModelError``; nothing is fetched or told meanwhile."""
-    try:
-        with _quietly_offline(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    except ModelError:
-        raise
-    except Exception as error:
-        raise ModelError(f"{field}: {path} cannot be loaded: {type(error).__name__}: {error}") from error
-
-
-@contextlib.contextmanager
-def _quietly_offline() -> Generator[None]:
-    """Keep Hugging Face's libraries off the network, without progress bars and notes on the root logger."""
     from huggingface_hub import constants
 
     if transformers := sys.modules.get("transformers"):
@@ -300,7 +333,13 @@ def _quietly_offline() -> Generator[None]:
     constants.HF_HUB_OFFLINE = True
     logging.disable(logging.INFO)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{field}: {path} cannot be loaded: {type(error).__name__}: {error}") from error
     finally:
         constants.HF_HUB_OFFLINE = was_offline
         logging.disable(was_disabled)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from pairwright.schemas.removing import FittedConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, Images, RemovalRow, make_key
 from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.embedders import to_unit
 from pairwright.tasks.models.open_clip_embedder import OpenClip
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, in_groups, prepare_ahead
-from pairwright.tasks.models.unit_vectors import to_unit
 from pairwright.tasks.store.images import RefusedImageError, put_patch
 from pairwright.tasks.store.stage import Stage, Uses
 

@@ -52,12 +52,7 @@ def write_record(folder: Folder, record: BuildRecord) -> None:
 
 
 def read_record(folder: Folder) -> BuildRecord:
-    """Return what the last build was asked for.
-
-    Raises:
-        ConfigError: the folder holds no dataset.
-        StoreError: the record is damaged.
-    """
+    """Return what the last build was asked for; ``ConfigError`` where the folder holds no dataset."""
     if not folder.exists(RECORD):
         raise ConfigError(f"{folder.url}: holds no dataset (no {RECORD}): build one with `pairwright build --out`")
     try:

@@ -130,11 +130,7 @@ def _read(folder: Folder, name: str) -> Iterator[Decision]:
 
 
 def read_decision_file(path: Path) -> list[Decision]:
-    """Return the decisions of a file.
-
-    Raises:
-        ConfigError: it cannot be read, or a line is no decision; the message names the lines.
-    """
+    """Return the decisions of a file; ``ConfigError`` names the lines that are none."""
     now = datetime.now(UTC)
     found: list[Decision] = []
     faults: list[str] = []
@@ -159,11 +155,7 @@ def read_decision_file(path: Path) -> list[Decision]:
 
 
 def parse_decisions(body: bytes) -> list[Decision]:
-    """Return the decisions of a JSON list.
-
-    Raises:
-        ValueError: one of them is none, or the body is no list of them.
-    """
+    """Return the decisions of a JSON list; ``ValueError`` where it is none, or one of them is."""
     now = datetime.now(UTC)
     listed = from_json(body)
     if not isinstance(listed, list) or len(listed) > MOST_SENT:

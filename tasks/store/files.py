@@ -153,11 +153,9 @@ class Folder:
             return False
         try:
             ask(put, place=self._place(name), what="written")
-        except FileExistsError:
-            return self.read(name) == data  # the answer to an earlier try may have been lost
-        except StoreError as error:
-            if self.exists(name):  # some refuse without saying that this is why
-                return self.read(name) == data
+        except (FileExistsError, StoreError) as error:  # some refuse without saying that the name is taken
+            if self.exists(name):
+                return self.read(name) == data  # the answer to an earlier try may have been lost
             if getattr(error.__cause__, "errno", None) != errno.ENOSYS:
                 raise
             self.write(name, data)  # one that knows no conditions

@@ -86,14 +86,12 @@ def cut_bins(before: Mapping[int, int], now: Mapping[int, int]) -> tuple[list[in
     return [*old, 0], [*new, sum(count for value, count in now.items() if value > high)]
 
 
-def count_lengths(build: Build, planned: Planned, column: str) -> Histogram:
-    """Return how many live rows of a settled stage have a text of each length, in characters."""
+def _count_lengths(build: Build, planned: Planned, column: str) -> Histogram:
     tables = stream_live(build, planned, [column])
     return _count(pc.call_function("utf8_length", [table.column(column)]) for table in tables)
 
 
-def count_similarities(build: Build, planned: Planned, column: str) -> Histogram:
-    """Return how many live rows of a settled stage have each similarity, in hundredths."""
+def _count_similarities(build: Build, planned: Planned, column: str) -> Histogram:
     values = (table.column(column).to_numpy() for table in stream_live(build, planned, [column]))
     return _count(pa.array(np.floor(value * STEPS).astype(np.int64)) for value in values)
 
@@ -203,8 +201,8 @@ def judge_columns(config: GatesConfig, before: tuple[Build, Settled], now: tuple
     (old_build, old_stages), (build, stages) = before, now
     old_by_name = {planned.stage.name: planned for planned, _ in old_stages}
     measures: tuple[tuple[str, dict[type[Row], tuple[str, ...]], Count, str], ...] = (
-        ("max_length_drift", TEXTS, count_lengths, "lengths of "),
-        ("max_similarity_drift", SIMILARITIES, count_similarities, ""),
+        ("max_length_drift", TEXTS, _count_lengths, "lengths of "),
+        ("max_similarity_drift", SIMILARITIES, _count_similarities, ""),
     )
     for planned, _ in stages:
         name, writes = planned.stage.name, planned.stage.writes

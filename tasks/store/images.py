@@ -119,9 +119,7 @@ def encode_png(pixels: RGB) -> bytes:
 def put_patch(pixels: RGB, patch: bytes, window: tuple[int, int, int, int]) -> RGB:
     """Return a copy of the ``(h, w, 3)`` image in which the patch fills the window x0, y0, x1, y1.
 
-    Raises:
-        RefusedImageError: the patch does not decode.
-        ValueError: it is of another size than the window, or the window is not in the image.
+    ``RefusedImageError``: the patch does not decode; ``ValueError``: it does not fit.
     """
     x0, y0, x1, y1 = window
     made, new = pixels.copy(), decode_rgb(patch)

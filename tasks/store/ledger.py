@@ -77,8 +77,6 @@ class Ledger:
         self.sweeping = False
         """Whether parts that hold rows which no longer count are left out as a whole: one may be of a removed image."""
         self.run("CREATE TEMP TABLE removed (mark VARCHAR)")
-        self._written: dict[str, set[str]] = {}
-        """Per table, the parts that are known to have been written since."""
 
     def __enter__(self) -> Self:
         return self
@@ -149,8 +147,7 @@ class Ledger:
             self._begin(name)
         known = self._loaded[name]
         again = self._forget_failed(name) if known else set[str]()
-        written = self._written.get(table, ())
-        names = sorted({*self.folder.names(table, ".parquet"), *written}) if only is None else only
+        names = self.folder.names(table, ".parquet") if only is None else only
         new = {n: number for number, n in enumerate((n for n in names if n not in known), start=len(known))}
         known.update(new)
         if new:
@@ -183,11 +180,6 @@ class Ledger:
         with ThreadPoolExecutor(READERS) as threads:
             for start in range(0, len(parts), 2 * READERS):  # so that few wait in memory to be taken in
                 yield from threads.map(read, islice(parts.items(), start, start + 2 * READERS))
-
-    def expect(self, part: str) -> None:
-        """Know of a part that was written, though a listing may not show it yet."""
-        table, _, name = part.rpartition("/")
-        self._written.setdefault(table, set()).add(name)
 
     def _forget_failed(self, name: str) -> set[str]:
         """Forget the rows of parts in which every row failed, for a retry of all of them replaces the part."""
@@ -288,13 +280,11 @@ class Ledger:
 
     def collection(self, stage: Stage) -> str:
         """Return what identifies the whole input, and every table handed over whole."""
-        used = (use.table for use in stage.uses if use.kind in ("all", "table", "vectors"))
-        return " ".join(self._identity(rows) for rows in (f"read_{stage.name}", *(f"live_{table}" for table in used)))
-
-    def _identity(self, rows: str) -> str:
-        """Return a hash of the rows' keys that does not depend on their order."""
-        query = f"SELECT count(*), coalesce(bit_xor(md5_number(key)), 0), bit_xor(md5_number(key || '+')) FROM {rows}"
-        return ":".join(str(value) for value in self.run(query)[0])
+        used = (f"live_{use.table}" for use in stage.uses if use.kind in ("all", "table", "vectors"))
+        # It does not depend on the order of the rows.
+        query = "SELECT count(*), coalesce(bit_xor(md5_number(key)), 0), bit_xor(md5_number(key || '+')) FROM {}"
+        found = [self.run(query.format(rows))[0] for rows in (f"read_{stage.name}", *used)]
+        return " ".join(":".join(map(str, values)) for values in found)
 
     def count(self, planned: Planned) -> Counts:
         """Count a settled stage; ``ValidationError`` where the counts, each on its own, do not add up."""

@@ -227,11 +227,7 @@ def _check_footer(tail: bytes) -> int:
 
 
 def read_part(part: Part, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the whole table of a part, or some of its columns, every byte of the file checked.
-
-    Raises:
-        StoreError: the file cannot be read, or a byte of it changed since it was written; the message names it.
-    """
+    """Return the whole table of a part, or some of its columns; ``StoreError`` where a byte of the file has changed."""
     with open_part(part) as file:
         file.check()
         return file.read(file.groups, columns)

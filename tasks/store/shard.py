@@ -106,8 +106,8 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
 def _done_before(shard: ShardRef, name: str, sources: AbstractSet[str]) -> ShardDone | None:
     """Return what a part says that covers exactly these inputs, none of which failed; ``None`` where there is none.
 
-    A cluster may run a shard again whose worker died after it was done. On an object store, another build may have
-    written the part meanwhile, or a listing may not have shown it yet.
+    A cluster may run a shard again whose worker died after it was done, and on an object store another build may have
+    written the part meanwhile.
     """
     if not shard.folder.exists(name):
         return None

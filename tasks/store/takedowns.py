@@ -42,11 +42,7 @@ class Takedown:
 
 
 def read_takedowns(folder: Folder) -> list[Takedown]:
-    """Return the list in its order.
-
-    Raises:
-        StoreError: an entry is damaged. What was removed must not come back by that, so nothing goes on without it.
-    """
+    """Return the list in its order; without a damaged entry nothing goes on, or what was removed would come back."""
     found: list[Takedown] = []
     for name in numbered(folder, FOLDER).values():
         try:

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from pairwright.schemas.rows import EmbeddingRow, PreferenceRow, make_key
 from pairwright.schemas.training import WORDS, TextVectorsConfig
 from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.embedders import to_unit
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.models.text_scorer import OpenClipTexts
-from pairwright.tasks.models.unit_vectors import to_unit
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.differences import MIDDLE, START
 

@@ -15,8 +15,7 @@ from typing import Any
 from pairwright.schemas.differential import SIZES, WEIGHTS, DifferentialConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import make_key
-from pairwright.tasks.models.pretrained import is_local
-from pairwright.tasks.models.weights import LOCAL, identify_files
+from pairwright.tasks.models.weights import LOCAL, identify_files, is_local
 
 NAME = "model.name"
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "huggingface_hub", "safetensors")

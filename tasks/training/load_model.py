@@ -21,8 +21,8 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_
 from pairwright.schemas.differential import NAME as MODULE
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import ModelConfig, Number, TrainConfig
+from pairwright.tasks.models.checkpoints import name_some
 from pairwright.tasks.models.differential import attach, load_differential
-from pairwright.tasks.models.tensor_shapes import name_some
 from pairwright.tasks.models.weights import loading
 from pairwright.tasks.training.attention import choose_attention, join_windows
 from pairwright.tasks.training.find_model import NAME, find_base, find_module, read_settings

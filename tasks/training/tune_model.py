@@ -18,9 +18,8 @@ from torch import Tensor
 from pairwright.schemas.differential import NAME as MODULE
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.models.checkpoints import read_checkpoint
+from pairwright.tasks.models.checkpoints import name_some, read_checkpoint
 from pairwright.tasks.models.differential import find_tower, save_differential
-from pairwright.tasks.models.tensor_shapes import name_some
 from pairwright.tasks.models.weights import loading
 from pairwright.tasks.training.find_model import ADAPTER_WEIGHTS, NAME, TUNED
 

@@ -12,9 +12,8 @@ import pytest
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.pool import ShardFailed
 from tests.tasks.store.faults import Killed, faulty
-from tests.tasks.store.test_dataset import check
 from tests.tasks.store.test_power_loss import Life, cut, live
-from tests.tasks.store.toy import STAGES, build_toy, read_tree
+from tests.tasks.store.toy import STAGES, build_toy, check, read_tree
 
 pytestmark = pytest.mark.slow
 CUTS = 1_000

@@ -26,7 +26,7 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.namc import PAPER, CnnConfig, NamcConfig
 from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import make_key
-from pairwright.tasks.models.checkpoints import read_checkpoint
+from pairwright.tasks.models.checkpoints import compare_shapes, read_checkpoint, shapes_of
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.namc import Namc, NamcSizes, NoiseIdentifier
 from pairwright.tasks.models.namc_places import (
@@ -41,7 +41,6 @@ from pairwright.tasks.models.namc_places import (
     split_patches,
 )
 from pairwright.tasks.models.namc_words import DecoderWords, saved_words
-from pairwright.tasks.models.tensor_shapes import compare_shapes, shapes_of
 from pairwright.tasks.models.weights import identify_files
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.store.images import RefusedImageError, decode_rgb

@@ -49,7 +49,7 @@ def test_out_of_memory_halves_the_batch_for_good(error, caplog):
     machine, batches = Machine(fits=11, error=error), Batches(40)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            np.testing.assert_array_equal(batches.run(machine.encode, IMAGES), np.array(IMAGES, dtype=np.float32))
+            np.testing.assert_array_equal(batches.each(machine.encode, IMAGES), np.array(IMAGES, dtype=np.float32))
     assert set(machine.sizes) == {10}
     assert [record.getMessage() for record in caplog.records] == [
         "out of memory with 40 images at once; going on with 20",
@@ -59,14 +59,14 @@ def test_out_of_memory_halves_the_batch_for_good(error, caplog):
 
 def test_memory_for_not_even_one_image_is_an_error():
     with pytest.raises(ModelError, match="single image"):
-        Batches().run(Machine(fits=0).encode, IMAGES[:3])
+        Batches().each(Machine(fits=0).encode, IMAGES[:3])
 
 
 def test_other_errors_are_not_taken_for_it():
     error = RuntimeError("mat1 and mat2 shapes cannot be multiplied")
     assert not is_out_of_memory(error)
     with pytest.raises(RuntimeError, match="mat1"):
-        Batches().run(Machine(fits=0, error=error).encode, IMAGES[:3])
+        Batches().each(Machine(fits=0, error=error).encode, IMAGES[:3])
 
 
 def test_a_real_allocation_that_is_refused_is_recognised():

@@ -150,19 +150,6 @@ def test_other_images_and_the_batch_change_roundings_only(folder):
         assert_same(other, numbers(one), image)
 
 
-def test_the_librarys_own_padding_changes_more(folder):
-    """Images are batched with those of their size for this: if the library's padding went unseen, it need not be."""
-    model, processor = library(folder)
-    images = [Image.fromarray(PHOTOGRAPHS[name]) for name in ("china", "odd")]
-    with torch.inference_mode():
-        scores = [
-            model(**processor(images=some, text=["cat."] * len(some), return_tensors="pt")).logits[0].sigmoid()
-            for some in (images[:1], images)
-        ]
-    one, padded = (found.max(dim=1).values.sort().values for found in scores)
-    assert (one - padded).abs().max() > 0.01
-
-
 def test_tags_of_several_prompts_keep_their_places(folder):
     made = detector(folder, box_threshold=0.5, text_threshold=0.1, max_iou=1.0, batch_size=4)
     images = [PHOTOGRAPHS[name] for name in ("china", "odd", "china")]
@@ -294,20 +281,6 @@ def test_a_name_is_read_from_the_hubs_cache(tmp_path, monkeypatch, folder):
     found = detect(GroundingDino(config=config), images, [NAMES] * 2)
     assert any(found)
     assert found == detect(detector(folder), images, [NAMES] * 2)
-
-
-def test_a_local_model_is_known_by_its_bytes_wherever_it_lies(folder, tmp_path):
-    shutil.copytree(folder, tmp_path / "copy")
-    names = {
-        GroundingDino(config=pin_grounding_dino(DetectionConfig(model=str(path)), download=False)).version
-        for path in (folder, tmp_path / "copy")
-    }
-    assert len(names) == 1
-    assert names.pop().startswith("Grounding DINO xxh3:")
-    pinned = pin_grounding_dino(DetectionConfig(model=str(tmp_path / "copy")), download=False)
-    (tmp_path / "copy" / "config.json").write_text("{}")
-    with pytest.raises(ModelError, match=r"detection\.revision"):
-        pin_grounding_dino(pinned, download=False)
 
 
 def test_what_is_missing_is_named(tmp_path, monkeypatch):

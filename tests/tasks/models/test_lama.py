@@ -3,8 +3,6 @@
 import hashlib
 import pickle
 import re
-import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -203,20 +201,6 @@ def test_another_file_in_the_cache_is_not_taken(tmp_path, monkeypatch):
     with pytest.raises(ModelError, match=PUBLISHED.sha256):
         pin_lama(LamaConfig(), download=False)
     assert not list(tmp_path.glob("marker*"))
-
-
-def test_a_pinned_file_is_named_by_its_bytes_and_found_from_anywhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    sha256 = write_lama(tmp_path / "a.pt")
-    (tmp_path / "sub").mkdir()
-    shutil.copy("a.pt", "sub/a.pt")
-    first, second = (
-        pin_lama(LamaConfig(checkpoint=name, sha256=sha256), download=False) for name in ("a.pt", "sub/a.pt")
-    )
-    assert first.revision == second.revision != ""
-    assert Path(first.checkpoint).is_absolute()
-    names = {LamaInpainter(config=RemovalsConfig(inpainter="lama", lama=one)).version for one in (first, second)}
-    assert names == {f"LaMa {first.revision}"}
 
 
 SIZES = [(240, 320), (501, 375), (97, 1203), (1, 1), (129, 1)]

@@ -11,10 +11,9 @@ from safetensors.torch import save_file
 from transformers import SwinConfig, SwinModel
 
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.ram_network import SWIN, build_swin, load_ram, tag_logits, weigh_descriptions
+from pairwright.tasks.models.ram_network import SWIN, build_swin, load_ram, tag_logits
 from tests.fixtures.ram_checkpoints import (
     DEPTHS,
-    DESCRIPTIONS,
     EMBED,
     HIDDEN,
     PATCH,
@@ -27,7 +26,6 @@ from tests.fixtures.ram_checkpoints import (
     Weights,
     decode,
     make_weights,
-    weigh,
     write_ram,
 )  # fmt: skip
 
@@ -144,21 +142,6 @@ def test_a_layer_by_hand() -> None:
     assert found == pytest.approx(2.761594, abs=1e-6)
     # (1 + found, 0, 0, 0) normalised: mean a/4, variance 3a²/16, so that the first is (3/4) / (sqrt(3)/4) = sqrt(3)
     assert tag_logits(weights, image, 1).item() == pytest.approx(2 * math.sqrt(3) + 0.5, abs=1e-9)
-
-
-def test_descriptions_are_weighed_by_their_fit() -> None:
-    weights = make_weights(plus=True, seed=2)
-    images = np.random.default_rng(7).normal(0, 2, (3, WIDTH))
-    found = weigh_descriptions(tensors_of(weights), torch.tensor(images), len(TAGS)).numpy()
-    wanted = np.array([[weigh(weights, image, tag) for tag in range(len(TAGS))] for image in images])
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
-
-
-def test_without_a_scale_descriptions_count_alike() -> None:
-    weights = tensors_of(make_weights(plus=True, seed=2)) | {"reweight_scale": torch.tensor(-40.0)}
-    found = weigh_descriptions(weights, torch.randn(2, WIDTH, dtype=torch.float64), len(TAGS))
-    mean = weights["label_embed"].view(len(TAGS), DESCRIPTIONS, WIDTH).mean(dim=1)
-    torch.testing.assert_close(found, mean.expand(2, -1, -1))
 
 
 def test_the_older_name_of_the_head_is_known(tmp_path: Path) -> None:

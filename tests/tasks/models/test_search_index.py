@@ -229,11 +229,6 @@ def test_candidates_are_ranked_and_gaps_are_left_out(monkeypatch):
     assert sorted(near[2].tolist()) == [5, 5, 6]
 
 
-def test_ties_go_to_the_lower_row():
-    same = np.repeat(MATRIX[:1], 6, axis=0)
-    assert rank(same, np.array([2]), np.array([[5, 1, 4, 3]]), k=3)[0].tolist() == [[1, 3, 4]]
-
-
 def test_a_search_goes_further_down_until_the_error_leaves_no_other_a_chance():
     """Scores are off by as much as half the whole range, so that nearly all rows have to be looked at."""
     wide = MATRIX.astype(np.float64)

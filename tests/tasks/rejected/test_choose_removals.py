@@ -12,8 +12,8 @@ from PIL import Image
 from pairwright.schemas.config import Profile, RejectionsConfig
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.rows import Dropped, PreferenceRow, RejectionRow, Turn, make_key
+from pairwright.tasks.models.embedders import to_unit
 from pairwright.tasks.models.open_clip_embedder import OpenClip, pin_clip
-from pairwright.tasks.models.unit_vectors import to_unit
 from pairwright.tasks.rejected import choose_removals as stage
 from pairwright.tasks.rejected.choose_removals import STAGE, choose_removals
 from pairwright.tasks.rejected.fit_removals import fit_removals

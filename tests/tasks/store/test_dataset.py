@@ -4,7 +4,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,12 +22,12 @@ from tests.tasks.store.toy import (
     STAGES,
     ToyConfig,
     build_toy,
-    expect,
+    check,
+    items_of,
     list_words,
     open_toy,
-    read_toy,
     read_tree,
-    say,
+    take_calls,
 )
 
 WORDS = [f"{letter}{number}" for letter in "abc" for number in range(6)] + ["bad", "a1/again"]
@@ -42,24 +42,6 @@ def forge() -> Iterator[Forge]:
 @pytest.fixture
 def config(tmp_path: Path) -> ToyConfig:
     return ToyConfig(calls=str(tmp_path / "calls"), trouble=str(tmp_path / "trouble"))
-
-
-def check(root: Path | str, words: Sequence[str], failed: Sequence[str] = ()) -> None:
-    """The live rows are exactly the expected ones, each once."""
-    said, right = say(read_toy(root, words)), expect(words, failed)
-    assert {name: sorted(rows) for name, rows in said.items()} == {name: sorted(rows) for name, rows in right.items()}
-
-
-def take_calls(config: ToyConfig) -> list[str]:
-    """Return what was worked on since the last time, sorted."""
-    path = Path(config.calls)
-    calls = path.read_text().splitlines() if path.exists() else []
-    path.unlink(missing_ok=True)
-    return sorted(calls)
-
-
-def items_of(calls: Sequence[str]) -> list[str]:
-    return [call.removeprefix("item ") for call in calls if call.startswith("item ")]
 
 
 def test_a_build_gives_the_expected_rows_and_a_second_one_does_nothing(tmp_path: Path, config: ToyConfig) -> None:

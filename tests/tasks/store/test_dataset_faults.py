@@ -14,15 +14,11 @@ from pairwright.tasks.store import shard as shard_file
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import ShardFailed
 from tests.tasks.store.faults import Killed, faulty
-from tests.tasks.store.toy import STAGES, build_toy, expect, read_toy, read_tree, say
+from tests.tasks.store.toy import STAGES, build_toy, check, read_tree
 
 WORDS = ["a", "b", "bad", "c", "d"]
 FIRST = STAGES[:1]
 REASONS = {"ENOSPC": "No space left on device", "EIO": "Input/output error", "full": "No space left on device"}
-
-
-def _sorted(rows: Any) -> dict[str, list[Any]]:
-    return {name: sorted(values) for name, values in rows.items()}
 
 
 def _errors(root: Path, **options: Any) -> list[str]:
@@ -88,7 +84,7 @@ def test_after_a_fault_the_later_stages_catch_up(
         assert len(errors) == 1
         assert f"{root}/" in errors[0]
         assert not _errors(root)
-        assert _sorted(say(read_toy(root, WORDS))) == _sorted(expect(WORDS))
+        check(root, WORDS)
     assert at > 60
 
 
@@ -156,7 +152,7 @@ def test_a_fault_of_reading_is_not_taken_for_damage(
         assert errors[0].endswith("Input/output error")
         FaultyFile.left = 10**9
         assert not _errors(root)
-        assert _sorted(say(read_toy(root, WORDS))) == _sorted(expect(WORDS))
+        check(root, WORDS)
     assert at > 100
 
 

@@ -14,7 +14,7 @@ import pytest
 from pairwright.tasks.store.files import TEMPORARY, Folder
 from pairwright.tasks.store.part import Part, read_part
 from tests.tasks.store.forge import ALL_DONE, Forge
-from tests.tasks.store.toy import ToyConfig, build_toy, expect, read_toy, read_tree, say
+from tests.tasks.store.toy import ToyConfig, build_toy, check, read_tree
 
 WORDS = [f"{letter}{number}" for letter in "abc" for number in range(8)] + ["bad", "a1/again", "b2/again"]
 ROWS_PER_SHARD = 5
@@ -92,8 +92,7 @@ def _check_end(root: Path, unkilled: dict[str, bytes]) -> None:
     assert len(list(root.glob("snapshots/*.json"))) == 1
     assert not list(root.glob("journals/*/*"))
     assert not [path for path in root.glob("work/*") if path.is_dir()]
-    said = say(read_toy(root, WORDS))
-    assert {name: sorted(rows) for name, rows in said.items()} == {n: sorted(rows) for n, rows in expect(WORDS).items()}
+    check(root, WORDS)
 
 
 def _check_calls(path: Path, *, kills: int) -> None:

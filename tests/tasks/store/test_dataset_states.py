@@ -18,7 +18,7 @@ from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, read_part
 from tests.tasks.store.faults import Killed, faulty
-from tests.tasks.store.toy import ToyConfig, build_toy, expect, read_toy, say
+from tests.tasks.store.toy import ToyConfig, build_toy, check, items_of, take_calls
 
 POOL = ["a", "b", "b/2", "c", "c/2", "bad1", "bad2", "d", "failing1", "failing2", "failing1/2", "m", "z"]
 
@@ -64,10 +64,8 @@ class Life(RuleBasedStateMachine):
         calls = self._take_calls()
         assert not self.finished & calls.keys()
         assert set(calls.values()) <= {1}
-        images = read_toy(self.out, self.words)
         failed = self._failed(counts[0].failed, calls)
-        said, right = say(images), expect(self.words, failed)
-        assert {name: sorted(rows) for name, rows in said.items()} == {n: sorted(rows) for n, rows in right.items()}
+        check(self.out, self.words, failed)
         assert counts[0].of == len(self.words)
         assert all(count.pending == 0 and (count.failed == 0 or count.stage == "images") for count in counts)
         self.finished |= set(self.words) - failed
@@ -92,10 +90,7 @@ class Life(RuleBasedStateMachine):
             read_part(Part(folder, str(path.relative_to(self.out))))
 
     def _take_calls(self) -> Counter[str]:
-        path = Path(self.config.calls)
-        calls = path.read_text().splitlines() if path.exists() else []
-        path.unlink(missing_ok=True)
-        return Counter(call.removeprefix("item ") for call in calls if call.startswith("item "))
+        return Counter(items_of(take_calls(self.config)))
 
     def _failed(self, count: int, calls: Counter[str]) -> set[str]:
         """Return the items that must have failed now: those in trouble, unless they were finished before."""

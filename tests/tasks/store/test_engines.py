@@ -24,7 +24,7 @@ from pairwright.tasks.store.on_dask import DaskWorkers, Needs, code_mark, run_he
 from pairwright.tasks.store.pool import Outcome, Runner, ShardFailed
 from pairwright.tasks.store.shard import ShardDone, ShardRef
 from pairwright.tasks.store.stage import Planned, Stage
-from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, expect, read_toy, read_tree, read_words, say
+from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, check, read_tree, read_words
 
 ROOT = Path(__file__).parent.parent.parent.parent
 WORDS = [*"abcdefghij", "killing", "bad"]
@@ -62,7 +62,7 @@ def test_a_worker_killed_in_mid_shard_costs_no_row_and_none_is_done_twice(engine
     assert [word for word, times in calls.items() if times > 1] in ([], ["item j"])
     build_toy(tmp_path / "local", WORDS, rows_per_shard=3)
     assert read_tree(tmp_path / "out") == read_tree(tmp_path / "local")
-    assert {name: set(rows) for name, rows in say(read_toy(tmp_path / "out", WORDS)).items()} == expect(WORDS)
+    check(tmp_path / "out", WORDS)
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

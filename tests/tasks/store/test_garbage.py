@@ -23,18 +23,13 @@ from pairwright.tasks.store.part import Part, read_part
 from pairwright.tasks.store.snapshot import part_files, read_snapshot, snapshot_numbers
 from pairwright.tasks.store.takedowns import write_takedown
 from tests.tasks.store.faults import Killed
-from tests.tasks.store.test_dataset import check
 from tests.tasks.store.test_pinned import check as check_version
 from tests.tasks.store.test_pinned import toy_version
-from tests.tasks.store.toy import build_toy, open_toy
+from tests.tasks.store.toy import build_toy, check, key_of, open_toy
 
 WORDS = ["a1", "a2", "b1", "b1/again", "c1", "d1", "bad"]
 LEFT = ["a1", "a2", "c1", "d1", "bad"]
 ROWS = 4
-
-
-def key_of(word: str) -> str:
-    return make_key(word.encode() * 50)
 
 
 def plan(root: Path | str, words: Sequence[str], *, gone: Sequence[int], kept: Sequence[int], sweep: bool) -> Plan:

@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import (
     Verdict,
     cannot_judge,
-    count_lengths,
-    count_similarities,
     cut_bins,
     judge_columns,
     judge_counts,
@@ -119,16 +116,3 @@ def test_what_lies_outside_all_earlier_values_is_in_bins_of_its_own() -> None:
     before = dict.fromkeys(range(10), 1)
     assert cut_bins(before, {-7: 1, 0: 1, 9: 1, 10: 1, 1000: 1}) == ([0, *[1] * 10, 0], [1, 1, *[0] * 8, 1, 2])
     assert cut_bins({5: 3}, {7: 3}) == ([0, 3, 0], [0, 0, 3])
-
-
-def test_histograms_are_of_the_live_rows(tmp_path: Path) -> None:
-    build_toy(tmp_path, ["a", "bb", "cc", "gone"])
-    words = ["a", "bb", "cc"]
-    build_toy(tmp_path, words)
-    with open_toy(tmp_path, words) as build:
-        for planned in build.planned:
-            build.settle(planned)
-        by_name = {planned.stage.name: planned for planned in build.planned}
-        # A note is both words and a space: "a bb" and "bb cc".
-        assert count_lengths(build, by_name["notes"], "text") == Counter({4: 1, 5: 1})
-        assert count_similarities(build, by_name["pairs"], "similarity") == Counter({0: 2})

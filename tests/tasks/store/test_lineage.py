@@ -9,10 +9,7 @@ from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.lineage import Link, Turned, count_rows, diff_stage, find_keys, follow, read_cells
 from tests.tasks.store.test_pinned import toy_version
 from tests.tasks.store.toy import ToyConfig, build_toy
-
-
-def image(word: str) -> str:
-    return make_key(word.encode() * 50)
+from tests.tasks.store.toy import key_of as image
 
 
 def pair(one: str, other: str) -> str:

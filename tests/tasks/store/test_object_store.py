@@ -1,4 +1,4 @@
-"""Datasets on an object store: a real S3 server on this machine, which fails, dawdles and lists late on request."""
+"""Datasets on an object store: a real S3 server on this machine, which fails and dawdles on request."""
 
 import os
 import time
@@ -17,7 +17,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import ShardFailed
 from pairwright.tasks.store.snapshot import latest_snapshot
 from tests.fixtures.s3_server import S3Server, s3_server
-from tests.tasks.store.toy import ToyConfig, build_toy, expect, read_toy, say
+from tests.tasks.store.toy import build_toy, check, read_toy
 
 WORDS = ["a", "b", "bad", "c", "d", "e/1", "e/2", "f"]
 
@@ -41,15 +41,6 @@ def root(server: S3Server, request: pytest.FixtureRequest) -> Iterator[str]:
 
 def rows(root: Path | str) -> dict[str, list[Any]]:
     return {name: sorted(found, key=lambda row: row.key) for name, found in read_toy(root, WORDS).items()}
-
-
-def parts(root: str) -> dict[str, list[str]]:
-    folder = Folder(root)
-    return {
-        f"{stage}/{mark}": folder.names(f"tables/{stage}/{mark}")
-        for stage in folder.folders("tables")
-        for mark in folder.folders(f"tables/{stage}")
-    }
 
 
 @pytest.fixture(scope="module")
@@ -84,39 +75,8 @@ def test_a_build_through_faults_ends_with_the_rows_of_one_on_a_disk(
     assert all(done.get(rule["what"], 0) >= 2 for rule in FAULTS[kind]), done
     assert {count.failed + count.pending for count in counts} == {0}
     assert rows(root) == local
-    assert {name: set(said) for name, said in say(read_toy(root, WORDS)).items()} == expect(WORDS)
+    check(root, WORDS)
     assert latest_snapshot(Folder(root)).number == 1
-
-
-def test_a_part_that_is_not_listed_yet_is_known_to_the_build_that_wrote_it(
-    server: S3Server, root: str, local: dict[str, list[Any]]
-) -> None:
-    server.set_faults(lag=3)
-    counts, outcomes = build_toy(root, WORDS, rows_per_shard=3)
-    assert {count.failed + count.pending for count in counts} == {0}
-    assert not [outcome.result for outcome in outcomes if isinstance(outcome.result, ShardFailed)]
-    server.set_faults()
-    assert rows(root) == local
-
-
-def test_a_build_that_does_not_see_what_is_there_does_nothing_twice(
-    server: S3Server, root: str, tmp_path: Path, local: dict[str, list[Any]]
-) -> None:
-    config = ToyConfig(calls=str(tmp_path / "calls"))
-    build_toy(root, WORDS, config, rows_per_shard=3)
-    calls, before = Path(config.calls).read_text(), parts(root)
-    server.set_faults(lag=2)
-    for table, names in before.items():  # written again, they are as if they were new
-        for name in names:
-            place = f"tables/{table}/{name}"
-            Folder(root).write(place, Folder(root).read(place))
-    _, outcomes = build_toy(root, WORDS, config, rows_per_shard=3)
-    assert outcomes, "the listing showed what it should not"
-    assert not [outcome.result for outcome in outcomes if isinstance(outcome.result, ShardFailed)]
-    server.set_faults()
-    assert Path(config.calls).read_text() == calls
-    assert parts(root) == before
-    assert rows(root) == local
 
 
 def test_one_of_many_gets_a_name(root: str) -> None:

@@ -108,19 +108,6 @@ def test_a_read_of_some_of_a_part_never_gives_a_changed_value(number: int) -> No
     assert found > (len(DATA) - FOOTER) / 3
 
 
-# Flips in headers of pages, which page checksums leave out, that gave wrong values where only those were checked.
-@pytest.mark.parametrize("bits", [1, 2, 4, 8, 16, 32, 64, 128])
-def test_a_flip_in_the_header_of_a_page_is_found(bits: int) -> None:
-    part = Part(Folder("memory://headers"), "part-1.parquet")
-    metadata = pq.read_metadata(pa.BufferReader(DATA))
-    column = next(n for n in range(metadata.num_columns) if metadata.schema.column(n).path == "captions.list.element")
-    start = metadata.row_group(0).column(column).data_page_offset
-    for place in range(start, start + 40):
-        part.folder.write(part.name, _flip(place, bits))
-        with pytest.raises(StoreError):
-            read_columns(part, ["captions"])
-
-
 def test_a_part_that_is_cut_off_or_too_long_is_found(part: Part) -> None:
     rng = random.Random(0)
     lengths = {0, 1, 4, 8, 11, 12, FOOTER, *(len(DATA) - n for n in range(1, 20)), *rng.sample(range(len(DATA)), 200)}

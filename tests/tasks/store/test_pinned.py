@@ -17,7 +17,7 @@ from pairwright.tasks.store.snapshot import (
     read_live,
     read_snapshot,
 )
-from tests.tasks.store.toy import ToyConfig, build_toy, expect, plan_toy, say
+from tests.tasks.store.toy import ToyConfig, build_toy, check_rows, plan_toy
 
 WORDS = ["a1", "a1/again", "b2", "bad", "c3", "failing", "failing/too"]
 
@@ -37,10 +37,7 @@ def check(root: Path, number: int, words: Sequence[str], failed: Sequence[str] =
     """A version's rows are exactly the expected ones, each once."""
     with toy_version(root, number) as build:
         rows = {one.stage.name: list(read_live(build, one, one.stage.writes)) for one in build.planned}
-    said, right = say(rows), expect(words, failed)
-    assert {name: sorted(found) for name, found in said.items()} == {
-        name: sorted(found) for name, found in right.items()
-    }
+    check_rows(rows, words, failed)
 
 
 def test_every_version_is_read_as_it_was_published(tmp_path: Path) -> None:

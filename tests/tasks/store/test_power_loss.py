@@ -18,10 +18,9 @@ from pairwright.tasks.store.garbage import carry_out
 from pairwright.tasks.store.snapshot import snapshot_numbers
 from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, write_swept, write_takedown
 from tests.tasks.store.power import Disk
-from tests.tasks.store.test_dataset import check
-from tests.tasks.store.test_garbage import cells_of, key_of, plan
+from tests.tasks.store.test_garbage import cells_of, plan
 from tests.tasks.store.test_pinned import check as check_version
-from tests.tasks.store.toy import build_toy, read_tree
+from tests.tasks.store.toy import build_toy, check, key_of, read_tree
 
 FIRST = ["a1", "a2", "b1", "bad", "c1"]
 SECOND = ["a1", "a2", "b1", "b1/again", "d1", "bad"]

@@ -11,7 +11,7 @@ import pytest
 from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ImageRow, NeighbourRow, PairRow, Row, make_key
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import Outcome, ShardFailed
-from pairwright.tasks.store.shard import NOTHING, ShardDone, read_plan, write_plan
+from pairwright.tasks.store.shard import NOTHING, ShardDone, read_plan, run_shard, write_plan
 from pairwright.tasks.store.stage import Stage, Uses
 from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, open_toy, read_toy
 
@@ -88,6 +88,16 @@ def test_a_result_for_an_unknown_input_fails_the_shard(tmp_path: Path, journal: 
         (outcome,) = _run(tmp_path, strange, journal=journal)
         assert isinstance(outcome.result, ShardFailed)
         assert outcome.result.error.startswith("custom-00000: ")
+
+
+def test_a_shard_that_was_done_is_not_done_again(tmp_path: Path) -> None:
+    config = ToyConfig(calls=str(tmp_path / "calls"))
+    with open_toy(tmp_path / "out", WORDS, config) as build:
+        build.settle(build.planned[0])
+        (shard,) = build.shards(build.planned[0])
+        first, second = (run_shard(build.planned[0], shard) for _ in range(2))
+    assert first == second
+    assert Path(config.calls).read_text().count("item") == len(WORDS)
 
 
 def test_a_stopped_shard_goes_on_where_it_was(tmp_path: Path) -> None:

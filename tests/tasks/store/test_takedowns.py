@@ -22,16 +22,11 @@ from pairwright.tasks.store.takedowns import (
     write_swept,
     write_takedown,
 )
-from tests.tasks.store.test_dataset import check, items_of, take_calls
 from tests.tasks.store.test_pinned import check as check_version
-from tests.tasks.store.toy import ToyConfig, build_toy
+from tests.tasks.store.toy import ToyConfig, build_toy, check, items_of, key_of, take_calls
 
 WORDS = ["a1", "a2", "b1", "b1/again", "c1", "bad"]
 LEFT = ["a1", "a2", "c1", "bad"]
-
-
-def key_of(word: str) -> str:
-    return make_key(word.encode() * 50)
 
 
 @pytest.fixture

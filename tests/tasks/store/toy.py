@@ -178,9 +178,6 @@ def build_toy(
             with build.locked(stage):
                 build.settle(stage)
                 outcomes += (done := list(pool.run(stage, build.shards(stage))))
-                for outcome in done:
-                    if not isinstance(outcome.result, ShardFailed):
-                        build.ledger.expect(outcome.result.part)
                 if not any(isinstance(outcome.result, ShardFailed) for outcome in done):
                     build.drop_journals(stage)
                 counts.append(build.settle(stage))
@@ -229,7 +226,7 @@ def expect(words: Sequence[str], failed: Collection[str] = ()) -> dict[str, set[
         "neighbours": {(word, after.get(word, "")) for word in chain},
         "links": {(word, after.get(word, "")) for word in chain},
         "pairs": set(after.items()),
-        "notes": {tuple(sorted(pair, key=_content_key)) for pair in after.items()},
+        "notes": {tuple(sorted(pair, key=key_of)) for pair in after.items()},
     }
 
 
@@ -248,5 +245,30 @@ def say(rows: Mapping[str, Sequence[Row]]) -> dict[str, list[tuple[str, ...]]]:
     }
 
 
-def _content_key(word: str) -> str:
+def key_of(word: str) -> str:
+    """Return the key of a word's image."""
     return make_key(word.encode() * 50)
+
+
+def check_rows(rows: Mapping[str, Sequence[Row]], words: Sequence[str], failed: Collection[str] = ()) -> None:
+    """The live rows are exactly the expected ones, each once."""
+    said, right = say(rows), expect(words, failed)
+    assert {name: sorted(found) for name, found in said.items()} == {name: sorted(all_) for name, all_ in right.items()}
+
+
+def check(root: Path | str, words: Sequence[str], failed: Collection[str] = ()) -> None:
+    """The live rows of a dataset are exactly the expected ones."""
+    check_rows(read_toy(root, words), words, failed)
+
+
+def take_calls(config: ToyConfig) -> list[str]:
+    """Return what was worked on since the last time, sorted."""
+    path = Path(config.calls)
+    calls = path.read_text().splitlines() if path.exists() else []
+    path.unlink(missing_ok=True)
+    return sorted(calls)
+
+
+def items_of(calls: Sequence[str]) -> list[str]:
+    """Return the items among what was worked on."""
+    return [call.removeprefix("item ") for call in calls if call.startswith("item ")]
