@@ -1,11 +1,8 @@
 """Admit the images that have vectors and are no near-duplicates of a given set, such as a benchmark's test images.
 
-Reads ``ImageRow``, the images' vectors and those of the excluded sets (an Arrow file for each, made by
-``write_references``); writes ``AdmittedRow``. An image is refused when its perceptual hash is that of an excluded one
-but for a few bits, or when in every other space the two are at least so similar. It is dropped with what it is too near
-to and how near. Where nothing is excluded, no vector is read.
-
-Memory: the vectors of the excluded sets in float32, and their products with those of ``BLOCK`` images.
+The vectors of the excluded sets are an Arrow file for each, made by ``write_references``. An image is refused when its
+perceptual hash is that of an excluded one but for a few bits, or when in every other space the two are at least so
+similar; it is dropped with what it is too near to. Where nothing is excluded, no vector is read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,11 +1,8 @@
 """Make a vector of each image in each embedder's space (paper 001, Appendix D.1, step 1).
 
-Reads ``ImageRow``, writes one ``EmbeddingRow`` per image and embedder, and one for its perceptual hash: the unit vector
-as float16 numbers, and the length that it had before. An image in which an embedder sees nothing (one flat colour) has
-the zero vector, which is similar to nothing.
-
-Each image is decoded once, for all embedders. On a GPU, other processes decode and prepare the next images while the
-device works; on a CPU the shards in other workers are the parallelism. Needs what the embedders need.
+One ``EmbeddingRow`` per image and embedder, and one for its perceptual hash: the unit vector as float16 numbers, and
+the length that it had before. An image in which an embedder sees nothing (one flat colour) has the zero vector, which
+is similar to nothing. Each image is decoded once, for all embedders.
 """
 
 from collections.abc import Iterator, Sequence

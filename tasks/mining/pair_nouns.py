@@ -1,19 +1,12 @@
 """Pair images whose captions share nouns, at several levels of similarity (paper 003, section 3.1).
 
-Reads ``NounsRow`` of the anchors and the nouns of all images, writes ``PairRow`` with the shared nouns. CPU only.
-
 Per anchor: images that have one of its nouns are looked at, those of its rarest noun first; their shared nouns are
-counted, all of them; a level holds those that share at least its number of nouns and less than the next level's; of
-each level some are drawn. An anchor that gives no pair leaves one ``Dropped``. A pair drawn from both of its images has
-one key; the reader keeps one of the two.
+counted; a level holds those that share at least its number of nouns and less than the next level's; of each level some
+are drawn. The paper takes 8 or more for its benchmark (section 4); the other levels, pairs per level, how they are
+drawn and the stop list are ours.
 
-The paper counts overlapping nouns to have "different levels of similarity", and takes 8 or more for its benchmark
-(section 4). Ours: the other levels, pairs per level, how they are drawn, the stop list.
-
-Work: at most ``max_candidates`` images per anchor: it grows with the images and not with their square. All images of a
-noun are looked at where that allows it; else those that follow the anchor in the noun's list, whose order is drawn by
-the seed, so that each image is looked at equally often. Pairs that share a rare noun are thus all found; of the many
-that share only common ones, a sample.
+Work: at most ``max_candidates`` images per anchor. Where a noun has more, those are looked at that follow the anchor in
+the noun's list, whose order is drawn by the seed, so that each image is looked at equally often.
 """
 
 from collections import Counter

@@ -1,10 +1,8 @@
 """Search the nearest neighbours of images in each embedder's space (paper 001, Appendix D.1, step 2).
 
-Reads ``AdmittedRow`` and the matrices of the admitted images' vectors, writes ``NeighbourRow``: the raw result, before
-any threshold, so that thresholds can be moved without searching again. CPU, or a GPU where Faiss has one; no network.
-
-Up to ``max_exact_images`` images the search is exact. Above, an index of cells is searched, at N times a sixteenth of
-N. Its recall is measured on a sample, stored in the rows, and warned of below 0.99.
+The raw result, before any threshold, so that thresholds can be moved without searching again. Up to
+``max_exact_images`` images the search is exact. Above, an index of cells is searched, at N times a sixteenth of N; its
+recall is measured on a sample, stored in the rows, and warned of below 0.99.
 """
 
 import logging

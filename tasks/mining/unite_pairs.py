@@ -1,11 +1,8 @@
 """Unite the pairs found by similarity, by nouns and by the source, without excluded images and too frequent ones.
 
-Reads ``PairRow`` of three tables, writes ``PairRow``; a pair that is in several counts once, the source's own before
-the others. Pairs with an image that was kept out (``admit_images``) are dropped.
-
-Limit (ours; the paper has none): one image is in a limited number of pairs, so that hubs do not fill a dataset. Pairs
-are taken by falling similarity, ties in the order of their keys, as long as both images are in fewer pairs than
-allowed, so that the choice depends neither on the order of the source nor on how the work is cut.
+A pair that is in several tables counts once, the source's own before the others. Limit (ours): one image is in a
+limited number of pairs, so that hubs do not fill a dataset. Pairs are taken by falling similarity, ties in the order of
+their keys, as long as both images are in fewer pairs than allowed.
 """
 
 from collections import Counter

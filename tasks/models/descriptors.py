@@ -1,9 +1,8 @@
 """Describe images by vectors without any weights: where which colours are, and where which edges run.
 
-Reads decoded images, writes raw float32 vectors; needs OpenCV. Both descriptors see the image squeezed to a square, so
-they compare layouts. Both have the image's own mean taken out, so the level and the cast of the light and what fills
-the whole image count for little, and the cosine of two unrelated images lies near 0, not near 1. Both take square
-roots, so that one strong patch does not outweigh the rest.
+Both descriptors see the image squeezed to a square, so they compare layouts; both have the image's own mean taken out,
+so that the cosine of two unrelated images lies near 0; both take square roots, so that one strong patch does not
+outweigh the rest. Need OpenCV.
 """
 
 from collections.abc import Sequence

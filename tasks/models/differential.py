@@ -1,16 +1,12 @@
 """Differential perception: a vision-language model sees what differs between two images (paper 002, M3Diff).
 
-MDP, Eqs. 1 to 8: concatenation is over channels in Eqs. 1, 3 and 7, over tokens in 5 and 6. Two things are ours: Eq. 6
-has a residual, without which the features themselves are lost at first; and the outcome is added to the tower's own
-features through a map that begins at zero, so that an untrained module changes nothing. The paper leaves open whether
-scales share their weights, whether a score is a vector or a number, and whether scores compete: all are settings. For
-width d a scale has about 41 d^2 weights (``depth`` 2), which all share unless told otherwise; SigLIP's: 54 M.
+MDP, Eqs. 1 to 8: concatenation is over channels in Eqs. 1, 3 and 7, over tokens in 5 and 6. Ours: Eq. 6 has a residual,
+without which the features themselves are lost at first, and the outcome is added through a map that begins at zero, so
+that an untrained module changes nothing. What the paper leaves open is a setting.
 
-By hooks of PyTorch the module is put between the vision tower of Qwen2-VL, Qwen2.5-VL or LLaVA-OneVision and what
-brings its features to the language model. Images go in twos, in the order in which the prompt names them. A pair's
-images must have the same grid, so both are brought to one size before; otherwise places could not be compared. Weights
-are kept beside the base's: ``differential.json`` and ``differential.safetensors``. The model is served by transformers;
-vLLM has models of its own, and cannot know the module.
+By hooks of PyTorch the module is put behind the vision tower of Qwen2-VL, Qwen2.5-VL or LLaVA-OneVision. Images go in
+twos, as the prompt names them; those of a pair must have the same grid. Its weights are kept beside the base's. The
+model is served by transformers: vLLM cannot know the module.
 """
 
 import json

@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,8 +88,10 @@ def _load(config: Dinov2Config, batch: int) -> tuple[Preprocess, Encoder]:
     device = choose_device()
     folder = MODELS.checked_folder(config.model, config.revision)
     with loading(FIELD, folder):
-        kind = getattr(transformers, _class_name(folder))
-        model = kind.from_pretrained(folder, local_files_only=True).eval().to(device)
+        kind = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("model_type")
+        if kind not in KINDS:
+            raise ModelError(f"{FIELD}.model: {folder / CONFIG} describes a {kind}, not a {' or a '.join(KINDS)}")
+        model = getattr(transformers, KINDS[kind]).from_pretrained(folder, local_files_only=True).eval().to(device)
         preprocess = transform_of(json.loads((folder / PROCESSOR).read_text(encoding="utf-8")))
     encoder = Encoder(
         network=lambda crops: model(preprocess.numbers(crops)).last_hidden_state[:, 0],
@@ -98,13 +99,6 @@ def _load(config: Dinov2Config, batch: int) -> tuple[Preprocess, Encoder]:
         batches=Batches(batch),
     )
     return preprocess, encoder
-
-
-def _class_name(folder: Path) -> str:
-    kind = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("model_type")
-    if kind not in KINDS:
-        raise ModelError(f"{FIELD}.model: {folder / CONFIG} describes a {kind}, not a {' or a '.join(KINDS)}")
-    return KINDS[kind]
 
 
 def transform_of(values: Mapping[str, Any]) -> Preprocess:

@@ -1,18 +1,13 @@
 """Find boxes for tags with Grounding DINO (Liu et al., 2023), by transformers' model, processor and post-processing.
 
-Reads a folder as ``save_pretrained`` writes it (``config.json``, the files of image processor and tokenizer, weights
-as safetensors), local or in the Hub's cache; no code comes with the weights. Needs PyTorch, torchvision, transformers.
+All tags of an image are asked for in as few prompts as fit into the network's 256 tokens, put together from the tags'
+tokens, so that it is known where a tag stands. Images are batched with others of exactly their size: the library's
+backbone and its group normalisations see the padding of others. On a GPU boxes and their scores are float32: bfloat16's
+eight bits of mantissa are pixels.
 
-All tags of an image are asked for in as few prompts as fit into the network's 256 tokens ("tag . tag ."); thirty tags
-are some 100. Prompts are put together from the tags' tokens, so that it is known, and not searched for, where a tag
-stands. Images are batched with others of exactly their size: the library pads others with a mask, but its backbone and
-its group normalisations see the padding. On a GPU the network computes in bfloat16 (autocast), its boxes and their
-scores in float32: eight bits of mantissa are pixels.
-
-What is kept, as in the public demonstrations: a box whose best score, over all tokens of its prompt, reaches
-``box_threshold``, for each tag whose score for it, the best over the tag's own tokens, is above ``text_threshold`` (so
-a box may be of several tags, or of none). The tag's score is the box's. Of two boxes of one tag that overlap by more
-than ``max_iou``, the one with the higher score stays.
+Kept, as in the public demonstrations: a box whose best score over all tokens reaches ``box_threshold``, for each tag
+whose own tokens' best score for it is above ``text_threshold``; of two boxes of one tag that overlap by more than
+``max_iou``, the one with the higher score.
 """
 
 import json

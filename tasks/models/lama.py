@@ -1,13 +1,9 @@
 """Fill holes by LaMa (Suvorov et al., 2022), a network with Fourier convolutions that sees all of its crop at once.
 
-Reads the published big-lama, a TorchScript file, and runs it in PyTorch; needs OpenCV, too. The package that publishes
-it, simple-lama-inpainting 0.1.2, demands NumPy 1 and Pillow 9, so its steps are done here: RGB as float32 / 255, the
-hole as 0 and 1, both padded ``symmetric`` to a multiple of 8, results cut to 8 bits. What the network sees of an image
-is ours: the hole with its surroundings, at the image's own resolution where that fits.
-
-A TorchScript file is a program, and nothing shuts it in. It runs only if its SHA-256 is the published one, or the one
-that the profile names; the bytes that were hashed are the bytes that run. It computes in float32, on a GPU too: cuFFT
-takes no bfloat16.
+Runs the published big-lama in PyTorch, as simple-lama-inpainting 0.1.2 does (which demands NumPy 1): RGB as float32,
+the hole as 0 and 1, both padded ``symmetric`` to a multiple of 8. What it sees is the hole with its surroundings. The
+file is a TorchScript program, and nothing shuts it in: it runs only if its SHA-256 is the published one, or one that
+the profile names. cuFFT takes no bfloat16, so that it computes in float32.
 """
 
 import hashlib

@@ -1,9 +1,7 @@
 """Tell near-identical images by the perceptual hash of their low frequencies (pHash), kept as a vector like any other.
 
-The hash is that of the ``imagehash`` package's ``phash``: grey, 32 x 32, discrete cosine transform, its 8 x 8 lowest
-frequencies, one bit each: above their median or not. The resizing is OpenCV's, so single bits may differ from theirs.
-As a vector a set bit is 1/8 and a clear one -1/8: of two hashes ``d`` of whose 64 bits differ the cosine is exactly
-``1 - d / 32``, also in float16, and whatever compares vectors compares hashes.
+The hash is that of the ``imagehash`` package's ``phash``, but for OpenCV's resizing. As a vector a set bit is 1/8 and a
+clear one -1/8: of two hashes ``d`` of whose 64 bits differ the cosine is exactly ``1 - d / 32``, also in float16.
 """
 
 from collections.abc import Sequence

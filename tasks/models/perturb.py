@@ -1,12 +1,8 @@
 """Perturb images and texts, as paper 001 (A.3) does to measure what noise in the data costs.
 
-    perturb_image(decode_rgb(data), "fog", severity=5, key=image.key)
-    replace_words("A red ball lies on the grass.", 0.4, key=row.key)
-
-Images as in ImageNet-C (Hendrycks and Dietterich, 2019): Gaussian noise and fog, with the numbers of the published
-generator. It takes images of 224 pixels; here an image keeps its size, and the fog's map has the smallest power of two
-that covers the longer side, which at 224 pixels is the generator's 256. What is drawn depends on the key and the
-arguments alone, never on what was drawn before.
+Images as in ImageNet-C (Hendrycks and Dietterich, 2019), with the numbers of the published generator, which takes
+images of 224 pixels; here an image keeps its size, and the fog's map has the smallest power of two that covers it. What
+is drawn depends on the key and the arguments alone.
 """
 
 import re

@@ -1,9 +1,8 @@
 """Resize, crop and scale images for an encoder as its own library does, at a fraction of the time.
 
-Pixels in, a ``uint8`` crop out; the crop becomes numbers on the encoder's device, a batch at a time. Needs PyTorch, and
-Pillow where that is cheaper. Both resize with antialiasing in integers, like the libraries' transforms: a crop differs
-from theirs by a few roundings, 0.003 of 255 levels in the mean (0.2 where they resize one direction before the other).
-Of an image with an extreme aspect only what the crop shows is resized: 16 x 200,000 pixels would become gigabytes.
+Pixels in, a ``uint8`` crop out, which becomes numbers on the encoder's device. PyTorch and Pillow both resize with
+antialiasing in integers: a crop differs from the libraries' by a few roundings, 0.003 of 255 levels in the mean. Of an
+image with an extreme aspect only what the crop shows is resized: 16 x 200,000 pixels would become gigabytes.
 """
 
 from dataclasses import dataclass

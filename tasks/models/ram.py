@@ -1,12 +1,9 @@
 """Name what is in photographs with RAM (Zhang et al., 2023) or RAM++ (Huang et al., 2023): 4,585 tags.
 
-Reads the published checkpoints with their lists of tags and thresholds (as ``pairwright fetch`` puts them), or local
-ones. Needs PyTorch and timm; the models are written here (``ram_network``), since no package of them is kept up. An
-image is squeezed to the model's square, as the authors' transform does, and has the tags whose probability is above a
-threshold of their own.
-
-On a GPU it computes in bfloat16 (autocast: normalisations, and RAM++'s weighing, stay float32). On a CPU the weights
-are those of the file itself, mapped: whoever replaces it must not write into it.
+Reads the published checkpoints with their lists of tags and thresholds, or local ones; needs PyTorch and timm. An image
+is squeezed to the model's square, as the authors' transform does, and has the tags whose probability is above a
+threshold of their own. On a GPU it computes in bfloat16 (autocast). On a CPU the weights are those of the file itself,
+mapped: whoever replaces it must not write into it.
 """
 
 from collections.abc import Callable, Sequence

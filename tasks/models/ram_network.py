@@ -1,11 +1,8 @@
 """RAM and RAM++ from their published checkpoints: timm's Swin transformer, and the decoder that asks for each tag.
 
-Reads the published ``.pth``, or safetensors with the same keys. Needs PyTorch and timm. Sizes are those of the
-checkpoint's shapes, and the file's numbers are used where they lie: processes on one machine share them.
-
-Each tag asks the image's vectors through two layers of cross-attention, without tags seeing each other: BERT's layers,
-after Query2Label without their self-attention, normalised last. RAM knows a tag by one vector; RAM++ by 51, those of
-descriptions, weighted by how well each fits the image. The tensors go by their published names.
+Sizes are those of the checkpoint's shapes, and the file's numbers are used where they lie. Each tag asks the image's
+vectors through two layers of cross-attention, without tags seeing each other: BERT's layers, after Query2Label without
+their self-attention. RAM knows a tag by one vector; RAM++ by 51, those of descriptions, weighted by how well each fits.
 """
 
 import math

@@ -1,10 +1,8 @@
 """Make masks of boxes with SAM (Kirillov et al., 2023), by the package ``segment-anything`` and its ``SamPredictor``.
 
-Reads the published checkpoints (``sam_vit_b/l/h``, as ``pairwright fetch`` puts them), or any file with the same keys,
-safetensors too. Needs PyTorch and that package, whose own loader is not used: it runs pickles. Each image is encoded
-once for all its tags, one after the other: one alone fills a GPU. All its boxes are one prompt, without several masks
-to choose from (``multimask_output=False``). On a GPU the encoder computes in bfloat16 (autocast); boxes and masks are
-float32 everywhere: in bfloat16 the corner of a box would move by up to four pixels.
+Reads the published checkpoints or any file with the same keys, not by the package's loader, which runs pickles. Each
+image is encoded once for all its tags: one alone fills a GPU. On a GPU the encoder computes in bfloat16; boxes and
+masks are float32 everywhere, or the corner of a box would move by up to four pixels.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,19 +1,12 @@
 """Search a matrix of unit vectors for the nearest ones by inner product, with Faiss on a CPU or a GPU.
 
-Reads float16 vectors, in memory or mapped from disk. What Faiss finds, and a margin, is scored again exactly: a product
-of two float16 numbers has 22 bits and is a multiple of 2^-48; of unit vectors, any partial sum stays below 4 and fits
-into the 53 bits of a float64. So scores depend on no order of summation, and neighbours and ties on neither threads,
-machine nor which queries are asked together. Ties go to the lower row.
+What Faiss finds, and a margin, is scored again exactly: products of float16 numbers are multiples of 2^-48, and sums of
+those of unit vectors fit into a float64. So results depend neither on threads nor machine nor on which queries are
+asked together. Ties go to the lower row.
 
-Exactly (``top_k``): all rows are compared, as ``IndexFlatIP`` does, a block at a time, since that index would hold
-every worker's own copy in float32. Memory beside the matrix: a block (``BLOCK_BYTES``), the queries and what is found.
-
-By cells (``search_cells``), for large matrices: an ``IndexIVFScalarQuantizer`` with the vectors in float16, which is
-what they are. The images of the lowest keys, which are hashes and so a fair sample, are the centres of the cells; every
-image belongs to the cell of its nearest centre. The answer to a query is: the nearest images of the cells of its
-nearest centres, as many as ``probes``. Nothing is trained, and every "nearest" here is exact, so that an index is a
-function of the images. Against k-means' centres, this takes two to four times as many probes for the same recall, and
-no seed, training or drift. It is written once, 2 bytes per number, and mapped into memory by all workers.
+``top_k`` compares all rows, a block at a time. ``search_cells`` looks into an ``IndexIVFScalarQuantizer`` whose centres
+are the images of the lowest keys (hashes, and so a fair sample): nothing is trained, and an index is a function of the
+images. Against k-means' centres, this takes two to four times as many probes for the same recall.
 """
 
 import json

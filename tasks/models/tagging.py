@@ -49,18 +49,14 @@ class SceneTagger:
 
     def tag(self, prepared: Sequence[SceneGraph | None]) -> list[tuple[Tag, ...]]:
         """Return single objects first; an image without a graph has no tags."""
-        return [(*_singles(graph), *_groups(graph)) if graph else () for graph in prepared]
+        return [tuple(_tags(graph)) if graph else () for graph in prepared]
 
 
-def _singles(graph: SceneGraph) -> list[Tag]:
-    return [
+def _tags(graph: SceneGraph) -> list[Tag]:
+    found = [
         _tag(noun(Selector(colour=thing.colour, material=thing.material, shape=thing.shape)), [thing])
         for thing in graph.objects
     ]
-
-
-def _groups(graph: SceneGraph) -> list[Tag]:
-    found: list[Tag] = []
     for names in GROUPINGS:
         members: dict[Selector, list[SceneObject]] = defaultdict(list)
         for thing in graph.objects:

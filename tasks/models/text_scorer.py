@@ -1,8 +1,7 @@
 """Say how well texts fit images: texts become vectors by the text tower of the CLIP model that embeds the images.
 
-Reads the weights that ``open_clip_embedder`` reads, by the same loader; needs PyTorch and open_clip. A text is cut
-where the tower ends (OpenAI's models: at 77 tokens, the marks of its start and its end counted), as CLIP's own
-tokenizer does; ``pieces`` says what it is cut into so that nothing is lost. Only the text tower is kept in memory.
+A text is cut where the tower ends (OpenAI's models: at 77 tokens), as CLIP's own tokenizer does; ``pieces`` says what
+it is cut into so that nothing is lost. Only the text tower is kept in memory.
 """
 
 import re

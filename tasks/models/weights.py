@@ -2,9 +2,7 @@
 
 Reads local files, the cache of Hugging Face's Hub (``HF_HOME``), and for files that are published elsewhere
 ``$PAIRWRIGHT_CACHE/weights`` (without the variable ``~/.cache/pairwright/weights``). Goes to the network only where the
-profile says ``download: true``: huggingface_hub fetches from the Hub, pooch the rest, by known SHA-256. Loads nothing.
-What is missing, damaged or another file is a ``ModelError`` that names the section of the profile, here and in all
-models.
+profile says ``download: true``. What is missing, damaged or another file is a ``ModelError``.
 """
 
 import contextlib

@@ -1,9 +1,8 @@
 """What workers read beside parts: each is made once for all processes that can share it.
 
-Plans, indexes and vectors belong to one build and lie in its workspace ("work/ID"), whose disk has room for them. Where
-the dataset is on an object store, each machine has copies: whoever needs one first makes it, the others wait and map
-the same file. The build deletes its copies at its end; after a kill, and on other machines, they go once nobody has
-asked for them for a day. What a process has mapped stays readable, and a copy that is needed again is made again.
+Plans, indexes and vectors belong to one build and lie in its workspace ("work/ID"). Where the dataset is on an object
+store, each machine has copies: whoever needs one first makes it, the others wait and map the same file. The build
+deletes its copies at its end; after a kill, and on other machines, they go once nobody has asked for them for a day.
 """
 
 import os

@@ -3,9 +3,8 @@
 DIR/decisions/part-<hash>.parquet    decisions as they were made; files are added, none is changed
 
 The table is the union of its files: who adds to it at the same time disturbs nobody, and what is stored twice is
-there once. Many small files are joined to one that holds the same. Clearing up leaves the table alone, but for what
-was removed on request. Read with other programs, it has the history of each key; the latest by ``at`` counts (a word
-that SQL wants in quotes). All of it is in memory at once: about 1 kB per decision.
+there once. Many small files are joined to one that holds the same. It has the history of each key; the latest by ``at``
+counts. All of it is in memory at once: about 1 kB per decision.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -1,9 +1,8 @@
 """Run shards in the workers of a Dask cluster: one that is there, or a small one on this machine for the build's time.
 
-Workers run one shard at a time and keep what they have loaded; nothing but references travels. Those that say what they
-have ("--resources GPU=1,MEMORY=64e9", one process per GPU) get the stages that need it. One on another machine that has
-other code, or does not see a folder of this one's disk, fails its shards and says what is wrong. A shard whose worker
-dies is run again elsewhere; one that no worker survives fails.
+Workers run one shard at a time and keep what they have loaded. Those that say what they have ("--resources
+GPU=1,MEMORY=64e9") get the stages that need it. One that has other code, or does not see a folder of this machine's
+disk, fails its shards and says what is wrong. A shard whose worker dies is run again elsewhere.
 """
 
 import gc

@@ -1,10 +1,9 @@
 """One part of a table: a Parquet file that describes and checks itself.
 
-Image columns are uncompressed, text columns zstd, row groups of 100 rows. The footer's metadata names the stage, its
-fingerprint and the counts, and holds a hash (XXH3, 64 bits) of each column chunk and a digest of the footer itself
-(blanked there). The chunks fill the file up to the footer, so a whole read finds any flipped byte; a read of a few rows
-or columns checks the footer and the chunks that it decodes. Parquet's own page checksums would not do: they leave
-out the headers of the pages, where one flipped bit was seen to give wrong values. The bytes depend only on the rows.
+The footer's metadata names the stage, its fingerprint and the counts, and holds a hash (XXH3, 64 bits) of each column
+chunk and a digest of the footer itself (blanked there). The chunks fill the file up to the footer, so a whole read
+finds any flipped byte; a read of a few rows or columns checks the footer and the chunks that it decodes. Parquet's own
+page checksums leave out the headers of the pages. The bytes depend only on the rows.
 """
 
 import hashlib

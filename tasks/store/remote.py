@@ -1,8 +1,7 @@
 """Ask an object store, and ask again where a fault may pass: overload, a lost connection, a time-out.
 
-Bounded: ``TRIES`` tries with pauses that double and have a random length, so that workers that failed together do not
-come back together; 16 s of pauses at the most, beside the time-outs of the tries themselves (on S3 5 s to connect, 15 s
-without a byte). The file systems' own repetitions are switched off, for those of several layers multiply.
+Bounded: ``TRIES`` tries with pauses that double and have a random length, 16 s of pauses at the most, beside the
+time-outs of the tries themselves. The file systems' own repetitions are switched off: those of several layers multiply.
 """
 
 import errno

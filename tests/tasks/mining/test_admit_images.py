@@ -14,12 +14,14 @@ from pairwright.flows.run_build import Request, Work, make_request, resume_reque
 from pairwright.flows.version import open_present
 from pairwright.schemas.config import ExcludeConfig
 from pairwright.schemas.errors import SourceError
-from pairwright.schemas.rows import AdmittedRow, Dropped, EmbeddingRow, ImageRow
+from pairwright.schemas.rows import AdmittedRow, Dropped, EmbeddingRow
 from pairwright.tasks.mining.admit_images import NO_VECTOR, REASON, admit_images
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import Outcome, Workers
 from pairwright.tasks.store.stage import Planned
+from tests.fixtures.graphs import image_row
+from tests.fixtures.rows import row_of
 from tests.fixtures.tars import write_tar
 
 SETTINGS = ["run.workers=1"]
@@ -36,17 +38,7 @@ def turned(cosine: float) -> NDArray[np.float16]:
 
 
 def row(image: str, embedder: str, vector: NDArray[np.float16]) -> EmbeddingRow:
-    return EmbeddingRow(
-        key=f"{image} {embedder}", source_key=image, subject=image, embedder=embedder, vector=tuple(vector.tolist()),
-        norm=1.0,
-    )  # fmt: skip
-
-
-def image(key: str) -> ImageRow:
-    return ImageRow(
-        key=key, source_key=key, subject=key, image=b"", format="png", width=1, height=1, name=key, source="",
-        licence="", group="",
-    )  # fmt: skip
+    return row_of(EmbeddingRow, image, embedder, source=image, embedder=embedder, vector=tuple(vector.tolist()))
 
 
 @pytest.fixture
@@ -80,7 +72,7 @@ def test_limits(references: str, bits: int, cosines: tuple[float, float], detail
         row("a", "perceptual-hash", hashed(bits)),
     ]
     config = ExcludeConfig(max_hash_distance=4, min_similarity=0.96, files=(references,))
-    found, missing = admit_images([image("a"), image("b")], config, vectors={"a": tuple(rows), "b": ()})
+    found, missing = admit_images([image_row("a"), image_row("b")], config, vectors={"a": tuple(rows), "b": ()})
     assert missing == Dropped(source_key="b", reason=NO_VECTOR)
     if detail:
         assert isinstance(found, Dropped)

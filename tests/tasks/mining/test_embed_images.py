@@ -1,34 +1,27 @@
 """Images in, unit vectors out."""
 
-import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
-from pairwright.schemas.rows import Dropped, ImageRow, make_key
+from pairwright.schemas.rows import Dropped
 from pairwright.tasks.mining import embed_images as stage
 from pairwright.tasks.mining.embed_images import BATCH, STAGE, count_processes, embed_images, name_models, pin_models
 from pairwright.tasks.models.descriptors import ColourLayout, Gradients
 from pairwright.tasks.models.perceptual_hash import PerceptualHash
+from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.pool import HELPERS, helpers
 from pairwright.tasks.store.stage import fingerprint
 from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder
+from tests.fixtures.pictures import photograph, picture
 
 CONFIG = EmbeddingConfig()
 
 
-def row(seed, image=None):
-    image = image or Image.fromarray(np.random.default_rng(seed).integers(0, 255, (24, 32, 3), dtype=np.uint8))
-    sink = io.BytesIO()
-    image.save(sink, format="PNG")
-    data = sink.getvalue()
-    return ImageRow(
-        key=make_key(data), source_key="item", subject=make_key(data), image=data, format="png", width=32, height=24,
-        name=f"{seed}.png", source="folder", licence="", group="",
-    )  # fmt: skip
+def row(seed):
+    return photograph(picture(seed))
 
 
 def test_one_unit_vector_per_image_and_embedder():
@@ -38,7 +31,7 @@ def test_one_unit_vector_per_image_and_embedder():
         (image.key, name) for image in rows for name in ("colour-layout", "gradients", "perceptual-hash")
     ]
     for made, embedder in zip(got, [ColourLayout(), Gradients(), PerceptualHash()] * 2, strict=True):
-        pixels = np.asarray(Image.open(io.BytesIO(rows[0].image if made.subject == rows[0].key else rows[1].image)))
+        pixels = decode_rgb(rows[0].image if made.subject == rows[0].key else rows[1].image)
         raw = embedder.encode([embedder.prepare(pixels)])[0]
         np.testing.assert_allclose(np.array(made.vector) * made.norm, raw, atol=made.norm * 1e-3)
         assert abs(np.linalg.norm(made.vector) - 1) < 1e-3
@@ -53,9 +46,8 @@ def test_rows_do_not_depend_on_the_batch():
 
 
 def test_a_flat_image_has_the_zero_vector():
-    for made in embed_images(
-        [row(0, Image.new("RGB", (32, 24), (3, 3, 3)))], EmbeddingConfig(embedders=("gradients",))
-    ):
+    flat = photograph(np.full((24, 32, 3), 3, np.uint8))
+    for made in embed_images([flat], EmbeddingConfig(embedders=("gradients",))):
         assert not any(made.vector)
         assert made.norm == 0
 

@@ -6,6 +6,7 @@ from pairwright.schemas.config import NounsConfig
 from pairwright.schemas.rows import Dropped, ImageRow, make_key
 from pairwright.tasks.mining.find_nouns import MAX_CHARACTERS, find_nouns
 from pairwright.tasks.models.nouns import name_model
+from tests.fixtures.rows import row_of
 from tests.fixtures.tagger import write_tagger
 
 
@@ -15,11 +16,7 @@ def config(tmp_path_factory):
 
 
 def image(number, *captions):
-    key = make_key("image", number)
-    return ImageRow(
-        key=key, source_key=make_key("item", number), subject=key, image=b"", format="png", width=1, height=1,
-        name=f"{number}.png", source="jsonl", licence="", group="", captions=captions,
-    )  # fmt: skip
+    return row_of(ImageRow, "image", number, source="item", name=f"{number}.png", captions=captions)
 
 
 def test_an_image_has_the_distinct_nouns_of_all_its_captions(config):

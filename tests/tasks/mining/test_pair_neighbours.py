@@ -6,7 +6,7 @@ from sklearn.cluster import SpectralClustering
 from threadpoolctl import threadpool_limits
 
 from pairwright.schemas.config import MiningConfig, SearchConfig
-from pairwright.schemas.rows import Dropped, EmbeddingRow, NeighbourRow, PairRow, make_key
+from pairwright.schemas.rows import Dropped, NeighbourRow, PairRow, Row, make_key
 from pairwright.tasks.mining.pair_neighbours import pair_neighbours
 from pairwright.tasks.mining.search_neighbours import search_neighbours
 from pairwright.tasks.store.vectors import Vectors
@@ -39,10 +39,7 @@ def crowd(seed=0, groups=6, size=20):
 
 
 def anchors(keys):
-    return [
-        EmbeddingRow(key=make_key("a", key), source_key="", subject=key, embedder="x", vector=(), norm=1.0)
-        for key in keys
-    ]
+    return [Row(key=make_key("a", key), source_key="", subject=key) for key in keys]
 
 
 def slow_pairs(vectors, keys, *, k, config):

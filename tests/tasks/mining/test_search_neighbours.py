@@ -6,7 +6,7 @@ import numpy as np
 
 from pairwright.schemas.arrow import to_table
 from pairwright.schemas.config import SearchConfig
-from pairwright.schemas.rows import CUT_OFF, LOW_RECALL, EmbeddingRow, NeighbourRow, make_key
+from pairwright.schemas.rows import CUT_OFF, LOW_RECALL, NeighbourRow, Row, make_key
 from pairwright.tasks.mining.search_neighbours import search_neighbours
 from pairwright.tasks.store.vectors import Vectors
 
@@ -21,10 +21,7 @@ def space(values, keys=KEYS):
 
 
 def anchors(keys):
-    return [
-        EmbeddingRow(key=make_key("a", key), source_key="", subject=key, embedder="x", vector=(), norm=1.0)
-        for key in keys
-    ]
+    return [Row(key=make_key("a", key), source_key="", subject=key) for key in keys]
 
 
 ANGLES = np.deg2rad([0, 10, 30, 60, 100, 175])

@@ -11,16 +11,14 @@ import pytest
 from pairwright.schemas.config import UnitingConfig
 from pairwright.schemas.rows import AdmittedRow, Dropped, PairRow, make_key
 from pairwright.tasks.mining.unite_pairs import EXCLUDED, HUB, unite_pairs
+from tests.fixtures.rows import row_of
 
 IMAGES = [make_key("image", number) for number in range(8)]
 
 
 def pair(first: str, second: str, similarity: float) -> PairRow:
-    key = make_key("pair", first, second)
-    return PairRow(
-        key=key, source_key=make_key("anchor", first), subject=key, first=first, second=second, origin="mined",
-        anchor=first, cluster=0, similarity=similarity,
-    )  # fmt: skip
+    anchor = make_key("anchor", first)
+    return row_of(PairRow, "pair", first, second, source=anchor, first=first, second=second, similarity=similarity)
 
 
 def limited(rows: list[PairRow], most: int) -> dict[str, PairRow | Dropped]:

@@ -12,7 +12,7 @@ from pairwright.schemas.config import RemovalsConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import LamaConfig
 from pairwright.tasks.models import lama as module
-from pairwright.tasks.models.lama import PUBLISHED, LamaInpainter, crop_hole, pin_lama, put_back
+from pairwright.tasks.models.lama import LamaInpainter, crop_hole, pin_lama, put_back
 from tests.fixtures.lama_checkpoints import (
     Convolutions,
     Fourier,
@@ -184,23 +184,6 @@ def test_a_trusted_file_that_is_no_program_is_an_error(tmp_path, data):
 def test_other_programs_are_errors(tmp_path, network, words):
     with pytest.raises(ModelError, match=words):
         list(inpainter(tmp_path / "other.pt", network).fill([]))
-
-
-def test_a_missing_file_says_what_fetches_it(tmp_path, monkeypatch):
-    monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match=r"big-lama\.pt .*pairwright fetch"):
-        pin_lama(LamaConfig(), download=False)
-    with pytest.raises(ModelError, match=r"none\.pt"):
-        pin_lama(LamaConfig(checkpoint=str(tmp_path / "none.pt")), download=False)
-
-
-def test_another_file_in_the_cache_is_not_taken(tmp_path, monkeypatch):
-    monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
-    (tmp_path / "weights").mkdir()
-    write_marker(tmp_path / "weights" / PUBLISHED.name, tmp_path / "marker")
-    with pytest.raises(ModelError, match=PUBLISHED.sha256):
-        pin_lama(LamaConfig(), download=False)
-    assert not list(tmp_path.glob("marker*"))
 
 
 SIZES = [(240, 320), (501, 375), (97, 1203), (1, 1), (129, 1)]

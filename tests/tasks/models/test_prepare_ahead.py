@@ -10,15 +10,12 @@ from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, ImageRow, Row
 from pairwright.tasks.models import prepare_ahead as module
 from pairwright.tasks.models.prepare_ahead import Ready, by_image, in_groups, prepare_ahead
-from pairwright.tasks.store.images import encode_png
 from pairwright.tasks.store.pool import HELPERS, helpers
+from tests.fixtures.pictures import photograph
 
 
 def image(number: int) -> ImageRow:
-    return ImageRow(
-        key=f"image {number}", source_key="s", subject="s", image=encode_png(np.full((2, 3, 3), number, np.uint8)),
-        format="png", width=3, height=2, name=f"{number}.png", source="x", licence="", group="",
-    )  # fmt: skip
+    return photograph(np.full((2, 3, 3), number, np.uint8), name=f"{number}.png")
 
 
 def row(name: str) -> Row:

@@ -16,6 +16,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import Index, columns_without, open_index, write_index
 from pairwright.tasks.store.part import encode_part
 from pairwright.tasks.store.snapshot import describe_version, find_live, read_live, stream_live, write_snapshot
+from tests.fixtures.rows import row_of
 from tests.tasks.store.toy import ToyConfig, build_toy, list_words, plan_toy, record_of
 
 TABLE = "tables/captions/0"
@@ -24,9 +25,7 @@ PARTS = {"part-a.parquet": 250, "part-b.parquet": 3, "part-c.parquet": 101}
 
 def _row(part: str, row: int) -> CaptionRow:
     subject = make_key("subject", row % 90)  # about four rows of the first part, and some of the others, per subject
-    return CaptionRow(
-        key=make_key(part, row), source_key=subject, subject=subject, text=f"{part} {row}", sentences=(), model="m"
-    )
+    return row_of(CaptionRow, part, row, source=subject, text=f"{part} {row}")
 
 
 ROWS = {name: [_row(name, row) for row in range(count)] for name, count in PARTS.items()}

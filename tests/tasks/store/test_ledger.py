@@ -13,6 +13,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import COLLECTION, DUPLICATE, Ledger
 from pairwright.tasks.store.part import Part, describe_part, encode_part, read_about
 from pairwright.tasks.store.stage import Planned, Stage, Uses
+from tests.fixtures.rows import row_of
 from tests.tasks.store.toy import build_toy, open_toy
 
 ITEMS = "tables/items/listed"
@@ -28,7 +29,7 @@ class Tables:
         self.folder, self.ledger = folder, ledger
 
     def items(self, *names: str) -> None:
-        rows = [ItemRow(key=_key(n), source_key=_key(n), subject=_key(n), name=n, locator=n) for n in names]
+        rows = [row_of(ItemRow, "item", name, source=_key(name)) for name in names]
         name = f"part-{len(names)}.parquet"
         self._write(f"{ITEMS}/{name}", rows, ItemRow)
         self.ledger.set_items(ITEMS, [name])
@@ -66,8 +67,7 @@ def _key(name: str) -> str:
 
 
 def _row(source: str, content: str, subject: str = "") -> CaptionRow:
-    key = make_key("row", content)
-    return CaptionRow(key=key, source_key=_key(source), subject=subject or key, text="", sentences=(), model="")
+    return row_of(CaptionRow, "row", content, source=_key(source), subject=subject or make_key("row", content))
 
 
 @pytest.fixture

@@ -22,17 +22,15 @@ from pairwright.tasks.store.part import (
     read_part,
     read_rows,
 )
+from tests.fixtures.rows import row_of
 
 ABOUT = {"stage": "images", "rows": "130"}
 
 
 def _image(number: int) -> ImageRow:
     data = random.Random(number).randbytes(24)
-    return ImageRow(
-        key=make_key(data), source_key=make_key(number), subject=make_key(data), image=data, format="png", width=number,
-        height=7, name=f"image {number}", source="test", licence="CC0-1.0", group="",
-        captions=("a", "bb")[: number % 3],
-    )  # fmt: skip
+    given = {"image": data, "width": number, "name": f"image {number}", "captions": ("a", "bb")[: number % 3]}
+    return row_of(ImageRow, number, source=make_key(number), **given)
 
 
 TABLE = to_table([_image(number) for number in range(130)], ImageRow)

@@ -13,6 +13,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import Outcome, ShardFailed
 from pairwright.tasks.store.shard import NOTHING, ShardDone, read_plan, run_shard, write_plan
 from pairwright.tasks.store.stage import Stage, Uses
+from tests.fixtures.rows import row_of
 from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, open_toy, read_toy
 
 WORDS = ["a", "b", "c", "d"]
@@ -32,9 +33,7 @@ def _run(root: Path, function: Function, *uses: Uses, **options: Any) -> list[Ou
 
 
 def _caption(row: Row, text: str) -> CaptionRow:
-    return CaptionRow(
-        key=make_key(row.key, text), source_key=row.key, subject=row.key, text=text, sentences=(), model="toy"
-    )
+    return row_of(CaptionRow, row.key, text, source=row.key, text=text)
 
 
 def _part(root: Path) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from pairwright.tasks.store.takedowns import (
     write_swept,
     write_takedown,
 )
+from tests.fixtures.rows import row_of
 from tests.tasks.store.test_pinned import check as check_version
 from tests.tasks.store.toy import ToyConfig, build_toy, check, items_of, key_of, take_calls
 
@@ -103,16 +104,11 @@ def test_a_damaged_entry_stops_everything(tmp_path: Path) -> None:
 
 
 def _pair(first: str, second: str, item: str) -> PairRow:
-    key = make_key(first, second)
-    return PairRow(
-        key=key, source_key=item, subject=key, first=first, second=second, origin="given", anchor="", cluster=-1
-    )
+    return row_of(PairRow, first, second, source=item, subject=make_key(first, second), first=first, second=second)
 
 
 def _text(pair: PairRow, item: str) -> CaptionRow:
-    return CaptionRow(
-        key=make_key("text", pair.key), source_key=item, subject=pair.key, text="", sentences=(), model="given"
-    )
+    return row_of(CaptionRow, "text", pair.key, source=item, subject=pair.key)
 
 
 def test_a_tombstone_names_nothing() -> None:

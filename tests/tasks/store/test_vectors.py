@@ -14,6 +14,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import Index, open_index, write_index
 from pairwright.tasks.store.part import encode_part
 from pairwright.tasks.store.vectors import open_vectors, write_vectors
+from tests.fixtures.rows import row_of
 
 IMAGES = [make_key("image", number) for number in range(7)]
 SIZES = {"colour": 3, "shape": 5}
@@ -22,10 +23,9 @@ SIZES = {"colour": 3, "shape": 5}
 def _row(image: str, embedder: str) -> EmbeddingRow:
     vector = np.random.default_rng([int(image[:8], 16), SIZES[embedder]]).normal(size=SIZES[embedder])
     length = float(np.linalg.norm(vector))
-    return EmbeddingRow(
-        key=make_key(image, embedder), source_key=image, subject=image, embedder=embedder,
-        vector=tuple(np.float16(vector / length).tolist()), norm=np.float32(length).item(),
-    )  # fmt: skip
+    unit = tuple(np.float16(vector / length).tolist())
+    norm = np.float32(length).item()
+    return row_of(EmbeddingRow, image, embedder, source=image, embedder=embedder, vector=unit, norm=norm)
 
 
 def _index(root: Path, rows: list[EmbeddingRow]) -> Index:

@@ -18,6 +18,7 @@ from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import Outcome, Runner, ShardFailed, Workers
 from pairwright.tasks.store.snapshot import read_live, write_snapshot
 from pairwright.tasks.store.stage import Planned, Stage, Uses, fingerprint
+from tests.fixtures.rows import row_of
 
 
 class ToyConfig(Section):
@@ -40,11 +41,7 @@ class ToyConfig(Section):
 
 def list_words(words: Sequence[str]) -> list[ItemRow]:
     """Return one item per word; the place and the number of words do not matter."""
-    return [
-        ItemRow(key=key, source_key=key, subject=key, name=word, locator=word)
-        for word in words
-        for key in [make_key("word", word)]
-    ]
+    return [row_of(ItemRow, "word", word, source=make_key("word", word), name=word) for word in words]
 
 
 def read_words(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[ImageRow | Dropped | Failed]:
@@ -62,10 +59,7 @@ def read_words(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[ImageRow 
 def _image(row: ItemRow) -> ImageRow:
     data = row.name.partition("/")[0].encode() * 50
     key = make_key(data)
-    return ImageRow(
-        key=key, source_key=row.key, subject=key, image=data, format="png", width=len(row.name), height=1,
-        name=row.name, source="toy", licence="CC0-1.0", group="",
-    )  # fmt: skip
+    return row_of(ImageRow, data, source=row.key, subject=key, image=data, name=row.name)
 
 
 def rank_words(
@@ -75,10 +69,7 @@ def rank_words(
     names = sorted((row.name.partition("/")[0], row.key) for row in everything)
     for row in rows:
         after = [key for name, key in names if name > row.name.partition("/")[0]][:1]
-        yield NeighbourRow(
-            key=make_key("rank", row.key, *after), source_key=row.key, subject=row.key,
-            embedders=("name",), neighbours=(tuple(after),), similarities=(tuple(0.5 for _ in after),),
-        )  # fmt: skip
+        yield row_of(NeighbourRow, "rank", row.key, *after, source=row.key, neighbours=(tuple(after),))
 
 
 def link_words(
@@ -91,10 +82,7 @@ def link_words(
             yield Dropped(source_key=row.key, reason="no neighbours yet")
             continue
         text = " ".join(neighbours[row.subject].neighbours[0])
-        yield CaptionRow(
-            key=make_key("link", row.key, text), source_key=row.key, subject=row.key, text=text, sentences=(),
-            model="toy",
-        )  # fmt: skip
+        yield row_of(CaptionRow, "link", row.key, text, source=row.key, text=text)
 
 
 def pair_words(rows: Sequence[NeighbourRow], config: ToyConfig) -> Iterator[PairRow | Dropped]:
@@ -104,11 +92,8 @@ def pair_words(rows: Sequence[NeighbourRow], config: ToyConfig) -> Iterator[Pair
             yield Dropped(source_key=row.key, reason="no neighbour")
             continue
         first, second = sorted([row.subject, row.neighbours[0][0]])
-        key = make_key(first, second)
-        yield PairRow(
-            key=key, source_key=row.key, subject=key, first=first, second=second, origin="mined", anchor=row.subject,
-            cluster=0,
-        )  # fmt: skip
+        named = {"subject": make_key(first, second), "anchor": row.subject}
+        yield row_of(PairRow, first, second, source=row.key, first=first, second=second, **named)
 
 
 def note_pairs(rows: Sequence[PairRow], config: ToyConfig, *, images: Mapping[str, ImageRow]) -> Iterator[CaptionRow]:
@@ -116,9 +101,7 @@ def note_pairs(rows: Sequence[PairRow], config: ToyConfig, *, images: Mapping[st
     for row in rows:
         config.work("note", row.key)
         text = b" ".join(_content(images[key]) for key in (row.first, row.second)).decode()
-        yield CaptionRow(
-            key=row.key, source_key=row.key, subject=row.key, text=text, sentences=(text,), model="toy"
-        )  # fmt: skip
+        yield row_of(CaptionRow, source=row.key, key=row.key, text=text)
 
 
 def _content(row: ImageRow) -> bytes:
