@@ -34,12 +34,12 @@ class Index:
     entries: pa.Table
 
     @cached_property
-    def _subjects(self) -> NDArray[np.uint64]:
-        """Return the subjects as (n, 2) big-endian halves, a view of the mapped file."""
+    def _subjects(self) -> NDArray[np.bytes_]:
+        """Return the subjects, a view of the mapped file."""
         if not len(self.entries):
-            return np.empty((0, 2), dtype=">u8")
+            return np.empty(0, dtype="S16")
         column = self.entries.column("subject").chunk(0)
-        return np.frombuffer(column.buffers()[1], dtype=">u8", count=2 * len(column)).reshape(-1, 2)
+        return np.frombuffer(column.buffers()[1], dtype="S16", count=len(column))
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -47,8 +47,10 @@ class Index:
 
     def find(self, subjects: Iterable[str]) -> NDArray[np.int64]:
         """Return the positions in the index of every row about one of the subjects."""
-        wanted = np.frombuffer(b"".join(bytes.fromhex(s) for s in sorted(set(subjects))), dtype=">u8").reshape(-1, 2)
-        return _positions(self._subjects, wanted)
+        wanted = np.frombuffer(b"".join(bytes.fromhex(s) for s in sorted(set(subjects))), dtype="S16")
+        low, high = (np.searchsorted(self._subjects, wanted, side=side) for side in ("left", "right"))
+        ranges = [np.arange(start, stop) for start, stop in zip(low, high, strict=True) if stop > start]
+        return np.concatenate([np.empty(0, np.int64), *ranges])
 
     def rows(
         self, positions: Sequence[int] | NDArray[np.int64], row_type: type[R], columns: Sequence[str]
@@ -91,7 +93,7 @@ class Index:
         """Return what the rows are about, each once, as 32 ASCII bytes, rising."""
         subjects = self._subjects
         first = np.ones(len(subjects), dtype=bool)
-        first[1:] = (subjects[1:] != subjects[:-1]).any(axis=1)
+        first[1:] = subjects[1:] != subjects[:-1]
         return np.frombuffer(hexlify(subjects[first].tobytes()), dtype="S32")
 
     def part(self, number: int) -> Part:
@@ -100,19 +102,6 @@ class Index:
 
     def __len__(self) -> int:
         return len(self.entries)
-
-
-def _positions(numbers: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int64]:
-    if not len(numbers) or not len(wanted):
-        return np.empty(0, dtype=np.int64)
-    low = np.searchsorted(numbers[:, 0], wanted[:, 0], side="left")
-    high = np.searchsorted(numbers[:, 0], wanted[:, 0], side="right")
-    found = [
-        np.arange(start, stop)[numbers[start:stop, 1] == half]
-        for start, stop, half in zip(low, high, wanted[:, 1], strict=True)
-        if stop > start
-    ]
-    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
 
 def columns_without(row_type: type[R], without: Iterable[str]) -> list[str]:
