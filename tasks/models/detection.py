@@ -21,16 +21,20 @@ class Detector(Protocol):
     @property
     def version(self) -> str:
         """What changes when the same image and tags would get other boxes."""
+        ...
 
     @property
     def looks(self) -> bool:
         """Whether it looks at pixels, so that it can tell whether something is gone."""
+        ...
 
     def prepare(self, seen: Seen) -> Any:
         """Return what ``detect`` takes of one image; can be sent to another process."""
+        ...
 
     def detect(self, prepared: Sequence[Any], tags: Sequence[Sequence[Tag]]) -> list[tuple[Box, ...]]:
         """Return the boxes of each prepared image, in pixels of the image, by tag and then by falling score."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

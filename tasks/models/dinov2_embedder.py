@@ -58,11 +58,11 @@ class Dinov2:
     @property
     def prepare(self) -> Callable[[NDArray[np.uint8]], NDArray[Any]]:
         """Return the model's own transform."""
-        return _load(self.config, self.batch)[0]
+        return _load(self.config.model_dump_json(), self.batch)[0]
 
     def encode(self, prepared: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
         """Return ``(n, dimension)`` class tokens."""
-        return _load(self.config, self.batch)[1].encode(prepared)
+        return _load(self.config.model_dump_json(), self.batch)[1].encode(prepared)
 
 
 def pin_dinov2(config: Dinov2Config, *, download: bool) -> Dinov2Config:
@@ -81,10 +81,11 @@ MODELS = Pretrained(
 
 
 @lru_cache(maxsize=1)
-def _load(config: Dinov2Config, batch: int) -> tuple[Preprocess, Encoder]:
+def _load(configuration: str, batch: int) -> tuple[Preprocess, Encoder]:
     """Load the model by transformers' own loader."""
     import transformers
 
+    config = Dinov2Config.model_validate_json(configuration)
     device = choose_device()
     folder = MODELS.checked_folder(config.model, config.revision)
     with loading(FIELD, folder):

@@ -31,17 +31,21 @@ class Embedder(Protocol):
     @property
     def name(self) -> str:
         """The name that profiles use."""
+        ...
 
     @property
     def version(self) -> str:
         """What changes when the same image would get another vector."""
+        ...
 
     @property
     def prepare(self) -> Prepare:
         """What is done with one ``(h, w, 3)`` RGB image; can be sent to another process."""
+        ...
 
     def encode(self, prepared: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
         """Return ``(n, dimension)`` raw vectors of prepared images."""
+        ...
 
 
 EMBEDDERS = Registry("embedders", Embedder, (ColourLayout(), Gradients(), PerceptualHash()))

@@ -28,15 +28,18 @@ class Inpainter(Protocol):
     @property
     def version(self) -> str:
         """What changes when the same hole would be filled otherwise."""
+        ...
 
     def prepare(self, image: Pixels, hole: Hole, window: Window) -> Any:
         """Return what ``fill`` takes of one hole of the ``(height, width, 3)`` image; can be sent to another process.
 
         ``hole`` is ``(h, w)``, that of the window: the smallest one with all of it.
         """
+        ...
 
     def fill(self, prepared: Sequence[Any]) -> Iterator[Pixels]:
         """Yield for each hole the ``(h, w, 3)`` pixels of its window, filled; what is no hole in it does not count."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ class LamaInpainter:
 
     def fill(self, prepared: Sequence[HoleCrop]) -> Iterator[Pixels]:
         """Yield the filled windows; crops of one size go through the network together."""
-        network, batches = _load(self.config.lama, self.config.batch_size)
+        network, batches = _load(self.config.lama.model_dump_json(), self.config.batch_size)
         filled: dict[int, Pixels] = {}
         for shape in {crop.pixels.shape for crop in prepared}:
             places = [place for place, crop in enumerate(prepared) if crop.pixels.shape == shape]
@@ -168,10 +168,11 @@ def _read_trusted(config: LamaConfig, path: Path) -> bytes:
 
 
 @lru_cache(maxsize=1)
-def _load(config: LamaConfig, batch: int) -> tuple[Any, Batches]:
+def _load(configuration: str, batch: int) -> tuple[Any, Batches]:
     """Load the program, and try it."""
     import torch
 
+    config = LamaConfig.model_validate_json(configuration)
     path = find_checkpoint(config.checkpoint, PUBLISHED, config.revision, download=False)
     data = _read_trusted(config, path)
     with loading(FIELD, path):

@@ -77,11 +77,11 @@ class OpenClip:
     @property
     def prepare(self) -> Callable[[NDArray[np.uint8]], NDArray[Any]]:
         """Return the model's own transform."""
-        return _load(self.config, self.batch)[0]
+        return _load(self.config.model_dump_json(), self.batch)[0]
 
     def encode(self, prepared: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
         """Return ``(n, dimension)`` projected image embeddings."""
-        return _load(self.config, self.batch)[1].encode(prepared)
+        return _load(self.config.model_dump_json(), self.batch)[1].encode(prepared)
 
 
 def identify(config: ClipConfig) -> str:
@@ -151,8 +151,9 @@ def _add_described(config: ClipConfig, field: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _load(config: ClipConfig, batch: int) -> tuple[Preprocess, Encoder]:
+def _load(configuration: str, batch: int) -> tuple[Preprocess, Encoder]:
     """Load the model and keep its image tower."""
+    config = ClipConfig.model_validate_json(configuration)
     device = choose_device()
     tower = create_model(config).visual.eval().requires_grad_(requires_grad=False).to(device)
     preprocess = transform_of(tower.preprocess_cfg)

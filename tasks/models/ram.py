@@ -98,7 +98,7 @@ class RamTagger:
     @property
     def model(self) -> "RamModel":
         """Return the model, loaded."""
-        return _load(self.config, self.plus, self.batch)
+        return _load(self.config.model_dump_json(), self.plus, self.batch)
 
 
 def _squeeze(preprocess: Preprocess, seen: Seen) -> NDArray[np.uint8]:
@@ -116,10 +116,10 @@ class RamModel(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _load(config: RamConfig, plus: bool, batch: int) -> RamModel:  # noqa: FBT001 - lru_cache's keys
+def _load(configuration: str, plus: bool, batch: int) -> RamModel:  # noqa: FBT001 - lru_cache's keys
     import torch
 
-    weights, names, thresholds = _read(config, plus=plus)
+    weights, names, thresholds = _read(RamConfig.model_validate_json(configuration), plus=plus)
     device = choose_device()
     swin, preprocess = weights.swin.to(device), transform_of(weights.side)
     decoder = {name: tensor.to(device) for name, tensor in weights.decoder.items()}

@@ -73,13 +73,13 @@ class Sam:
     @property
     def prepare(self) -> Callable[[Seen], Fitted]:
         """Return what brings an image into the model's square."""
-        return partial(fit, _load(self.config).transform.target_length)
+        return partial(fit, _load(self.config.model_dump_json()).transform.target_length)
 
     def segment(
         self, prepared: Sequence[Fitted], tags: Sequence[Sequence[Tag]], boxes: Sequence[Sequence[Box]]
     ) -> Iterator[list[TagMask]]:
         """Yield for each image one mask per tag: the union of those of its boxes, scored by the least of them."""
-        predictor = _load(self.config)
+        predictor = _load(self.config.model_dump_json())
         for image, names, found in zip(prepared, tags, boxes, strict=True):
             masks = np.zeros((len(names), *image.original), dtype=np.bool_)
             scores: dict[int, float] = {}
@@ -129,10 +129,11 @@ def pin_sam(config: SegmentationConfig) -> SegmentationConfig:
 
 
 @lru_cache(maxsize=1)
-def _load(config: SegmentationConfig) -> Any:
+def _load(configuration: str) -> Any:
     """Return the package's predictor."""
     from segment_anything import SamPredictor
 
+    config = SegmentationConfig.model_validate_json(configuration)
     path = find_checkpoint(config.checkpoint, FILES[config.model], config.revision, download=False)
     return SamPredictor(load_sam(path, field=FIELD).to(choose_device()))
 

@@ -31,15 +31,18 @@ class Segmenter(Protocol):
     @property
     def version(self) -> str:
         """What changes when the same boxes would get other masks."""
+        ...
 
     @property
     def prepare(self) -> Callable[[Seen], Any]:
         """What gives of one image what ``segment`` takes; can be sent to another process."""
+        ...
 
     def segment(
         self, prepared: Sequence[Any], tags: Sequence[Sequence[Tag]], boxes: Sequence[Sequence[Box]]
     ) -> Iterator[list[TagMask]]:
         """Yield for each prepared image one mask per tag, all False for a tag without a box."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,13 +25,16 @@ class Tagger(Protocol):
     @property
     def version(self) -> str:
         """What changes when the same image would get other tags."""
+        ...
 
     @property
     def prepare(self) -> Callable[[Seen], Any]:
         """Return what gives ``tag`` what it takes of one image; can be sent to another process."""
+        ...
 
     def tag(self, prepared: Sequence[Any]) -> list[tuple[Tag, ...]]:
         """Return the tags of each prepared image, by falling score."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class OpenClipTexts:
         """Return ``(n, dimension)`` unit vectors; their cosines with images' vectors say how well they fit."""
         if not texts:
             return np.empty((0, 0), dtype=np.float32)
-        encoder, tokenize = _load(self.config)
+        encoder, tokenize = _load(self.config.model_dump_json())
         tokens = tokenize([*texts, *[texts[-1]] * (-len(texts) % BATCH)]).numpy()
         vectors = encoder.encode(list(tokens))[: len(texts)]
         if not np.isfinite(vectors).all():
@@ -60,7 +60,7 @@ class OpenClipTexts:
 
     def pieces(self, text: str) -> tuple[str, ...]:
         """Return the text in pieces of which ``embed`` reads all, cut at the ends of clauses; itself where it does."""
-        _, tokenize = _load(self.config)
+        _, tokenize = _load(self.config.model_dump_json())
         return cut_text(text, partial(count_tokens, tokenize), int(tokenize.context_length or CLIP_LENGTH))
 
 
@@ -73,10 +73,11 @@ def count_tokens(tokenizer: Any, text: str) -> int:
 
 
 @lru_cache(maxsize=1)
-def _load(config: ClipConfig) -> tuple[Encoder, Any]:
+def _load(configuration: str) -> tuple[Encoder, Any]:
     """Load the model, keep its text tower, and return it with open_clip's tokenizer."""
     import torch
 
+    config = ClipConfig.model_validate_json(configuration)
     device = choose_device()
     model = create_model(config).eval().requires_grad_(requires_grad=False)
     model.visual = torch.nn.Identity()

@@ -70,12 +70,15 @@ class Runner(Protocol):
     @property
     def count(self) -> int:
         """Return how many shards run at once."""
+        ...
 
     def run(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
         """Yield the outcome of each shard as it ends, in no certain order."""
+        ...
 
     def run_one(self, planned: Planned, shard: ShardRef) -> Outcome:
         """Run one shard and wait for it; may be called from many threads."""
+        ...
 
 
 class Workers:
