@@ -6,6 +6,7 @@ give is yielded as it comes. Rows are taken from their iterable when there is ro
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.serving.chat import Chat, RefusedQuestionError, UnansweredError
 from pairwright.tasks.serving.client import client_of
 from pairwright.tasks.serving.connection import PACE, Pace
-from pairwright.tasks.serving.loop import background, is_background, run
+from pairwright.tasks.serving.loop import background
 from pairwright.tasks.store.answers import Answers
 
 R = TypeVar("R", bound=Row)
@@ -32,23 +33,29 @@ def ask_rows(
     """Yield what the work gives for each row, in the order in which it ends.
 
     A refused question drops its row, an unanswered one fails it. Anything else that the work raises ends the whole, as
-    does closing the iterator: whatever is under way is cancelled first. The same row and answers must give the same
+    does closing the iterator: whatever is under way is cancelled. The same row and answers must give the same
     questions: what was answered before is looked up in ``answers``, and new answers are kept there. Raises
     ``ConfigError`` where no server is named, ``ServerError`` where none answers, takes the key or knows the model.
     """
     client = client_of(model, pace)
     chat = Chat(partial(client.ask, answers=answers))
-    running = _Running()
+    running = set[Future[Sequence[Result]]]()
+    ended = SimpleQueue[Future[Sequence[Result]]]()
     try:
         source = iter(rows)
         row: Any = next(source, _END)
-        while running.count or row is not _END:
-            while row is not _END and running.count < 2 * client.endpoints.room + AHEAD:
-                running.start(partial(_one, work, row, chat))
+        while running or row is not _END:
+            while row is not _END and len(running) < 2 * client.endpoints.room + AHEAD:
+                begun = asyncio.run_coroutine_threadsafe(_one(work, row, chat), background())
+                running.add(begun)
+                begun.add_done_callback(ended.put)
                 row = next(source, _END)
-            yield from running.next()
+            done = ended.get()
+            running.remove(done)
+            yield from done.result()
     finally:
-        running.stop()
+        for left in running:
+            left.cancel()
 
 
 async def _one(work: Work[R], row: R, chat: Chat) -> Sequence[Result]:
@@ -60,50 +67,3 @@ async def _one(work: Work[R], row: R, chat: Chat) -> Sequence[Result]:
     except UnansweredError as unanswered:
         return (Failed(source_key=row.key, reason=unanswered.reason, detail=unanswered.detail),)
     return results if isinstance(results, Sequence) else (results,)
-
-
-class _Running:
-    """Tasks of one call, on the background loop."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        """Tasks whose results were not taken yet."""
-        self._loop = background()
-        self._tasks: set[asyncio.Task[Sequence[Result]]] = set()
-        self._ended: SimpleQueue[asyncio.Task[Sequence[Result]]] = SimpleQueue()
-
-    def start(self, work: Callable[[], Any]) -> None:
-        self.count += 1
-        self._loop.call_soon_threadsafe(self._start, work)
-
-    def _start(self, work: Callable[[], Any]) -> None:
-        task = self._loop.create_task(work())
-        self._tasks.add(task)
-        task.add_done_callback(self._end)
-
-    def _end(self, task: asyncio.Task[Sequence[Result]]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # otherwise one that nobody waits for any more is complained of
-        self._ended.put(task)
-
-    def next(self) -> Sequence[Result]:
-        """Wait for one that ends."""
-        task = self._ended.get()
-        self.count -= 1
-        return task.result()
-
-    def stop(self) -> None:
-        """Cancel what is under way, and wait until it is gone."""
-        if not self.count:
-            return
-        if is_background():  # an abandoned iterator was collected there: waiting would be for ever
-            self._loop.create_task(self._cancel())
-        else:
-            run(self._cancel())
-
-    async def _cancel(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -19,9 +19,8 @@ from pairwright.schemas.rows import Served
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.serving.chat import Answer, Question, RefusedQuestionError, UnansweredError
 from pairwright.tasks.serving.connection import PACE, Connection, FaultError, Pace
-from pairwright.tasks.serving.endpoints import Endpoint, Endpoints
+from pairwright.tasks.serving.endpoints import Endpoint, Endpoints, Limiter
 from pairwright.tasks.serving.keys import load_key
-from pairwright.tasks.serving.limiter import Limiter
 from pairwright.tasks.serving.loop import background, run
 from pairwright.tasks.serving.write_request import body_of, key_of
 from pairwright.tasks.store.answers import Answers
@@ -43,13 +42,8 @@ class Client:
         self._config = config
         self._pace = pace
         key, most = load_key(config.key), config.max_concurrency
-        endpoints = [
-            Endpoint(
-                Connection(url, key, timeout_s=config.timeout_seconds, pace=pace),
-                Limiter(most, pace.start),
-            )
-            for url in config.endpoint
-        ]
+        opened = [Connection(url, key, timeout_s=config.timeout_seconds, pace=pace) for url in config.endpoint]
+        endpoints = [Endpoint(connection, Limiter(most, pace.start)) for connection in opened]
         self.endpoints = Endpoints(endpoints, most=most, patience_s=config.patience_seconds, pace=pace)
         self._numbers = count()
         self._refused: int | None = 0
@@ -78,7 +72,9 @@ class Client:
             try:
                 said = await self.endpoints.post(endpoint, body, request)
             except FaultError as fault:
-                tries += self._is_counted(fault, sent)
+                # Only servers can be blamed for these two; one that answers others may have something against this.
+                busy, gone = fault.reason == "server busy", fault.reason == "no connection"
+                tries += self.endpoints.answered_at >= sent if busy else not gone
                 if tries >= self._config.max_attempts:
                     where = f"({tries} tries, last at {endpoint.connection.url})"
                     raise UnansweredError(fault.reason, f"{fault.detail} {where}") from None
@@ -100,15 +96,6 @@ class Client:
                 return Answer(text=said.text, served=served)
             longest = min(self._pace.backoff_most_s, self._pace.backoff_s * 2 ** max(0, tries - 1))
             await asyncio.sleep(random.uniform(0, longest))
-
-    def _is_counted(self, fault: FaultError, sent: float) -> bool:
-        """Say whether a fault is one of the request's tries: one that only servers can be blamed for is not.
-
-        A server that is busy while it answers others may have something against this request, though.
-        """
-        if fault.reason == "server busy":
-            return self.endpoints.answered_at >= sent
-        return fault.reason != "no connection"
 
     def _count_refusal(self, endpoint: Endpoint, refused: RefusedQuestionError) -> None:
         """Hold the server for wrong, and not its questions, when it refuses all of them from the start."""

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 _STARTING = threading.Lock()
-_NAME = "served models"
 _LONGEST_END_S = 5.0
 
 
@@ -25,16 +24,11 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     return asyncio.run_coroutine_threadsafe(coroutine, background()).result()
 
 
-def is_background() -> bool:
-    """Say whether this is the loop's own thread."""
-    return threading.current_thread().name == _NAME
-
-
 @lru_cache(maxsize=1)
 def _start() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     # A daemon: threads of worker processes are waited for before anything could end this one.
-    thread = threading.Thread(target=loop.run_forever, name=_NAME, daemon=True)
+    thread = threading.Thread(target=loop.run_forever, name="served models", daemon=True)
     thread.start()
     atexit.register(_stop, loop, thread)
     return loop

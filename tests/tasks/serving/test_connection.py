@@ -31,11 +31,6 @@ FAULTS: dict[str, tuple[Fault | Reply, str, str]] = {
     "closed": (Close(), "broken answer", "Server disconnected without sending a response."),
     "reset": (Close(reset=True), "broken answer", ""),
     "cut after the head": (Raw(GOOD, cut=0), "broken answer", "peer closed connection"),
-    "HTML": (Raw(b"<html></html>", headers={"Content-Type": "text/html"}), "broken answer", "not JSON (13 bytes)"),
-    "invalid UTF-8": (Raw(GOOD.replace(b"good", b"g\xc3\x28d")), "broken answer", "not UTF-8"),
-    "empty": (Raw(b""), "broken answer", "not JSON (0 bytes)"),
-    "no choices": (Raw(b'{"choices": []}'), "broken answer", 'no answer in it: {"choices": []}'),
-    "null": (Reply(None), "broken answer", "the content is NoneType, not text"),
     "aborted": (Reply("go", finish_reason="abort"), "server error", "finish reason abort"),
     "compressed": (
         Raw(b"\x1f\x8b" + b"0" * 40, headers={"Content-Encoding": "gzip"}),

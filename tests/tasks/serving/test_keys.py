@@ -3,21 +3,16 @@
 import os
 import pickle
 import re
-import signal
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.serving.keys import load_key
+from tests.fixtures.prefect_server import free_port, prefect_server
 
-BIN = Path(sys.executable).parent
 SECRET = "sk-123/abc"
 
 
@@ -61,43 +56,6 @@ def test_a_key_does_not_travel_with_a_pickle(monkeypatch: pytest.MonkeyPatch) ->
         pickle.dumps(load_key("SOME_KEY"))
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Start a Prefect server that has blocks; give the environment that reaches it."""
-    home = tmp_path_factory.mktemp("prefect")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {
-        **os.environ,
-        "PREFECT_HOME": str(home),
-        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DO_NOT_TRACK": "1",
-    }
-    command = [str(BIN / "prefect"), "server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui"]
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-    try:
-        deadline = time.monotonic() + 120
-        while not healthy(f"{environment['PREFECT_API_URL']}/health"):
-            assert process.poll() is None, (home / "log").read_text()
-            assert time.monotonic() < deadline, "the server did not start"
-            time.sleep(0.2)
-        yield environment
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(30)
-
-
-def healthy(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=2) as response:
-            return response.status == 200
-    except OSError:
-        return False
-
-
 def run_python(environment: dict[str, str], script: str) -> str:
     """Return what a script prints, or why it fails, in a process of its own: Prefect reads its settings once."""
     done = subprocess.run(
@@ -119,20 +77,20 @@ LOAD = (
 
 
 @pytest.mark.slow
-def test_a_key_of_a_prefect_block(server: dict[str, str]) -> None:
+def test_a_key_of_a_prefect_block(tmp_path: Path) -> None:
     saved = "; ".join(
         ["from prefect.blocks.system import Secret"]
         + [f"Secret(value={value!r}).save({name!r})" for name, value in {"mine": SECRET, "digits": "12345"}.items()]
         + ["Secret(value={'a': 1}).save('odd')"]
     )
-    assert run_python(server, saved) == ""
-    assert run_python(server, LOAD.format("mine")) == f"{SECRET} Key(name='block:mine')\n"
-    assert run_python(server, LOAD.format("digits")) == "12345 Key(name='block:digits')\n"
-    assert "ConfigError: models.language.key: the Prefect Secret block 'odd' holds no text" in run_python(
-        server, LOAD.format("odd")
-    )
-    said = "ConfigError: models.language.key: the Prefect server has no Secret block 'other': make it under Blocks"
-    assert said in run_python(server, LOAD.format("other"))
+    with prefect_server(tmp_path) as running:
+        server = running.environment
+        assert run_python(server, saved) == ""
+        assert run_python(server, LOAD.format("mine")) == f"{SECRET} Key(name='block:mine')\n"
+        assert run_python(server, LOAD.format("digits")) == "12345 Key(name='block:digits')\n"
+        odd, other = (run_python(server, LOAD.format(name)) for name in ("odd", "other"))
+    assert "ConfigError: models.language.key: the Prefect Secret block 'odd' holds no text" in odd
+    assert "ConfigError: models.language.key: the Prefect server has no Secret block 'other': make it under" in other
 
 
 def test_a_block_needs_a_prefect_server(tmp_path: Path) -> None:
@@ -140,8 +98,6 @@ def test_a_block_needs_a_prefect_server(tmp_path: Path) -> None:
     environment["PREFECT_HOME"] = str(tmp_path)
     said = run_python(environment, LOAD.format("mine"))
     assert re.search("ConfigError: models.language.key: block:mine .*PREFECT_API_URL", said)
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{closed.getsockname()[1]}/api"
-        said = run_python({**environment, "PREFECT_API_URL": url, "PREFECT_CLIENT_MAX_RETRIES": "0"}, LOAD.format("x"))
+    url = f"http://127.0.0.1:{free_port()}/api"
+    said = run_python({**environment, "PREFECT_API_URL": url, "PREFECT_CLIENT_MAX_RETRIES": "0"}, LOAD.format("x"))
     assert f"ConfigError: models.language.key: block:x: {url} " in said

@@ -4,7 +4,7 @@ import asyncio
 import multiprocessing
 import threading
 
-from pairwright.tasks.serving.loop import background, is_background, run
+from pairwright.tasks.serving.loop import background, run
 
 
 async def double(value: int) -> int:
@@ -12,15 +12,14 @@ async def double(value: int) -> int:
     return 2 * value
 
 
-async def where() -> tuple[str, bool]:
-    return threading.current_thread().name, is_background()
+async def where() -> str:
+    return threading.current_thread().name
 
 
 def test_there_is_one_loop_in_a_thread_of_its_own() -> None:
     assert [run(double(number)) for number in range(3)] == [0, 2, 4]
     assert background() is background()
-    assert run(where()) == ("served models", True)
-    assert not is_background()
+    assert run(where()) == "served models"
 
 
 def work() -> None:
