@@ -47,11 +47,7 @@ class Key:
 
 
 def load_key(name: str, *, field: str = "models.*") -> Key:
-    """Return the key that ``ChatConfig.key`` names, of a variable or a block; ``field`` is the model's, for messages.
-
-    Raises:
-        ConfigError: the block cannot be loaded, or what was found is no key.
-    """
+    """Return the key that ``ChatConfig.key`` names; ``field`` is the model's, for messages."""
     try:
         value = _load_block(name.removeprefix(BLOCK)) if name.startswith(BLOCK) else os.environ.get(name, "")
         key = Key(name, value.strip())

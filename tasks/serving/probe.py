@@ -47,12 +47,8 @@ def find_model(chat: ChatConfig, *, field: str = "models.chat", images: int = 0,
     """Return the configuration with the model's name and the kind of structured output filled in.
 
     With ``launch`` nothing is asked: the build starts vLLM itself, and knows what it can. ``field`` is the profile's
-    name for the model; it is shown ``images`` small images, as many as it is going to be shown at once.
-
-    Raises:
-        ConfigError: no server is named, or it does not serve this model whole, or not with images; or vLLM is to be
-            started, and is not here.
-        ServerError: it cannot be reached, takes no such key, or is no OpenAI-compatible server.
+    name for the model; it is shown ``images`` small images, as many as it is going to be shown at once. Raises
+    ``ConfigError`` where the profile is wrong, ``ServerError`` where what it names cannot be asked.
     """
     _check_whole(chat.model, field)
     if chat.launch.enabled:

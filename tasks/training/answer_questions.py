@@ -65,14 +65,7 @@ class Said(NamedTuple):
 
 
 def say_answers(model: Any, processor: Any, items: Sequence[Loaded], *, most_tokens: int = MOST_TOKENS) -> list[Said]:
-    """Return a model's answer to the prompt of each row, about its images, decoded greedily in one batch.
-
-    Args:
-        model: unwrapped, in evaluation mode.
-        processor: the model's.
-        items: rows with their images decoded.
-        most_tokens: where an answer is cut.
-    """
+    """Return the answer of a model in evaluation mode to the prompt of each row, decoded greedily in one batch."""
     if not items:
         return []
     prompts = [
@@ -154,14 +147,7 @@ class Owed(NamedTuple):
 def answer_questions(
     questions: Iterable[tuple[str, Question]], answers: Answers, *, local: LocalModel, batch: int
 ) -> Iterator[Reply]:
-    """Yield a reply to each question.
-
-    Args:
-        questions: by name; read a few hundred at a time.
-        answers: what was said before; new answers are put there as they come.
-        local: who answers.
-        batch: questions at once; halved on out-of-memory.
-    """
+    """Yield a reply to each named question; what is new is put into ``answers``. A batch is halved on out-of-memory."""
     batches = Batches(fixed=batch)
     source = iter(questions)
     while some := list(islice(source, AT_ONCE)):
@@ -232,10 +218,7 @@ def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
     """Write what the model says to held-out rows; nothing where its weights are spread over ranks.
 
     Rows that are not trained on, for one since their prompt is too long, are not asked about, either.
-
-    Args:
-        trainer: at the end of its training; ``KeyboardInterrupt`` where it is to stop.
-        run: the run's folder.
+    ``KeyboardInterrupt``: the training is to stop.
     """
     if trainer.is_sharded:
         log.info("no samples: the weights are spread over the processes")
@@ -257,7 +240,7 @@ def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
         items = [held_out[place] for place in some]
         with computing(trainer.args.device, choose_precision(config)):
             found = say_answers(model, trainer.processing_class, items, most_tokens=most)
-        return [make_sample(item.example, said) for item, said in zip(items, found, strict=True)]
+        return [_make_sample(item.example, said) for item, said in zip(items, found, strict=True)]
 
     batches = Batches(fixed=config.optimiser.per_device_train_batch_size)
     asked = [place for place, length in lengths.items() if length]
@@ -267,8 +250,7 @@ def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
         write_answers(Run(run).answers, [(one.key, one.answer, one.reference) for one in samples])
 
 
-def make_sample(example: Example, said: Said) -> Sample:
-    """Return a held-out row with what the model says to it."""
+def _make_sample(example: Example, said: Said) -> Sample:
     return Sample(
         key=example.key,
         prompt="\n".join(turn.text for turn in example.turns),

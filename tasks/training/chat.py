@@ -39,11 +39,7 @@ class Tokens:
     """The control token that is in the text; empty: none is."""
 
     def checked(self) -> tuple[int, ...]:
-        """Return the tokens.
-
-        Raises:
-            RefusedRowError: there is a control token among them.
-        """
+        """Return the tokens; ``RefusedRowError``: there is a control token among them."""
         if self.control:
             raise RefusedRowError("a control token in a text", self.control)
         return self.ids
@@ -56,11 +52,7 @@ class Chat:
     processor: Any
 
     def render(self, messages: Sequence[dict[str, Any]], **how: bool) -> str:
-        """Return a conversation in the model's format.
-
-        Raises:
-            RefusedRowError: the template does not take it.
-        """
+        """Return a conversation in the model's format; ``RefusedRowError``: the template does not take it."""
         from jinja2 import TemplateError
 
         try:

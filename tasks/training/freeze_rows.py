@@ -31,14 +31,7 @@ PLACE = "<image>"
 """Stands for an image in a prompt; where a prompt has none, the images go before its first words."""
 PAIR, UNPAIRED = 2, "images that are no pairs"
 FILE = "rows.arrow"
-SCHEMA = pa.schema(
-    [
-        ("part", pa.int32()),
-        ("row", pa.int32()),
-        ("key", pa.string()),
-        ("split", pa.string()),
-    ]
-)
+SCHEMA = pa.schema([("part", pa.int32()), ("row", pa.int32()), ("key", pa.string()), ("split", pa.string())])
 IMAGES = ("images", "rejected_images")
 BY_PEOPLE = {
     "reject": "rejected by people",
@@ -190,16 +183,7 @@ def freeze_rows(
     splits: tuple[str, ...],
     decisions: Decisions = UNDECIDED,
 ) -> list[Refused]:
-    """Write which rows of the splits can be trained on; return the others of these splits.
-
-    Args:
-        build: the opened dataset.
-        planned: its settled table of ``PreferenceRow``.
-        file: what is written.
-        needs: what the objective needs of a row.
-        splits: the splits that are looked at.
-        decisions: what people said of the rows.
-    """
+    """Write which rows of the splits of a settled table of ``PreferenceRow`` can be trained on; return the others."""
     refused: list[Refused] = []
     index, columns = live_index(build, planned), columns_without(PreferenceRow, IMAGES)
     schema = SCHEMA.with_metadata({"table": planned.table, "parts": "\n".join(index.names)})

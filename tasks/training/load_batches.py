@@ -60,13 +60,9 @@ class Order:
 
 
 def make_loader(rows: Any, collate: Collate, order: Order, *, workers: int) -> "DataLoader[Any]":
-    """Return the loader of a rank's batches, ``{"batch": Batch}`` each.
+    """Return the loader of a rank's batches, ``{"batch": Batch}`` each, of a map-style dataset of ``Loaded | Refused``.
 
-    Args:
-        rows: a map-style dataset of ``Loaded | Refused``, picklable.
-        collate: makes a batch of some.
-        order: which come when.
-        workers: processes; 0: it happens in this one, between steps.
+    Without ``workers`` it happens in this process, between steps.
     """
     words: dict[str, Any] = {}
     if workers:

@@ -85,7 +85,13 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     if base := find_base(folder):
         return merge_adapters(load_plain(base.folder, config, dtype=dtype), folder)
     attention = choose_attention(config.attn_implementation)
-    _check_kind(folder, read_settings(folder))
+    kind = (settings := read_settings(folder)).get("model_type")
+    if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
+        own = " It brings code of its own, which is never run." if "auto_map" in settings else ""
+        raise ModelError(
+            f"{NAME}: {folder} is of type {str(kind)[:80]!r}, which is no model that takes images and texts and gives "
+            f"text, as far as this transformers knows.{own}"
+        )
     with loading(NAME, folder), _without_reports():
         loaded: Any = AutoModelForImageTextToText.from_pretrained(
             folder,
@@ -109,17 +115,6 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     _check_finite(folder, model)
     join_windows(model)
     return model
-
-
-def _check_kind(folder: Path, settings: dict[str, Any]) -> None:
-    """Refuse what transformers knows no model for that takes images and texts, and gives text."""
-    kind = settings.get("model_type")
-    if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
-        own = " It brings code of its own, which is never run." if "auto_map" in settings else ""
-        raise ModelError(
-            f"{NAME}: {folder} is of type {str(kind)[:80]!r}, which is no model that takes images and texts and gives "
-            f"text, as far as this transformers knows.{own}"
-        )
 
 
 def _name_key(key: Any) -> str:

@@ -31,7 +31,7 @@ from pairwright.tasks.training.losses.objectives import compute_loss, negative_r
 from pairwright.tasks.training.losses.rewards import CHOSEN, Loss
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.ranks import count_ranks, gather, own_rank
-from pairwright.tasks.training.references import Reference, seen_once
+from pairwright.tasks.training.references import Copy, Reference, seen_once
 from pairwright.tasks.training.retriever.adversary import RetrieverAdversary
 from pairwright.tasks.training.runs import HELD_OUT, SAVING, STEP, TRAIN, MetricsFile, Run, Window, append_refused
 from pairwright.tasks.training.save_checkpoints import UNREADABLE, Saving, advise, first_line, is_finite, reading
@@ -201,7 +201,7 @@ class PreferenceTrainer(Trainer):
         dtype = torch.bfloat16 if self.args.bf16 else torch.float16 if self.args.fp16 else None
         packed = pack_answers(batch, self.accelerator.unwrap_model(model), dtype=dtype)
         reference = self.setting.reference
-        with seen_once(model, *(reference.models if reference else ())):
+        with seen_once(model, *([reference.model] if isinstance(reference, Copy) else [])):
             compared = reference.score(model, packed, batch.keys) if reference else None
             policy = score_answers(model, packed)
         loss = compute_loss(policy, compared, config)

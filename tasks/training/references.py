@@ -46,9 +46,6 @@ FIND = "get_image_features"
 class Adapters:
     """The policy with its adapters switched off."""
 
-    models: tuple[Any, ...] = ()
-    """Computed with beside the policy."""
-
     def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
         """Run the policy, which may be wrapped (DDP, FSDP), once more, without adapters."""
         del keys
@@ -67,11 +64,6 @@ class Copy:
     dtype: torch.dtype = torch.float32
     """What is computed in."""
 
-    @property
-    def models(self) -> tuple[Any, ...]:
-        """Return the second model."""
-        return (self.model,)
-
     def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
         """Run the second model."""
         del policy, keys
@@ -89,7 +81,6 @@ class Table:
     """(R, C) per column."""
     tokens: NDArray[np.int32]
     """(R, C)."""
-    models: tuple[Any, ...] = ()
 
     def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
         """Look the batch's rows up; ``TrainingError``: one is missing, or its answers have other numbers of tokens."""
@@ -140,13 +131,7 @@ def choose_reference(config: TrainConfig) -> Literal["nothing", "adapters", "tab
 
 
 def open_reference(config: TrainConfig, start: Path, run: Path) -> Reference | None:
-    """Return what a run is compared with; ``None``: nothing.
-
-    Args:
-        config: the run's.
-        start: the model that it starts from.
-        run: its folder, in which the table is.
-    """
+    """Return what a run is compared with: the model that it starts from, or the table in its folder."""
     kind, dtype = choose_reference(config), choose_precision(config)
     if kind == "copy":
         model = freeze_model(load_model(start, config.model, dtype=choose_storage(config)), dtype)
@@ -187,10 +172,7 @@ def seen_once(*models: Any) -> Generator[None]:
     """Let models that are called inside, one after the other and on the same tensors, look at the images once.
 
     Nothing changes for a model that trains what sees, by weights, by adapters or by differential perception, and for
-    one of another kind.
-
-    Args:
-        models: the policy, and the reference where it is a copy; perhaps wrapped.
+    one of another kind. They are the policy, and the reference where it is a copy; perhaps wrapped.
     """
     seen: list[tuple[Tensor, Any]] = []
     with ExitStack() as after:

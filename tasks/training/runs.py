@@ -30,7 +30,6 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -61,7 +60,6 @@ SCHEMA = pa.schema(list(KINDS.items()))
 Entry = tuple[int, float, str, str, float]
 Sums = dict[str, tuple[float, float]]
 """Of each metric the weighted sum, and the sum of the weights."""
-EMPTY: Mapping[str, float] = MappingProxyType({})
 
 
 class Run:
@@ -228,7 +226,7 @@ class Window:
 
     sums: Sums = field(default_factory=dict[str, tuple[float, float]])
 
-    def add(self, values: Mapping[str, float], weight: float = 1.0, counts: Mapping[str, float] = EMPTY) -> None:
+    def add(self, values: Mapping[str, float], weight: float, counts: Mapping[str, float] = {}) -> None:
         """Count a batch's means: of so many examples, or of so many as ``counts`` says of a metric."""
         weights = {name: counts.get(name, weight) for name in values}
         self.join([{name: (value * weights[name], weights[name]) for name, value in values.items()}])

@@ -107,13 +107,7 @@ def advise(folder: Path) -> str:
 
 
 def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
-    """Complete what the Trainer saved; of several processes, one does.
-
-    Args:
-        saved: the folder: adapters or weights, and the processor.
-        start: the model that the run started from.
-        config: of the run.
-    """
+    """Complete what the Trainer saved in a folder of a run from ``start``; of several processes, one does."""
     (saved / NOT_NEEDED).unlink(missing_ok=True)
     if config.model.tuning != "lora":
         return

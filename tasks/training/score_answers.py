@@ -93,13 +93,8 @@ def packs_well(
 ) -> str:
     """Return why answers cannot share a prompt, by packed and separate scores of two rows; empty: they agree.
 
-    Costs the forward passes of two rows; the model's weights and its mode stay as they are.
-
-    Args:
-        model: unwrapped, of one process; with FSDP, before it is cut up.
-        collator: packed or not.
-        items: some examples, such as those of the first batch; those with several answers are tried.
-        dtype: in which the model computes; by default its weights'.
+    Costs the forward passes of two rows of several answers; the model, unwrapped, stays as it is. It computes in
+    ``dtype``; by default, in its weights'.
     """
     if why := why_not_packed(model):
         return why

@@ -85,7 +85,8 @@ def write_tiny_model(folder: Path, texts: Iterable[str], *, seed: int = 0, size:
     import torch
     import transformers
 
-    corpus = _choose_texts(texts)
+    lowest = heapq.nsmallest(MOST_TEXTS, ((make_key(text), text) for text in texts))
+    corpus = sorted({text for _, text in lowest})
     libraries = (str(torch.__version__), transformers.__version__, tokenizers.__version__)
     target = folder / f"{size}-{make_key(RECIPE, repr(SIZES[size]), seed, *libraries, *corpus)[:16]}"
     if not target.exists():
@@ -104,10 +105,6 @@ def _write_beside(target: Path, texts: Sequence[str], size: Size, *, seed: int) 
         except OSError:
             if not target.exists():  # else another process was first
                 raise
-
-
-def _choose_texts(texts: Iterable[str]) -> list[str]:
-    return sorted(set(dict(heapq.nsmallest(MOST_TEXTS, ((make_key(text), text) for text in texts))).values()))
 
 
 def train_tokenizer(texts: Sequence[str], vocabulary: int) -> Any:

@@ -71,7 +71,12 @@ class Ended:
 def train_model(job: Job) -> Ended:
     """Train to the end, or until a signal."""
     trainer = make_trainer(job)
-    _check_sharding(trainer)
+    plugin = getattr(trainer.accelerator.state, "deepspeed_plugin", None)
+    if plugin is not None and plugin.zero_stage == 3 and not plugin.zero3_save_16bit_model:
+        raise ConfigError(
+            "DeepSpeed: zero_optimization.stage3_gather_16bit_weights_on_model_save must be true, so that the finished "
+            "model can be written (accelerate: zero3_save_16bit_model)"
+        )
 
     def is_stopped() -> bool:
         return any(gather(trainer.stopping or trainer.is_stopping))
@@ -194,16 +199,6 @@ def _finish(trainer: PreferenceTrainer, job: Job) -> None:
         trainer.setting.metrics.write()
         publish_folder(staged, run.model)
         run.clean()
-
-
-def _check_sharding(trainer: PreferenceTrainer) -> None:
-    """Refuse now what would fail at the end."""
-    plugin = getattr(trainer.accelerator.state, "deepspeed_plugin", None)
-    if plugin is not None and plugin.zero_stage == 3 and not plugin.zero3_save_16bit_model:
-        raise ConfigError(
-            "DeepSpeed: zero_optimization.stage3_gather_16bit_weights_on_model_save must be true, so that the finished "
-            "model can be written (accelerate: zero3_save_16bit_model)"
-        )
 
 
 @contextlib.contextmanager

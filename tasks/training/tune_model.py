@@ -118,37 +118,23 @@ def _targets(model: Any, config: TrainConfig) -> list[str]:
 def split_rates(optimizer: torch.optim.Optimizer, model: Any, rate: float) -> None:
     """Put the weights of the vision tower into groups of their own, behind the others.
 
-    Its adapters, if it has some, are among them; the projector behind it is not, nor is differential perception.
-
-    Args:
-        optimizer: new; what has steps behind it would be of other groups.
-        model: not distributed.
-        rate: of the tower.
+    Its adapters, if it has some, are among them; the projector behind it is not, nor is differential perception. The
+    optimizer must be new: what has steps behind it would be of other groups.
     """
-    own = {id(weight) for weight in find_vision(model)}
-    for group in list(optimizer.param_groups):
-        tower = [weight for weight in group["params"] if id(weight) in own]
-        group["params"] = [weight for weight in group["params"] if id(weight) not in own]
-        if tower:
-            optimizer.add_param_group({**group, "params": tower, "lr": rate})
-
-
-def find_vision(model: Any) -> list[torch.nn.Parameter]:
-    """Return the weights of a model's vision tower, without the projector that may be a part of it."""
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     tower = find_tower(base, field="optimiser.vision_learning_rate")
-    projector = {id(weight) for weight in tower.after.parameters()}
-    return [weight for weight in tower.whole.parameters() if id(weight) not in projector]
+    own = {id(weight) for weight in tower.whole.parameters()} - {id(weight) for weight in tower.after.parameters()}
+    for group in list(optimizer.param_groups):
+        seeing = [weight for weight in group["params"] if id(weight) in own]
+        group["params"] = [weight for weight in group["params"] if id(weight) not in own]
+        if seeing:
+            optimizer.add_param_group({**group, "params": seeing, "lr": rate})
 
 
 def merge_adapters(model: Any, folder: Path) -> Any:
-    """Return a model with adapters added to its weights, computed in float32 and rounded once.
+    """Return a model with a folder's adapters added to its weights, computed in float32 and rounded once.
 
     Weights that were trained in full beside the adapters come with them.
-
-    Args:
-        model: what they were trained on.
-        folder: as peft's ``save_pretrained`` writes it, in safetensors.
     """
     import peft
 
@@ -180,13 +166,7 @@ def without_module(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def save_beside(model: Any, folder: Path, *, finished: bool) -> None:
-    """Write what is trained beside what transformers and peft write.
-
-    Args:
-        model: with adapters or without, not distributed.
-        folder: where the rest is.
-        finished: whether differential perception gets its own files; else it is with the others.
-    """
+    """Write what is trained beside what transformers and peft write; when finished, the module into its own files."""
     tuned = trained_beside(model)
     if kept := without_module(tuned) if finished else tuned:
         save_file({name: weight.detach().cpu().contiguous() for name, weight in kept.items()}, folder / TUNED)

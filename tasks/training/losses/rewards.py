@@ -36,8 +36,6 @@ class Loss:
 
     value: "Tensor"
     """Scalar, to be differentiated; 0 (with zero gradients) where no example counts."""
-    per_example: "Tensor"
-    """(B,) detached: each example's share before the mean; 0 where it does not count."""
     metrics: "dict[str, Tensor]"
     """Detached scalars: means over the examples that have the metric; one that none has is left out."""
     counts: "dict[str, float]"
@@ -137,14 +135,12 @@ def loss_of(per_example: "Tensor", counts: "Tensor", logged: Logged) -> Loss:
     """Return the mean of (B,) losses over the examples that count, (B,) bool; 0, with zero gradients, if none does."""
     import torch
 
-    shares = per_example.where(counts, 0)
     having = torch.stack([mask for _, mask in logged.values()])
     values = torch.stack([value.detach() for value, _ in logged.values()]).where(having, 0)
     means = values.sum(1) / having.sum(1).clamp(min=1)
     numbers = dict(zip(logged, having.sum(1).tolist(), strict=True))  # the host waits only here
     return Loss(
-        value=shares.sum() / counts.sum().clamp(min=1),
-        per_example=shares.detach(),
+        value=per_example.where(counts, 0).sum() / counts.sum().clamp(min=1),
         metrics={name: mean for name, mean in zip(logged, means, strict=True) if numbers[name]},
         counts={name: float(number) for name, number in numbers.items() if number},
     )

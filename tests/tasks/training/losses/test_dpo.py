@@ -105,7 +105,6 @@ def test_without_a_rejected_text_the_rejected_image_stands_in(changes, wanted):
     reference = score([-3.0, -9.0, -4.5], [-3.0, -5.0, None], [-3.0, None, None])
     loss = dpo(policy, reference, DpoConfig(beta=0.3, **changes))
     both = [wanted(MARGIN), wanted(0.3 * (1 + 1))]
-    assert loss.per_example.tolist() == pytest.approx([*both, 0], abs=1e-12)
     assert loss.value.item() == pytest.approx(sum(both) / 2, abs=1e-12)
     got = gradient(loss, policy)
     assert got[0][1] == got[1][2] == 0

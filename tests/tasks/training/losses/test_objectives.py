@@ -114,7 +114,6 @@ def test_large_margins(config, margin):
     loss = compute(config, far)
     (slope,) = torch.autograd.grad(loss.value, far.logps)
     assert loss.value.isfinite()
-    assert loss.per_example.isfinite().all()
     assert slope.isfinite().all()
     assert torch.stack(list(loss.metrics.values())).isfinite().all()
     if config.objective != "sft" and config.dpo.loss_type == "sigmoid" and not config.dpo.label_smoothing:
@@ -125,7 +124,7 @@ def test_large_margins(config, margin):
 def test_single_precision_stays_single_and_double_double(config):
     for dtype in (torch.float32, torch.float64):
         loss = compute(config, random_scores(dtype=dtype))
-        assert {loss.value.dtype, loss.per_example.dtype, *(each.dtype for each in loss.metrics.values())} == {dtype}
+        assert {loss.value.dtype, *(each.dtype for each in loss.metrics.values())} == {dtype}
         assert loss.value.shape == ()
 
 
@@ -135,7 +134,6 @@ def test_a_batch_in_which_nothing_counts(config, columns):
     policy = score([None] * columns, [None] * columns, dtype=torch.float32, grad=True)
     loss = compute(config, policy)
     assert loss.value.item() == 0
-    assert loss.per_example.tolist() == [0, 0]
     assert loss.metrics == {}
     (slope,) = torch.autograd.grad(loss.value, policy.logps)
     assert not slope.any()
@@ -154,13 +152,11 @@ def test_an_empty_column_more_or_less_changes_nothing(config):
 
 @pytest.mark.parametrize("config", CONFIGS[1:])
 def test_examples_are_apart(config):
-    # But for SFT over tokens, a batch is the mean of its examples alone.
+    # But for SFT over tokens, a batch is the mean of its examples alone, of those that count.
     policy = random_scores()
-    alone = [
-        compute(config, Scored(logps=policy.logps[[n]], tokens=policy.tokens[[n]])).per_example[0].item()
-        for n in range(6)
-    ]
-    assert compute(config, policy).per_example.tolist() == pytest.approx(alone)
+    alone = [compute(config, Scored(logps=policy.logps[[n]], tokens=policy.tokens[[n]])) for n in range(6)]
+    counting = [value for loss in alone if (value := loss.value.item())]
+    assert compute(config, policy).value.item() == pytest.approx(sum(counting) / len(counting))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +168,6 @@ def test_a_row_with_one_side_has_plain_dpo_on_it(objective, section):
     policy = score(*rows, grad=True)
     config = TrainConfig.model_validate({"objective": objective, objective: {"beta": 0.3, **section}})
     loss = compute_loss(policy, score(*references), config)
-    assert loss.per_example.tolist() == pytest.approx([surprise(0.45), surprise(0.6), 0], abs=1e-12)
     assert loss.value.item() == pytest.approx((surprise(0.45) + surprise(0.6)) / 2, abs=1e-12)
     assert gradient(loss, policy)[2] == [0, 0, 0]
     assert not any(name.startswith("weight/") for name in loss.metrics)
