@@ -65,7 +65,6 @@ class Client:
         return answer
 
     async def _try(self, question: Question, body: dict[str, Any]) -> Answer:
-        """Send a request until it is answered or has failed often enough."""
         tries, request = 0, next(self._numbers)
         while True:
             endpoint, sent = await self.endpoints.take(), time.monotonic()

@@ -115,7 +115,6 @@ class Connection:
         await self.http.aclose()
 
     async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
-        """Return the body of a good answer."""
         import httpx2
 
         content = bytearray()

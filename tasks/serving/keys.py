@@ -60,7 +60,6 @@ def load_key(name: str, *, field: str = "models.*") -> Key:
 
 @lru_cache
 def _load_block(name: str) -> str:
-    """Return what a Secret block holds; it is asked for once in a process."""
     from prefect.blocks.system import Secret
     from prefect.settings import PREFECT_API_URL
 

@@ -89,7 +89,6 @@ async def _find(chat: ChatConfig, field: str, *, images: int, pace: Pace) -> Cha
 
 
 async def _names(chat: ChatConfig, url: str, pace: Pace) -> tuple[str, ...]:
-    """Return the names of what a server serves, each once."""
     client = _client(chat, url, "none", pace)
     try:
         return tuple(dict.fromkeys(await client.endpoints.all[0].connection.models()))
@@ -100,7 +99,6 @@ async def _names(chat: ChatConfig, url: str, pace: Pace) -> tuple[str, ...]:
 
 
 def _model(served: Mapping[str, tuple[str, ...]], chat: ChatConfig, field: str) -> str:
-    """Return the name of the model that every server serves."""
     listed = {url: ", ".join(names[:SHOWN]) or "none" for url, names in served.items()}
     for url, names in served.items():
         if chat.model and chat.model not in names:

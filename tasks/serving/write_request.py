@@ -66,7 +66,6 @@ def key_of(question: Question, config: ChatConfig) -> str:
 
 
 def _content(question: Question, config: ChatConfig) -> str | list[dict[str, Any]]:
-    """Return the text with the images in their places."""
     pieces = whole(question.text).split(IMAGE)
     if len(pieces) == 1:
         pieces = [""] * len(question.images) + pieces

@@ -96,7 +96,6 @@ def _naming(folder: Path, field: str, *, advice: str = "") -> Generator[None]:
 
 
 def _snapshot(name: str, revision: str, field: str) -> Path:
-    """Return the folder of the local cache that holds a Hub's model at a revision."""
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
@@ -112,7 +111,6 @@ def _snapshot(name: str, revision: str, field: str) -> Path:
 
 
 def _look_into(folder: Path, *, commit: str) -> Found:
-    """Return a folder's model, its files complete as far as names tell."""
     if not folder.is_dir():
         raise _LacksError("is no folder")
     adapters = _has(folder, ADAPTERS)
@@ -137,7 +135,6 @@ def _has(folder: Path, name: str) -> bool:
 
 
 def _list_weights(folder: Path) -> list[Path]:
-    """Return the files of a model's weights: one, or those that its index names."""
     if not _has(folder, INDEX):
         return [folder / WHOLE]
     shards = _read_json(folder / INDEX).get("weight_map")
@@ -148,7 +145,6 @@ def _list_weights(folder: Path) -> list[Path]:
 
 
 def _read_base(folder: Path) -> tuple[str, str]:
-    """Return the name and the commit of the model that a folder's adapters belong to."""
     if _has(folder, CONFIG):
         raise _LacksError(f"holds a model ({CONFIG}) and adapters ({ADAPTERS}): put one of them into another folder")
     content = _read_json(folder / ADAPTERS)

@@ -162,7 +162,6 @@ class FrozenRows:
 def _read_entries(
     folder: Folder, frozen: pa.Table, entries: Sequence[dict[str, Any]], *, without: Sequence[str]
 ) -> Iterator[PreferenceRow]:
-    """Yield rows of one part."""
     part = Part(folder, _part_paths(frozen)[entries[0]["part"]])
     found = read_rows(part, [entry["row"] for entry in entries], columns_without(PreferenceRow, without))
     for entry, row in zip(entries, from_table(found, PreferenceRow), strict=True):
@@ -257,6 +256,5 @@ def _open(file: str, split: str | None = None) -> pa.Table:
 
 
 def _part_paths(entries: pa.Table) -> list[str]:
-    """Return the parts' paths below the dataset's folder, by number."""
     metadata = entries.schema.metadata or {}
     return [f"{metadata[b'table'].decode()}/{name}" for name in metadata[b"parts"].decode().split("\n")]

@@ -178,7 +178,6 @@ def _graphs(row: PreferenceRow, pairs: Mapping[str, PairRow], images: Mapping[st
 def _mined(
     row: PreferenceRow, found: list[Hard], *, said: Said, graphs: Any, config: MinedConfig
 ) -> PreferenceRow | Dropped:
-    """Take the hardest text that is not known to be true of the pair."""
     likely = [hard for hard in found if hard.q >= config.min_q]
     for skipped, hard in enumerate(likely):
         if true := said.is_true(hard.text, graphs):

@@ -317,14 +317,12 @@ class PreferenceTrainer(Trainer):
         self._since += time.monotonic() - began
 
     def _save_own(self, folder: Path) -> None:
-        """Write what a run keeps beside the Trainer's files: the means that are not logged yet, the adversary."""
         (folder / WINDOW).write_text(json.dumps(self.window.sums))
         if self.setting.adversary:
             self.setting.adversary.save(folder)
         self.setting.metrics.write()
 
     def _restore(self, folder: Path) -> None:
-        """Read what is ours of a checkpoint."""
         with reading(folder / WINDOW):
             if self.is_world_process_zero():
                 self.window.join([json.loads((folder / WINDOW).read_text())])

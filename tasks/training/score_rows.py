@@ -102,7 +102,6 @@ def _score(batch: Batch, model: Any, config: ScoringConfig) -> Iterator[Referenc
 
 @lru_cache(maxsize=1)
 def _open_model(settings: str) -> Any:
-    """Load the model onto this process' device, once."""
     config = ScoringConfig.model_validate_json(settings)
     own = ModelConfig.model_validate({"attn_implementation": config.attn_implementation})
     model = load_model(Path(config.folder), own, dtype=PRECISIONS[config.weights])

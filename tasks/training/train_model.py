@@ -181,7 +181,6 @@ def _make_collator(job: Job, model: Any, processor: Any) -> Collator:
 
 
 def _finish(trainer: PreferenceTrainer, job: Job) -> None:
-    """Write the finished model; its name says that the run is finished."""
     run, first = job.run, trainer.is_world_process_zero()
     if plugin := trainer.accelerator.state.fsdp_plugin if trainer.is_fsdp_enabled else None:
         plugin.set_state_dict_type("FULL_STATE_DICT")

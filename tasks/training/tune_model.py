@@ -95,7 +95,6 @@ def _with_adapters(model: Any, config: TrainConfig) -> Any:
 
 
 def _targets(model: Any, config: TrainConfig) -> list[str]:
-    """Return the names of the layers that get adapters."""
     named, head = config.model.lora.target_modules, model.get_output_embeddings()
     tied = head is not None and head.weight is model.get_input_embeddings().weight
     vision = config.model.train_vision and config.model.vision_tuning == "same"

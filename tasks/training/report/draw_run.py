@@ -218,7 +218,6 @@ def show_value(value: float, *, percent: bool = False) -> str:
 
 
 def _ends(one: Series, *, percent: bool) -> Iterator[str]:
-    """Yield the first value and the last in training, and the last on held-out rows."""
     for points, place in ((one.train, 0), (one.bold, -1), (one.held_out, -1)):
         yield show_value(float(points.values[place]), percent=percent) if len(points) else ""
 

@@ -74,7 +74,6 @@ def write_run_page(folder: Path) -> Path:
 
 
 def _totals(metrics: Metrics) -> Iterator[tuple[str, str]]:
-    """Yield the numbers that are looked for first; those that are not known are left out."""
     if metrics.points:
         yield from (("steps", f"{metrics.last:,}"), ("epochs", f"{metrics.epoch:.3g}"))
     if (loss := metrics.final("loss")) is not None:
@@ -85,7 +84,6 @@ def _totals(metrics: Metrics) -> Iterator[tuple[str, str]]:
 
 
 def _list_data(data: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what the run says of its data, as names and words."""
     plain = {name: value for name, value in data.items() if isinstance(value, str | int | float) and value != ""}
     if isinstance(path := plain.get("dataset"), str):  # pages are passed on, paths are nobody's business
         plain["dataset"] = path.rstrip("/").rsplit("/", 1)[-1]
@@ -118,7 +116,6 @@ def read_samples(run: Path) -> list[dict[str, Any]]:
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
-    """Return a file's content; no file gives nothing."""
     if not path.is_file():
         return {}
     with _naming(path):

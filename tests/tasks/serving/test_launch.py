@@ -136,10 +136,7 @@ def test_a_server_that_does_not_answer_in_time_is_stopped(servers, diary, fault)
     ("changes", "message"),
     [
         ({"model": ""}, "language.model"),
-        (
-            {"endpoint": ("http://h/v1",)},
-            "language.endpoint http://h/v1 .*language.launch.enabled",
-        ),
+        ({"endpoint": ("http://h/v1",)}, "language.endpoint http://h/v1 .*language.launch.enabled"),
         (
             {"launch": LaunchConfig(enabled=True, command=("vllm-that-is-not-there",))},
             "language.launch.command: 'vllm-that-is-not",
@@ -209,7 +206,7 @@ def test_a_real_vllm_serves_one_model_after_the_other(tmp_path, vllm_servers, mo
     with Servers(tmp_path / "logs") as servers:
         for model, images in (("qwen2-vl", 2), ("mixtral", 0)):
             folder = str(vllm_servers.checkpoint(model))
-            launched = server.model_copy(update={"images": images})
+            launched = server.model_copy(update={"max_images": images})
             chat = servers.ready(ChatConfig(model=folder, launch=launched))
             with OpenAI(base_url=chat.endpoint[0], api_key="none", max_retries=0) as client:
                 turns = [{"role": "user", "content": "Say."}]

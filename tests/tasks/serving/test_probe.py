@@ -13,7 +13,6 @@ from pairwright.tasks.serving.probe import WORD, find_model
 from tests.fixtures.chat_server import Asked, Hang, Reply, Status, chat_server
 
 QUICK = Pace(backoff_s=0.001, connect_s=2)
-KEY = "PAIRWRIGHT_TEST_KEY"
 
 
 def obeys_all(asked: Asked):
@@ -167,22 +166,6 @@ def test_a_server_that_stays_busy_decides_nothing(fault) -> None:
     with chat_server(lambda asked: fault) as server:
         said = refusal(ServerError, server, timeout_seconds=0.2, patience_seconds=0.3)
     assert said.startswith(f"{server.url}: ")
-
-
-def test_the_key_is_sent_and_not_told(monkeypatch) -> None:
-    monkeypatch.setenv(KEY, "sk-secret-123")
-
-    def wants_the_key(asked: Asked):
-        return Status(401, f"wrong key {asked.headers.get('authorization')}") if closed else obeys_all(asked)
-
-    closed = False
-    with chat_server(wants_the_key) as server:
-        find(server, key=KEY)
-        assert server.asked[0].headers["authorization"] == "Bearer sk-secret-123"
-        closed = True
-        said = refusal(ServerError, server, key=KEY)
-    assert KEY in said
-    assert "sk-secret-123" not in said
 
 
 @pytest.mark.live

@@ -15,11 +15,10 @@ from pairwright.tasks.training.score_answers import score_answers
 from pairwright.tasks.training.tune_model import prepare_model
 from tests.bench.train_rows import make_picture, make_row
 from tests.bench.train_trl import dpo_trainer, sft_trainer, trl_processor
-from tests.fixtures.families_of_models import PACKED
 
 pytestmark = [
     # Names of settings, as TRL and peft use them.
-    pytest.mark.filterwarnings("ignore:.*is deprecated and will be removed in v6:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*is deprecated and will be removed in v6:FutureWarning")
 ]
 CLOSE = 1e-6
 TEXTS_OF_ROWS = [
@@ -41,8 +40,8 @@ def rows():
 
 
 @pytest.fixture(scope="module", params=["qwen2_vl", "qwen2_5_vl"])
-def folder(request, tmp_path_factory):
-    return PACKED[request.param](tmp_path_factory.mktemp(request.param))
+def folder(request, checkpoint):
+    return checkpoint(request.param)
 
 
 def config_of(objective, **sections):

@@ -8,7 +8,6 @@ from torch.overrides import TorchFunctionMode
 from transformers import AutoModelForImageTextToText
 
 from pairwright.tasks.training.attention import WINDOWS, attend_in_parts, join_windows
-from tests.fixtures.families_of_models import PACKED
 
 
 def inputs(key_heads: int) -> list[torch.Tensor]:
@@ -46,10 +45,8 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 
 @pytest.fixture(scope="module", params=["qwen2_vl", "qwen2_5_vl", "qwen3_vl"])
-def model(request, tmp_path_factory):
-    return AutoModelForImageTextToText.from_pretrained(
-        PACKED[request.param](tmp_path_factory.mktemp("model") / request.param)
-    )
+def model(request, checkpoint):
+    return AutoModelForImageTextToText.from_pretrained(checkpoint(request.param))
 
 
 class Counting(TorchFunctionMode):
@@ -93,8 +90,8 @@ def test_features_and_gradients_are_the_same_of_fewer_calls(model, grids, tmp_pa
     assert WINDOWS not in (tmp_path / "config.json").read_text()
 
 
-def test_the_language_model_and_towers_without_windows_stay_as_they_are(model, tmp_path):
+def test_the_language_model_and_towers_without_windows_stay_as_they_are(model, checkpoint):
     join_windows(model)
     assert model.model.language_model.config._attn_implementation == "sdpa"
-    other = AutoModelForImageTextToText.from_pretrained(PACKED["llava_onevision"](tmp_path))
+    other = AutoModelForImageTextToText.from_pretrained(checkpoint("llava_onevision"))
     assert not join_windows(other)

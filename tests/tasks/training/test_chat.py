@@ -11,7 +11,6 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Turn
 from pairwright.tasks.training.chat import Chat, make_messages
 from pairwright.tasks.training.freeze_rows import RefusedRowError
-from tests.fixtures.families_of_models import PACKED, write_gemma3, write_qwen2_vl
 
 FRAMES = {
     "qwen2_vl": ("assistant\n", "", ["<|im_end|>"]),
@@ -30,9 +29,8 @@ CONTROL = {
 
 
 @pytest.fixture(scope="module")
-def processors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    root = tmp_path_factory.mktemp("families")
-    return {name: AutoProcessor.from_pretrained(PACKED.get(name, write_gemma3)(root / name)) for name in FRAMES}
+def processors(checkpoint: Any) -> dict[str, Any]:
+    return {name: AutoProcessor.from_pretrained(checkpoint(name)) for name in FRAMES}
 
 
 @pytest.mark.parametrize("family", FRAMES)
@@ -75,15 +73,15 @@ def test_texts_that_only_look_like_it_pass(family: str, processors: dict[str, An
     )
 
 
-def test_added_line_ends_are_no_control_tokens(tmp_path: Path) -> None:
-    processor: Any = AutoProcessor.from_pretrained(write_gemma3(tmp_path))
+def test_added_line_ends_are_no_control_tokens(checkpoint: Any) -> None:
+    processor: Any = AutoProcessor.from_pretrained(checkpoint("gemma3"))
     processor.tokenizer.add_tokens(["\n\n\n", "<table>"])
     found = Chat(processor).tokenise(["a\n\n\nb", "a<table>b"])
     assert [tokens.control for tokens in found.values()] == ["", "<table>"]
 
 
-def test_a_template_without_an_answer_is_refused(tmp_path: Path) -> None:
-    processor: Any = AutoProcessor.from_pretrained(write_qwen2_vl(tmp_path))
+def test_a_template_without_an_answer_is_refused(qwen: Path) -> None:
+    processor: Any = AutoProcessor.from_pretrained(qwen)
     processor.chat_template = "{{ raise_exception('for questions only') }}"
     with pytest.raises(ModelError, match=r"model\.name: .*for questions only"):
         _ = Chat(processor).frame

@@ -13,9 +13,6 @@ from safetensors.torch import load_file, save_file
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import ModelConfig, TrainConfig
 from pairwright.tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
-from tests.fixtures.families_of_models import PACKED, write_gemma3
-
-FAMILIES: dict[str, Callable[[Path], Path]] = {**PACKED, "gemma3": write_gemma3}
 
 
 @pytest.fixture
@@ -44,28 +41,11 @@ def weights_of(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_each_family_is_loaded_with_all_of_its_weights(family: str, tmp_path: Path) -> None:
-    folder = FAMILIES[family](tmp_path / family)
-    model, stored = load(folder), load_file(folder / "model.safetensors")
+def test_each_family_is_loaded_with_all_of_its_weights(family: Path) -> None:
+    model, stored = load(family), load_file(family / "model.safetensors")
     assert sum(parameter.numel() for parameter in model.parameters()) == sum(t.numel() for t in stored.values())
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
-    assert load_processor(folder).image_processor is not None
-
-
-def test_weights_in_several_files_are_loaded(qwen: Path, folder: Path) -> None:
-    model = load(qwen)
-    (folder / "model.safetensors").unlink()
-    model.save_pretrained(folder, max_shard_size="200KB")
-    assert len(list(folder.glob("*.safetensors"))) > 1
-    for name, tensor in load(folder).state_dict().items():
-        assert torch.equal(tensor, model.state_dict()[name])
-
-
-def test_a_text_only_model_is_refused(folder: Path) -> None:
-    settings_of(folder, lambda config: config.update(model_type="qwen2"))
-    with pytest.raises(ModelError, match="'qwen2'"):
-        load(folder)
+    assert load_processor(family).image_processor is not None
 
 
 def test_code_of_a_checkpoint_is_never_run(folder: Path, tmp_path: Path) -> None:
@@ -92,10 +72,7 @@ def test_code_of_a_checkpoint_is_never_run(folder: Path, tmp_path: Path) -> None
     [
         (lambda c: layers(c, 3), r"layers\.2"),
         (lambda c: layers(c, 1), r"layers\.1"),
-        (
-            lambda c: c["text_config"].update(intermediate_size=95),
-            r"down_proj.weight \(64, 96\) and \(64, 95\)",
-        ),
+        (lambda c: c["text_config"].update(intermediate_size=95), r"down_proj.weight \(64, 96\) and \(64, 95\)"),
         (lambda c: c["text_config"].update(hidden_size="wide"), "hidden_size"),
         (lambda c: c["text_config"].update(hidden_size=-1), "negative dimension"),
     ],
@@ -106,15 +83,10 @@ def test_settings_that_do_not_fit_the_weights_are_refused(folder: Path, change: 
         load(folder)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
 def test_weights_that_are_no_numbers_are_refused(folder: Path, value: float) -> None:
-    name = "lm_head.weight"
-
-    def spoil(tensors: dict[str, torch.Tensor]) -> None:
-        tensors[name][3, 5] = value
-
-    weights_of(folder, spoil)
-    with pytest.raises(ModelError, match=f"{name} .*NaN"):
+    weights_of(folder, lambda tensors: tensors["lm_head.weight"][3].fill_(value))
+    with pytest.raises(ModelError, match=r"lm_head\.weight .*NaN"):
         load(folder)
 
 

@@ -14,7 +14,7 @@ from pairwright.tasks.training.losses.rewards import CHOSEN, IMAGE, TEXTS
 from pairwright.tasks.training.pack_answers import PADDING, lay_out, pack_answers, why_not_packed
 from pairwright.tasks.training.score_answers import score_answers
 from tests.fixtures.examples_to_pack import ragged
-from tests.fixtures.families_of_models import PACKED, write_gemma3
+from tests.fixtures.families_of_models import write_gemma3
 
 WIDTH = 5
 EQUAL = 1e-5
@@ -23,13 +23,6 @@ AROUND = {"smolvlm": (" ", "<end_of_utterance>"), "gemma3": ("", "<end_of_turn>"
 """What the published templates put before and behind an answer, where it is not Qwen's."""
 TENSORS: Any = {"return_tensors": "pt", "add_special_tokens": False}
 Scores = tuple[torch.Tensor, dict[str, torch.Tensor]]
-
-
-@pytest.fixture(scope="module", params=[*PACKED, "gemma3"])
-def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a checkpoint of each family, called as the family is."""
-    write = PACKED.get(request.param, write_gemma3)
-    return write(tmp_path_factory.mktemp("families") / request.param)
 
 
 def load(folder: Path, attention: Any = "sdpa") -> Any:
@@ -115,8 +108,8 @@ def test_image_tokens_that_see_each_other_forbid_packing(tmp_path: Path) -> None
     assert "image" in why_not_packed(model)
 
 
-def test_a_sliding_window_forbids_packing(tmp_path: Path) -> None:
-    model = load(PACKED["qwen2_vl"](tmp_path))
+def test_a_sliding_window_forbids_packing(qwen: Path) -> None:
+    model = load(qwen)
     model.config.text_config.sliding_window = 64
     assert "64 tokens" in why_not_packed(model)
 
@@ -130,17 +123,15 @@ def test_logits_are_computed_of_answers_alone(family: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable. is deprecated:FutureWarning")  # from 5.23 on
-def test_activations_that_are_computed_again_give_the_same_gradients(tmp_path: Path) -> None:
-    folder = PACKED["qwen2_vl"](tmp_path)
-    model, batch = load(folder, SPLIT), batch_of(folder, ragged())
+def test_activations_that_are_computed_again_give_the_same_gradients(qwen: Path) -> None:
+    model, batch = load(qwen, SPLIT), batch_of(qwen, ragged())
     expected = by_ours(model, batch)
     model.train().gradient_checkpointing_enable({"use_reentrant": False})
     assert_equal(by_ours(model, batch), expected)
 
 
-def test_prompts_that_wait_for_an_answer_change_nothing(tmp_path: Path) -> None:
-    folder = PACKED["qwen2_vl"](tmp_path)
-    processor, items, model = AutoProcessor.from_pretrained(folder), ragged()[:2], load(folder)
+def test_prompts_that_wait_for_an_answer_change_nothing(qwen: Path) -> None:
+    processor, items, model = AutoProcessor.from_pretrained(qwen), ragged()[:2], load(qwen)
     without = Collator(processor, 4096, apart=True)(items)["batch"]
     waiting = Collator(processor, 4096, apart=True, late=1)(items)["batch"]
     assert [len(own) for own in waiting.answers] == [1, 0, 1, 1, 0]
@@ -148,11 +139,11 @@ def test_prompts_that_wait_for_an_answer_change_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("attention", [SPLIT, "sdpa"])
-def test_answers_of_one_token_are_no_part_of_the_sequence(attention: str, tmp_path: Path) -> None:
-    batch = batch_of(folder := PACKED["qwen2_vl"](tmp_path), ragged()[:2])
+def test_answers_of_one_token_are_no_part_of_the_sequence(attention: str, qwen: Path) -> None:
+    batch = batch_of(qwen, ragged()[:2])
     tokens = [tuple(answer.ids[0] for answer in own) for own in batch.answers]
     batch.answers = [tuple(Answer(TEXTS + n, (token,)) for n, token in enumerate((*own, 9))) for own in tokens]
-    model = load(folder, attention)
+    model = load(qwen, attention)
     packed = pack_answers(batch, model, width=WIDTH)
     assert packed.inputs["input_ids"].shape[1] == max(map(len, batch.prompts))
     scores = score_answers(model, packed).logps
@@ -173,11 +164,11 @@ def test_the_batch_is_laid_out_as_drawn() -> None:
     assert layout.keep.int().tolist() == [[0, 1, 1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 0, 0, 0, 0]]
 
 
-def test_each_token_is_predicted_by_the_one_before_it(tmp_path: Path) -> None:
+def test_each_token_is_predicted_by_the_one_before_it(qwen: Path) -> None:
     answers = [(Answer(CHOSEN, (7, 8, 9)), Answer(TEXTS, (6,)), Answer(TEXTS + 1, (5, 4))), (Answer(IMAGE, (3, 2)),)]
     types = {"mm_token_type_ids": [(0, 0), (0, 0, 0)]}
     batch = Batch(keys=["a"], owners=[0, 0], prompts=[(1, 1), (1, 1, 1)], answers=answers, types=types)
-    packed = pack_answers(batch, load(PACKED["qwen2_vl"](tmp_path)), width=WIDTH)
+    packed = pack_answers(batch, load(qwen), width=WIDTH)
     assert packed.places.tolist() == [0, 1, 2, 0, 0, 3, 4, 5]
     assert packed.targets.tolist() == [7, 8, 9, 6, 5, 4, 3, 2]
     assert packed.numbers.tolist() == [0, 0, 0, 1, 2, 2, 3, 3]
@@ -185,10 +176,10 @@ def test_each_token_is_predicted_by_the_one_before_it(tmp_path: Path) -> None:
     assert packed.inputs["position_ids"][0].tolist() == [[0, 1, 2, 3, 2], [0, 1, 2, 3, 2]]
 
 
-def test_the_mask_hides_answers_from_each_other(tmp_path: Path) -> None:
+def test_the_mask_hides_answers_from_each_other(qwen: Path) -> None:
     answers = [(Answer(CHOSEN, (7, 8)), Answer(TEXTS, (6, 5)))]
     batch = Batch(keys=["a"], owners=[0], prompts=[(1, 1)], answers=answers, types={"mm_token_type_ids": [(0, 0)]})
-    packed = pack_answers(batch, load(PACKED["qwen2_vl"](tmp_path)), width=WIDTH, dtype=torch.bfloat16)
+    packed = pack_answers(batch, load(qwen), width=WIDTH, dtype=torch.bfloat16)
     mask = packed.inputs["attention_mask"]
     assert mask.dtype == torch.bfloat16
     assert (mask[0, 0] == 0).int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 0, 1]]

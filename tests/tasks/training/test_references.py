@@ -35,7 +35,6 @@ from pairwright.tasks.training.score_answers import score_answers
 from pairwright.tasks.training.score_rows import release_scorer, score_rows, scoring_config
 from pairwright.tasks.training.tune_model import prepare_model
 from tests.fixtures.examples_to_pack import ragged
-from tests.fixtures.families_of_models import PACKED, write_gemma3
 from tests.fixtures.preferences_to_train import preference
 
 ROWS = [
@@ -137,10 +136,7 @@ def test_rows_that_are_not_as_they_were_scored_are_refused(qwen: Path) -> None:
         table.score(policy, packed_of(batch, policy), batch.keys)
     stranger = preference(9)
     batch = batch_of(qwen, config, [ROWS[1], stranger])
-    for one, lacks in (
-        (table, stranger),
-        (Table(table.keys[:0], table.logps[:0], table.tokens[:0]), ROWS[1]),
-    ):
+    for one, lacks in ((table, stranger), (Table(table.keys[:0], table.logps[:0], table.tokens[:0]), ROWS[1])):
         with pytest.raises(TrainingError, match=lacks.key):
             one.score(policy, packed_of(batch, policy), batch.keys)
 
@@ -185,12 +181,6 @@ def test_what_is_opened(qwen: Path, tmp_path: Path) -> None:
 
 
 TOWERS = ("visual", "vision_tower", "vision_model")
-
-
-@pytest.fixture(scope="module", params=[*PACKED, "gemma3"])
-def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a checkpoint of each family."""
-    return PACKED.get(request.param, write_gemma3)(tmp_path_factory.mktemp("families") / request.param)
 
 
 def load(folder: Path) -> Any:

@@ -17,7 +17,6 @@ from pairwright.tasks.training.runs import SAVING, Run
 from pairwright.tasks.training.save_checkpoints import FOLDER, NOT_SAVED, Saving, finish_model
 from pairwright.tasks.training.tune_model import prepare_model
 from tests.fixtures.examples_to_pack import picture
-from tests.fixtures.families_of_models import PACKED
 from tests.fixtures.runs_to_train import move_weights
 
 
@@ -54,11 +53,6 @@ def test_what_cannot_be_written_says_what_is_left(error: Exception, tmp_path: Pa
     with pytest.raises(TrainingError, match="checkpoint-1"):
         saving.agree(fail)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
-
-
-@pytest.fixture(scope="module", params=["qwen2_vl", "llava_onevision"])
-def start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return PACKED[request.param](tmp_path_factory.mktemp("families") / request.param)
 
 
 def settings(**values: Any) -> TrainConfig:

@@ -17,7 +17,7 @@ from pairwright.tasks.training.losses.rewards import CHOSEN, TEXTS
 from pairwright.tasks.training.pack_answers import Packed
 from pairwright.tasks.training.score_answers import packs_well, score_answers, target_log_probabilities
 from tests.fixtures.examples_to_pack import ragged
-from tests.fixtures.families_of_models import PACKED, write_gemma3, write_qwen2_vl
+from tests.fixtures.families_of_models import PACKED
 
 PLACES, TARGETS = torch.tensor([0, 1, 2, 0, 3, 0, 6]), torch.tensor([4, 0, 9, 4, 3, 7, 1])
 """Three tokens share a place, two of them are the same token."""
@@ -101,22 +101,22 @@ def opened(folder: Path) -> tuple[Any, Collator]:
     return AutoModelForImageTextToText.from_pretrained(folder), Collator(AutoProcessor.from_pretrained(folder), 4096)
 
 
-@pytest.mark.parametrize("family", PACKED)
+@pytest.mark.parametrize("name", PACKED)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_families_that_can_be_packed_are(family: str, dtype: torch.dtype, tmp_path: Path) -> None:
-    model, collator = opened(PACKED[family](tmp_path))
+def test_families_that_can_be_packed_are(name: str, dtype: torch.dtype, checkpoint: Any) -> None:
+    model, collator = opened(checkpoint(name))
     assert not packs_well(model.to(dtype), collator, ragged())
 
 
-def test_scores_that_differ_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, collator = opened(write_gemma3(tmp_path))
+def test_scores_that_differ_are_found(checkpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, collator = opened(checkpoint("gemma3"))
     monkeypatch.setattr("pairwright.tasks.training.score_answers.why_not_packed", lambda _: "")
     why = packs_well(model, collator, ragged())
     assert re.search(r"differ by 0\..*float32.* 0\.001\b", why)
 
 
-def test_the_model_stays_as_it_was(tmp_path: Path) -> None:
-    model, collator = opened(write_qwen2_vl(tmp_path))
+def test_the_model_stays_as_it_was(qwen: Path) -> None:
+    model, collator = opened(qwen)
     model.train()
     model.model.visual.eval()
     before = [module.training for module in model.modules()]

@@ -21,7 +21,6 @@ from pairwright.tasks.training.losses.rewards import CHOSEN, IMAGE, TEXTS
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.score_answers import score_answers
 from pairwright.tasks.training.score_rows import STAGE, release_scorer, score_rows, scoring_config
-from tests.fixtures.families_of_models import write_gemma3
 from tests.fixtures.preferences_to_train import preference
 
 
@@ -88,8 +87,8 @@ def test_packed_or_apart_is_the_same(qwen: Path) -> None:
             assert other[key].logps == pytest.approx(row.logps, rel=1e-5)
 
 
-def test_a_model_that_cannot_be_packed_is_found_out(tmp_path: Path) -> None:
-    folder = write_gemma3(tmp_path / "gemma3")
+def test_a_model_that_cannot_be_packed_is_found_out(checkpoint: Any) -> None:
+    folder = checkpoint("gemma3")
     found = ok(list(score_rows(rows()[:2], scoring(folder))))
     for row in rows()[:2]:
         torch.testing.assert_close(

@@ -22,18 +22,11 @@ from pairwright.tasks.training.losses.objectives import needs_of
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 from pairwright.tasks.training.runs import Run
 from pairwright.tasks.training.train_model import Job
-from tests.fixtures.families_of_models import PACKED
 from tests.fixtures.preferences_to_train import encoded, preference
 from tests.fixtures.runs_to_train import curve, settings, write_run
 
 pytestmark = pytest.mark.usefixtures("no_samples")
 SIZES = ((56, 84), (112, 56))
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("models")
-    return {name: PACKED[name](folder / name) for name in ("qwen2_vl", "llava_onevision")}
 
 
 def rows(count: int = 7) -> list[PreferenceRow]:
@@ -54,12 +47,11 @@ def with_module(start: Path, **values: Any) -> TrainConfig:
 
 
 @pytest.mark.parametrize(
-    ("family", "tuning"),
-    [("qwen2_vl", "lora"), pytest.param("llava_onevision", "full", marks=pytest.mark.slow)],
+    ("name", "tuning"), [("qwen2_vl", "lora"), pytest.param("llava_onevision", "full", marks=pytest.mark.slow)]
 )
-def test_a_run_goes_on_from_its_checkpoint(models: dict[str, Path], family: str, tuning: str, tmp_path: Path) -> None:
+def test_a_run_goes_on_from_its_checkpoint(checkpoint: Any, name: str, tuning: str, tmp_path: Path) -> None:
     """It ends with the bytes of one that was never stopped; all that is trained has moved."""
-    config = with_module(models[family], model={"tuning": tuning})
+    config = with_module(checkpoint(name), model={"tuning": tuning})
     whole, stopped = (write_run(tmp_path / name, config, rows=rows()) for name in ("whole", "stopped"))
     for job in (whole, stopped):
         assert train_model.train_model(job).finished
@@ -68,7 +60,7 @@ def test_a_run_goes_on_from_its_checkpoint(models: dict[str, Path], family: str,
     assert stopped.run.steps() == [2]
     assert train_model.train_model(stopped).finished
     assert curve(stopped.run) == curve(whole.run)
-    _compare(whole.run, stopped.run, models[family], config)
+    _compare(whole.run, stopped.run, checkpoint(name), config)
     if tuning == "lora":
         shutil.rmtree(stopped.run.model)
         (stopped.run.checkpoints / "checkpoint-3" / TUNED).unlink()
@@ -92,8 +84,8 @@ def _compare(whole: Run, stopped: Run, start: Path, config: TrainConfig) -> None
     assert not [name for name in moved if "language_model" in name and any(part in name for part in frozen)]
 
 
-def test_two_rates_are_two_groups(models: dict[str, Path], tmp_path: Path) -> None:
-    trainer = make(write_run(tmp_path, with_module(models["qwen2_vl"]), rows=rows()))
+def test_two_rates_are_two_groups(qwen: Path, tmp_path: Path) -> None:
+    trainer = make(write_run(tmp_path, with_module(qwen), rows=rows()))
     groups = trainer.create_optimizer().param_groups
     model = trainer.accelerator.unwrap_model(trainer.model)
     names = {id(weight): name for name, weight in model.named_parameters()}
@@ -109,15 +101,15 @@ def make(job: Job) -> PreferenceTrainer:
     return train_model.make_trainer(job)
 
 
-def test_rows_that_are_no_pairs_are_refused(models: dict[str, Path], tmp_path: Path) -> None:
+def test_rows_that_are_no_pairs_are_refused(qwen: Path, tmp_path: Path) -> None:
     """Of three images one has nothing to be compared with; four are two pairs."""
-    needs = needs_of(with_module(models["qwen2_vl"]))
+    needs = needs_of(with_module(qwen))
     for images in (0, 1, 3):
         with pytest.raises(RefusedRowError, match=f"pairs: {images}"):
             make_example(preference(0, images=images), needs)
     assert len(load_example(make_example(preference(0, images=4), needs), 10_000, pairs=True).images) == 4
     given = [preference(n, images=1 + n % 3) for n in range(6)]
-    job = write_run(tmp_path, with_module(models["qwen2_vl"]), rows=given)
+    job = write_run(tmp_path, with_module(qwen), rows=given)
     kept = train_model.train_rows(job)
     assert isinstance(kept, ExampleRows)
     assert [type(kept[place]) for place in range(3)] == [Refused, Loaded, Refused]

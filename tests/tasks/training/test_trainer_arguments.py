@@ -94,7 +94,6 @@ def test_what_is_kept_whole_is_not_spread(name: str, values: dict[str, Any], mon
 
 @pytest.mark.parametrize("name", ["FSDP", "DEEPSPEED"])
 def test_weights_are_not_spread_over_cpus(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")

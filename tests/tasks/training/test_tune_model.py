@@ -36,18 +36,11 @@ from pairwright.tasks.training.tune_model import (
     without_module,
 )
 from tests.fixtures.examples_to_pack import loaded, picture
-from tests.fixtures.families_of_models import PACKED, write_gemma3
 from tests.fixtures.preferences_to_train import preference
 from tests.fixtures.runs_to_train import move_weights
 
-FAMILIES: dict[str, Callable[[Path], Path]] = {**PACKED, "gemma3": write_gemma3}
 LANGUAGE = ("model.language_model.", "model.text_model.", "lm_head.")
 """How the names of the language model's weights begin in these families."""
-
-
-@pytest.fixture(scope="module", params=FAMILIES)
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return FAMILIES[request.param](tmp_path_factory.mktemp("families") / request.param)
 
 
 def settings(**model: Any) -> TrainConfig:
@@ -79,32 +72,32 @@ def moved(model: Any, folder: Path) -> set[str]:
     }
 
 
-def test_full_tuning_trains_the_language_model_alone(folder: Path) -> None:
-    model = tuned(folder, settings(tuning="full"))
+def test_full_tuning_trains_the_language_model_alone(family: Path) -> None:
+    model = tuned(family, settings(tuning="full"))
     switched = {name for name, one in model.named_parameters(remove_duplicate=False) if one.requires_grad}
     assert switched == {name for name, _ in model.named_parameters(remove_duplicate=False) if name.startswith(LANGUAGE)}
-    got = moved(model, folder)
+    got = moved(model, family)
     assert got <= switched
     assert {name for name in switched if ".layers." in name and name.endswith("weight")} <= got, "every layer learns"
 
 
-def test_adapters_are_on_the_linear_layers_of_the_language_model_alone(folder: Path) -> None:
-    model = tuned(folder, settings())
+def test_adapters_are_on_the_linear_layers_of_the_language_model_alone(family: Path) -> None:
+    model = tuned(family, settings())
     linear = {
         f"{name}.weight"
-        for name, layer in load_model(folder, settings().model, dtype=torch.float32).named_modules()
+        for name, layer in load_model(family, settings().model, dtype=torch.float32).named_modules()
         if isinstance(layer, torch.nn.Linear) and name.startswith(LANGUAGE) and name != "lm_head"
     }
-    got = moved(model, folder)
+    got = moved(model, family)
     assert all(".lora_A." in name or ".lora_B." in name for name in got)
     assert {plain(name.partition(".lora_")[0]) + ".weight" for name in got} == linear
     assert got == {name for name, one in model.named_parameters() if one.requires_grad}
 
 
 @pytest.mark.parametrize("tuning", ["lora", "full"])
-def test_the_tower_that_sees_is_trained_where_that_is_wanted(folder: Path, tuning: str) -> None:
-    model = tuned(folder, settings(tuning=tuning, train_vision=True))
-    seeing = {name for name in moved(model, folder) if not plain(name).startswith(LANGUAGE)}
+def test_the_tower_that_sees_is_trained_where_that_is_wanted(family: Path, tuning: str) -> None:
+    model = tuned(family, settings(tuning=tuning, train_vision=True))
+    seeing = {name for name in moved(model, family) if not plain(name).startswith(LANGUAGE)}
     assert len(seeing) >= 8
     if tuning == "full":
         assert all(one.requires_grad for one in model.parameters())
@@ -241,10 +234,8 @@ def test_a_frozen_copy_computes_in_bfloat16_what_autocast_does_of_float32(qwen: 
         assert torch.equal(score(frozen, qwen), score(whole, qwen))
 
 
-@pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl", "llava_onevision"])
-def test_each_weight_has_its_rate(family: str, tmp_path: Path) -> None:
-    folder = PACKED[family](tmp_path / family)
-    model = load_model(folder, TrainConfig(objective="sft").model, dtype=torch.float32)
+def test_each_weight_has_its_rate(start: Path) -> None:
+    model = load_model(start, TrainConfig(objective="sft").model, dtype=torch.float32)
     attach(model)
     weights = list(model.parameters())
     groups = [{"params": weights[::2], "weight_decay": 0.1}, {"params": weights[1::2], "weight_decay": 0.0}]
@@ -271,11 +262,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "adapters": {"model": BESIDE, "output": {"merge_adapters": False}},
     "in the tower": {"model": BESIDE | {"vision_tuning": "same"}},
 }
-
-
-@pytest.fixture(scope="module", params=["qwen2_vl", "llava_onevision"])
-def start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return PACKED[request.param](tmp_path_factory.mktemp("families") / request.param)
 
 
 def kind_settings(kind: str) -> TrainConfig:
