@@ -18,7 +18,7 @@ from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.dinov2_embedder import pin_dinov2
 from pairwright.tasks.models.embedders import WITH_WEIGHTS, Embedder, Prepare, make_embedder, to_unit
 from pairwright.tasks.models.open_clip_embedder import pin_clip
-from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
+from pairwright.tasks.models.prepare_ahead import Ready, Seen, by_image, in_groups
 from pairwright.tasks.store.stage import Stage
 
 GROUP = 512
@@ -32,8 +32,8 @@ def embed_images(rows: Sequence[ImageRow], config: EmbeddingConfig) -> Iterator[
     embedders = [make_embedder(name, config) for name in _names(config)]
     on_gpu = _has_weights(config) and count_gpus() > 0
     prepare = by_image(partial(_parts, [embedder.prepare for embedder in embedders]))
-    ready = prepare_ahead([(row, row) for row in rows], prepare, on_gpu=on_gpu)
-    yield from in_groups(ready, partial(_embedded, embedders), size=GROUP if on_gpu else BATCH)
+    work = partial(_embedded, embedders)
+    yield from in_groups([(row, row) for row in rows], prepare, work, on_gpu=on_gpu, size=GROUP)
 
 
 def _parts(steps: Sequence[Prepare], seen: Seen) -> Parts:

@@ -5,7 +5,7 @@ shards in other workers are the parallelism, and nothing is prepared before it i
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -81,11 +81,22 @@ def _by_image(prepare: Callable[[Seen], P], row: Row, seen: Seen) -> P:  # noqa:
 
 
 def in_groups(
-    results: Iterable[Result[R, P]], work: Callable[[list[Ready[R, P]]], Iterator[Made]], *, size: int
+    items: Sequence[Item[R]],
+    prepare: Prepare[R, P],
+    work: Callable[[list[Ready[R, P]]], Iterator[Made]],
+    *,
+    on_gpu: bool,
+    size: int,
+    batch: int = BATCH,
+    ahead: int = AHEAD,
 ) -> Iterator[Made | Dropped]:
-    """Yield what ``work`` makes of ``size`` prepared rows after the other, and what was dropped as it comes."""
+    """Yield what ``work`` makes of rows prepared ahead, ``size`` at a time, and what was dropped as it comes.
+
+    Without a GPU ``work`` gets no more than ``BATCH`` at a time.
+    """
+    size = size if on_gpu else min(size, BATCH)
     waiting: list[Ready[R, P]] = []
-    for result in results:
+    for result in prepare_ahead(items, prepare, on_gpu=on_gpu, batch=batch, ahead=ahead):
         if isinstance(result, Dropped):
             yield result
         else:

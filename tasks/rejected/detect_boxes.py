@@ -10,7 +10,7 @@ from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, Images, TagsRow, make_key
 from pairwright.tasks.models.detection import count_detectors, has_weights, make_detector, pin_detector
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups, prepare_ahead
+from pairwright.tasks.models.prepare_ahead import Ready, by_image, in_groups
 from pairwright.tasks.store.stage import Stage, Uses
 
 GROUP = 256
@@ -28,8 +28,7 @@ def detect_boxes(rows: Sequence[TagsRow], config: DetectionConfig, *, images: Im
         for one, boxes in zip(ready, found, strict=True):
             yield _row(one.row, boxes, images[one.row.subject])
 
-    ready = prepare_ahead(items, by_image(detector.prepare), on_gpu=on_gpu, ahead=GROUP)
-    yield from in_groups(ready, detect, size=GROUP if on_gpu else BATCH)
+    yield from in_groups(items, by_image(detector.prepare), detect, on_gpu=on_gpu, size=GROUP, ahead=GROUP)
 
 
 def _row(row: TagsRow, boxes: Sequence[Box], image: ImageRow) -> BoxesRow | Dropped:

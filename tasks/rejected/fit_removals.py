@@ -18,7 +18,7 @@ from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, Images, Rem
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.embedders import to_unit
 from pairwright.tasks.models.open_clip_embedder import OpenClip
-from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, in_groups, prepare_ahead
+from pairwright.tasks.models.prepare_ahead import Ready, Seen, in_groups
 from pairwright.tasks.store.images import RefusedImageError, put_patch
 from pairwright.tasks.store.stage import Stage, Uses
 
@@ -49,8 +49,7 @@ def fit_removals(
                 norm=norm,
             )
 
-    ready = prepare_ahead(items, partial(_crop, model.prepare), on_gpu=on_gpu)
-    yield from in_groups(ready, fit, size=GROUP if on_gpu else BATCH)
+    yield from in_groups(items, partial(_crop, model.prepare), fit, on_gpu=on_gpu, size=GROUP)
 
 
 def _crop(prepare: Callable[[NDArray[np.uint8]], Crop], row: RemovalRow, seen: Seen) -> Crop | Dropped:

@@ -26,7 +26,7 @@ from pairwright.schemas.rows import (
 )
 from pairwright.tasks.models.detection import Detector, count_detectors, make_detector
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, in_groups, prepare_ahead
+from pairwright.tasks.models.prepare_ahead import Ready, Seen, in_groups
 from pairwright.tasks.rejected.compare_boxes import Found, Grown, Place, find_grown, look_for_element
 from pairwright.tasks.rejected.measure_removals import cut_removal, measure_rim
 from pairwright.tasks.store.images import RefusedImageError
@@ -64,8 +64,8 @@ def inspect_removals(
         for one in ready:
             yield _row(one, *looks.get(one.row.key, (one.part.why, NOT_LOOKED, NOTHING)))
 
-    ready = prepare_ahead(items, partial(_trace, config, detector), on_gpu=on_gpu, ahead=GROUP)
-    yield from in_groups(ready, inspect, size=GROUP if on_gpu else BATCH)
+    trace = partial(_trace, config, detector)
+    yield from in_groups(items, trace, inspect, on_gpu=on_gpu, size=GROUP, ahead=GROUP)
 
 
 def _looking(config: InspectionConfig) -> Detector | None:

@@ -21,7 +21,7 @@ from pairwright.schemas.scene import Mask
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.inpainting import Inpainter, OpenCVInpainter, Window
 from pairwright.tasks.models.lama import LamaInpainter, pin_lama
-from pairwright.tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups, prepare_ahead
+from pairwright.tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups
 from pairwright.tasks.rejected.measure_removals import measure_distance
 from pairwright.tasks.store.images import RGB, decode_rgb
 from pairwright.tasks.store.masks import cut_mask, decode_mask, encode_patch, read_runs
@@ -74,10 +74,8 @@ def remove_elements(
         for one, filled in zip(ready, inpainter.fill([one.part.hole for one in ready]), strict=True):
             yield one.row, one.part, filled[one.part.place]
 
-    ready = prepare_ahead(
-        items, partial(_cut, config, inpainter), on_gpu=on_gpu, batch=max(min(BATCH, most // 4), 1), ahead=most
-    )
-    filled = in_groups(ready, fill, size=min(GROUP if on_gpu else BATCH, most))
+    cut, batch = partial(_cut, config, inpainter), max(min(BATCH, most // 4), 1)
+    filled = in_groups(items, cut, fill, on_gpu=on_gpu, size=min(GROUP, most), batch=batch, ahead=most)
     yield from _written(filled, partial(_removal, config, inpainter.version), threads=THREADS if on_gpu else 0)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, Images, MasksRow, make_key
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups, prepare_ahead
+from pairwright.tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups
 from pairwright.tasks.models.sam import Sam, pin_sam
 from pairwright.tasks.models.segmentation import SceneSegmenter, Segmenter, TagMask
 from pairwright.tasks.store.masks import encode_mask
@@ -39,8 +39,7 @@ def segment_boxes(
             yield _row(one.row, masks, whole)
 
     on_gpu = config.segmenter == "sam" and count_gpus() > 0
-    ready = prepare_ahead(items, by_image(segmenter.prepare), on_gpu=on_gpu, ahead=AHEAD)
-    yield from in_groups(ready, segment, size=BATCH)
+    yield from in_groups(items, by_image(segmenter.prepare), segment, on_gpu=on_gpu, size=BATCH, ahead=AHEAD)
 
 
 def make_segmenter(config: SegmentationConfig) -> Segmenter:

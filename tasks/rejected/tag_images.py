@@ -14,7 +14,7 @@ from typing import Any
 from pairwright.schemas.config import TaggingConfig
 from pairwright.schemas.rows import NO_ROWS, Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, make_key
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
+from pairwright.tasks.models.prepare_ahead import Ready, Seen, by_image, in_groups
 from pairwright.tasks.models.ram import RamTagger, pin_ram
 from pairwright.tasks.models.tagging import SceneTagger, Tagger
 from pairwright.tasks.rejected.tag_filter import MAX_CHARACTERS, identify_words, tidy, why_refused
@@ -46,8 +46,7 @@ def tag_images(
         for image, *lists in zip(images, *found, strict=True):
             yield _row(image.row, list(chain(*lists)), mentions.get(image.row.key, ()), config)
 
-    ready = prepare_ahead([(row, row) for row in rows], prepare, on_gpu=on_gpu)
-    yield from in_groups(ready, tag, size=GROUP if on_gpu else BATCH)
+    yield from in_groups([(row, row) for row in rows], prepare, tag, on_gpu=on_gpu, size=GROUP)
 
 
 def make_taggers(config: TaggingConfig) -> list[Tagger]:

@@ -27,7 +27,7 @@ from pairwright.schemas.namc import CnnConfig, VqganConfig
 from pairwright.schemas.rows import Dropped, ImageRow, PlacesRow, make_key
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.namc_places import AT_ONCE, CROP, GRID, PlaceEncoder, load_codes, load_grids, pin_weights
-from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups, prepare_ahead
+from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups
 from pairwright.tasks.models.preprocess import Pixels
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder, naming
@@ -52,8 +52,8 @@ def _encode(rows: Sequence[ImageRow], load: Callable[[], PlaceEncoder], model: s
     if not rows:
         return
     encoder, on_gpu = load(), count_gpus() > 0
-    ready = prepare_ahead([(row, row) for row in rows], by_image(_crop), on_gpu=on_gpu, ahead=8 * BATCH)
-    yield from in_groups(ready, partial(_rows, encoder, model), size=AT_ONCE if on_gpu else BATCH)
+    items, work = [(row, row) for row in rows], partial(_rows, encoder, model)
+    yield from in_groups(items, by_image(_crop), work, on_gpu=on_gpu, size=AT_ONCE, ahead=8 * BATCH)
 
 
 def _crop(seen: Seen) -> Pixels:

@@ -8,9 +8,10 @@ import pytest
 from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
 from pairwright.schemas.rows import Dropped
 from pairwright.tasks.mining import embed_images as stage
-from pairwright.tasks.mining.embed_images import BATCH, STAGE, count_processes, embed_images, name_models, pin_models
+from pairwright.tasks.mining.embed_images import STAGE, count_processes, embed_images, name_models, pin_models
 from pairwright.tasks.models.descriptors import ColourLayout, Gradients
 from pairwright.tasks.models.perceptual_hash import PerceptualHash
+from pairwright.tasks.models.prepare_ahead import BATCH
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.pool import HELPERS, helpers
 from pairwright.tasks.store.stage import fingerprint

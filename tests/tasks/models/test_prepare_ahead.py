@@ -89,17 +89,17 @@ def test_nothing_is_decoded_before_it_is_asked_for():
 
 
 def test_groups_are_full_and_the_last_is_what_is_left():
-    dropped = Dropped(source_key="x", reason="no")
-    ready = [Ready(row(f"{n}"), n) for n in range(5)]
+    items = [(row(f"{n}"), image(n)) for n in (1, 3, 4, 5, 7, 9)]
     sizes = []
 
     def work(group):
         sizes.append(len(group))
         yield from (one.part for one in group)
 
-    assert list(in_groups([*ready[:2], dropped, *ready[2:]], work, size=2)) == [0, 1, dropped, 2, 3, 4]
+    dropped = Dropped(source_key="4", reason="even")
+    assert list(in_groups(items, odd_only, work, on_gpu=False, size=2)) == [1, 3, dropped, 5, 7, 9]
     assert sizes == [2, 2, 1]
-    assert list(in_groups([], work, size=2)) == []
+    assert list(in_groups([], odd_only, work, on_gpu=False, size=2)) == []
 
 
 def test_a_process_that_dies_is_one_message_and_is_replaced(monkeypatch):
