@@ -1,8 +1,8 @@
 """Share a client's requests among its endpoints: the least loaded is asked next, and what fails rests.
 
 An endpoint that cannot be reached, or fails again and again, rests for a while and is then tried with one request. When
-no endpoint has answered for as long as the profile's patience goes, the shard fails. A single request that fails and
-fails is no proof of that: it has its own number of tries. Everything happens on one event loop.
+none has answered for as long as the profile's patience goes, the shard fails; a single request has its own number of
+tries. Everything happens on one event loop.
 """
 
 import asyncio

@@ -1,12 +1,9 @@
 """Make text that others wrote safe to put into a prompt: it stays data, whatever it says.
 
-Captions, alternative texts, file names, people's differences and edit instructions are written by strangers. What chat
-templates use to tell turns, roles and images apart is taken out of them: control tokens of all families, also hidden
+What chat templates use to tell turns, roles and images apart is taken out: control tokens of all families, also hidden
 ones (zero-width characters, compatibility forms, combining marks, HTML entities, tokens inside of tokens), and headers
-like "User:" that would look like the prompt's own lines. What is left is one line of bounded length.
-
-What shows only where entities and compatibility forms are resolved, or marks are left out, is removed from that form:
-ordinary text in any script keeps its characters, a hostile one may lose its accents.
+like "User:". What is left is one line of bounded length. Ordinary text in any script keeps its characters; a hostile
+one may lose its accents.
 """
 
 import html

@@ -1,8 +1,7 @@
 """Write a question as the body of a request to an OpenAI-compatible server, its images as data URLs.
 
-A server decodes files by its own rule. A file that has to look the same under any rule (RGB or grey, 8 bits, upright,
-opaque, one frame) and fits the budget of pixels is sent as it is; any other is decoded here (``decode_rgb``), shrunk
-and encoded anew. Needs Pillow.
+A file that looks the same under any decoder's rule (RGB or grey, 8 bits, upright, opaque, one frame) and fits the
+budget of pixels is sent as it is; any other is decoded here (``decode_rgb``), shrunk and encoded anew.
 """
 
 import base64

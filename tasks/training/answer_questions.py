@@ -1,9 +1,7 @@
-"""Let a model on this machine answer: the prompts of rows, held-out rows at the end of a training, asked questions.
+"""Let a model on this machine answer: asked questions, and held-out rows at the end of a training.
 
-In batches, greedily and without penalties. Questions go to a folder as ``find_model`` finds it, adapters merged in;
-their answers are kept under a key of the question, its images and the checkpoint's files, so that what was answered
-before is not asked again. Held-out rows are read by the trainer's own loader; a few samples to look at go into
-``samples/``, and all answers, where that is set, into ``answers/`` of the run. Needs PyTorch and transformers.
+In batches, greedily and without penalties. Answers to questions are kept under a key of question, images and the
+checkpoint's files; held-out rows go into ``samples/`` and, where that is set, ``answers/`` of the run.
 """
 
 import logging

@@ -1,13 +1,9 @@
 """Attention functions of ours for transformers: answers that share a prompt, and windows of a vision tower.
 
-Where several answers share a prompt, one mask of all tokens against all would do (SDPA, eager), but it computes much
-that nobody sees, is kept for the backward pass, and rules out the fastest kernels, which take none. So prompts attend
-by themselves, causally and without a mask, and the few tokens of the answers to prompt and answer with a small one: the
-same sums.
-
-transformers' Qwen models call SDPA once per window (Qwen2.5-VL) or image, which on a GPU is far more launching than
-computing: of 16 images of 448 x 448 pixels, 7,200 calls per pass. Here windows of one length are one call, with the
-same numbers (ours). Needs PyTorch and transformers.
+One mask of all tokens against all would do (SDPA, eager), but computes much that nobody sees and rules out the fastest
+kernels. So prompts attend by themselves, causally and without a mask, and the few tokens of the answers to prompt and
+answer with a small one: the same sums. transformers' Qwen models call SDPA once per window or image (16 images of 448 x
+448 pixels: 7,200 calls per pass); here windows of one length are one call, with the same numbers (ours).
 """
 
 import inspect

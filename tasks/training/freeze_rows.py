@@ -1,8 +1,8 @@
 """Rows that a run trains on: chosen of a preference table, frozen in one file, read one by one as examples.
 
-Reads a settled table's columns without its images; writes ``rows.arrow`` in the run's folder: which part, which row,
-some 60 bytes each. A resumed run reads that again, whatever has become of the dataset since: parts are never changed.
-A row that cannot be trained on is refused with a reason, never cut to fit.
+Writes ``rows.arrow`` in the run's folder: which part, which row, some 60 bytes each. A resumed run reads that again,
+whatever has become of the dataset since: parts are never changed. A row that cannot be trained on is refused with a
+reason, never cut to fit.
 """
 
 from collections import Counter

@@ -1,11 +1,8 @@
 """Load batches ahead of a training, in processes beside it, in an order that only the seed decides.
 
-The order is drawn anew for each epoch; each step's rows are dealt out to the ranks, so that each row of an epoch comes
-exactly once. The same seed, epoch and step give the same rows, which is how a run goes on. A batch is mostly the
-processor's pixels: some 5 MB (float32) per image of 448 x 448 pixels.
-
-Processes are not forked off the training, whose threads may hold locks, but off a server process that has read the
-libraries already (``forkserver``), where there is one, so that those of a later epoch start at once.
+The same seed, epoch and step give the same rows, which is how a run goes on. Processes are not forked off the training,
+whose threads may hold locks, but off a server process that has read the libraries already (``forkserver``), where there
+is one, so that those of a later epoch start at once.
 """
 
 import multiprocessing

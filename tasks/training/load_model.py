@@ -1,11 +1,8 @@
 """Load what is trained: a model and its processor by transformers' own loaders, checked before a run begins.
 
-Reads a folder (``find_model``) of safetensors; nothing is fetched, no code of a checkpoint is run. Needs PyTorch,
-transformers, and peft where there are adapters.
-
-In which precision (ours): with adapters the frozen weights are in what is computed in, and the adapters in float32;
-with full tuning all weights are in float32 and are rounded for each step (autocast), since a step of 5e-7 is less than
-bfloat16 tells apart in a weight of 0.02, and would be lost.
+Reads a folder (``find_model``) of safetensors; nothing is fetched, no code of a checkpoint is run. With adapters the
+frozen weights are in the precision that is computed in; with full tuning all weights are in float32 and are rounded for
+each step, since a step of 5e-7 is less than bfloat16 tells apart in a weight of 0.02, and would be lost (ours).
 """
 
 from collections.abc import Generator

@@ -1,10 +1,8 @@
 """Write the negatives that an ADPO run's retriever takes for the hardest into a table of preferences.
 
-Reads ``PreferenceRow``, all chosen texts of the training split, the vectors of images and texts, and, where there are
-any, claims and scene graphs; writes ``PreferenceRow``: the same row, its rejected text the one that q, over the whole
-pool, gives the highest chance, by the maker "mined". The former rejected text becomes the first of the further
-negatives. What is known to be true of a pair is passed over. The trained policy is not asked: q is what its adversary
-has learnt about it, as of the end of the run.
+Reads ``PreferenceRow``, vectors of images and texts, and, where there are any, claims and scene graphs; writes
+``PreferenceRow``: its rejected text is the one that q, over the whole pool, gives the highest chance and that is not
+known to be true; the former one becomes the first of the further negatives. The trained policy is not asked.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,9 +1,8 @@
 """Put prompts and answers into sequences: ``[prompt, answer 1, answer 2, ...]``, so that a prompt is encoded once.
 
 Each answer sees the prompt and itself, not the others, and its positions begin where the prompt's end, so that its
-log-probabilities are those of a sequence of its own (ours; two images are 500 to 2,000 tokens, an answer about 40).
-An answer's last token predicts nothing and is left out; padding is behind prompts and behind answers, where nobody sees
-it. Where no prompt has more than one answer there is nothing to hide, and the model's own masks and positions do.
+log-probabilities are those of a sequence of its own (ours). An answer's last token predicts nothing and is left out;
+padding is behind prompts and behind answers, where nobody sees it.
 """
 
 import inspect

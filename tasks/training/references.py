@@ -1,11 +1,8 @@
 """What the policy is compared with: the model as the run found it.
 
-Three ways to have its log-probabilities: the adapters switched off, a frozen copy, or a table made before. Memory
-beside the policy's: none; the copy's weights (2 bytes per parameter where bfloat16 is computed in, else 4); of the
-table 16 bytes and 8 per column for each row, some 40.
-
-Where nothing of what sees is trained, policy and reference get the same features of a batch's images: ``seen_once``
-spares the second pass, and what the first would keep for its gradients.
+Three ways to have its log-probabilities: the adapters switched off, a frozen copy (2 bytes per parameter in bfloat16,
+else 4), or a table made before (some 40 bytes per row). Where nothing of what sees is trained, policy and reference get
+the same features of a batch's images (``seen_once``), which spares a pass, and what the first would keep of it.
 """
 
 import io

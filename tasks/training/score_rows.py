@@ -1,9 +1,8 @@
 """Score the answers of preferences with the model that a training starts from, before it is changed.
 
 Reads ``PreferenceRow`` with its images, writes ``ReferenceRow``. The table spares a training the second copy of the
-model; its fingerprint holds the hashes of the model, of its processor and chat template, the pixels and the precision,
-so that what was computed otherwise is another table. Needs PyTorch, transformers and the model; one process per device,
-whose helpers decode and tokenise ahead where that is a GPU.
+model; its fingerprint holds all that decides the numbers. One process per device, whose helpers decode and tokenise
+ahead where that is a GPU.
 """
 
 import gc

@@ -1,9 +1,7 @@
 """Write a small Qwen2-VL with random weights, so that a training run can be tried on any machine without a download.
 
-Reads texts: a dataset's prompts and answers, of which a byte-level tokenizer is trained. Writes the family's own files
-(config, safetensors, tokenizer, chat template, image processor), which ``from_pretrained`` loads like any published
-checkpoint. What a model of this size learns is what the texts are like and, the larger preset, something of what is to
-be seen; it is no substitute for a pretrained one. Needs PyTorch and transformers.
+Reads texts, of which a byte-level tokenizer is trained. Writes the family's own files, which ``from_pretrained`` loads
+like any published checkpoint. It learns what the texts are like and, the larger preset, something of what is seen.
 """
 
 import heapq

@@ -1,9 +1,7 @@
 """Weights of a model that are trained: LoRA's adapters, or its own; saved beside adapters, and merged again.
 
-The language model is what is trained; the vision tower and the projector behind it only with ``train_vision``; a module
-of differential perception always is, all of it. Weights that are trained in full beside adapters are kept in
-``tuned.safetensors``, by the names that they have in the loaded model, since peft saves adapters alone. Needs PyTorch
-and peft.
+The language model is trained; the vision tower and the projector only with ``train_vision``; a module of differential
+perception always. What is trained in full beside adapters is kept in ``tuned.safetensors``: peft saves adapters alone.
 """
 
 import logging

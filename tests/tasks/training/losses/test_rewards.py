@@ -104,10 +104,6 @@ def test_large_margins_neither_overflow_nor_lose_the_gradient(dtype):
     assert losses[:, 0].tolist() == [2e4, 0.0]
     (got,) = torch.autograd.grad(losses[:, 0].sum(), rewards)
     assert got.tolist() == [[-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
-    # As S-DPO's own code has it, a sum of exponentials, it is infinite.
-    with torch.no_grad():
-        naive = -torch.nn.functional.logsigmoid(-torch.log(torch.exp(rewards[0, 1:] - rewards[0, 0]).sum()))
-    assert naive.isinf()
 
 
 def test_the_loss_is_the_mean_over_those_that_count():
