@@ -1,12 +1,13 @@
 """The facts about vLLM that the client relies on, seen on a real one. Run by `make serve-test`."""
 
 import base64
-import io
 import json
 import re
 
 import pytest
 from PIL import Image
+
+from tests.fixtures.pictures import encode
 
 pytestmark = pytest.mark.live
 WORDS = [{"type": "text", "text": "What differs?"}]
@@ -16,13 +17,8 @@ FREE = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 
 def picture(colour: str, size: tuple[int, int] = (112, 84)):
     """Return an image of one colour as a part of a message; at 28 x 28 pixels per token, 112 x 84 are 12 tokens."""
-    file = io.BytesIO()
-    Image.new("RGB", size, colour).save(file, "PNG")
-    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{encoded(file.getvalue())}"}}
-
-
-def encoded(data: bytes) -> str:
-    return base64.b64encode(data).decode()
+    data = base64.b64encode(encode(Image.new("RGB", size, colour))).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
 
 
 def open_client(server):

@@ -3,7 +3,6 @@
 import base64
 import io
 import struct
-import zlib
 
 import numpy as np
 import pytest
@@ -13,16 +12,10 @@ from PIL import Image
 
 from pairwright.tasks.serving.write_request import image_url
 from pairwright.tasks.store.images import decode_rgb, is_plain
-from tests.fixtures.pictures import picture
+from tests.fixtures.pictures import chunk, encode, picture, raw_png
 
 BUDGET = 1_003_520
 GREY_RAMP = np.tile(np.linspace(0, 65535, 64).astype("<u2"), (48, 1))
-
-
-def file_of(image, kind="PNG", **options):
-    sink = io.BytesIO()
-    image.save(sink, format=kind, **options)
-    return sink.getvalue()
 
 
 def sent(data, pixels=BUDGET):
@@ -57,56 +50,47 @@ def test_a_plain_file_goes_as_it_is(kind, media) -> None:
 def turned_jpeg(orientation):
     exif = Image.Exif()
     exif[0x0112] = orientation
-    return file_of(smooth(64, 48), "JPEG", exif=exif)
+    return encode(smooth(64, 48), "JPEG", exif=exif)
 
 
 def transparent_png():
     pixels = np.zeros((48, 64, 4), dtype=np.uint8)
     pixels[:, :32] = (255, 0, 0, 128)
-    return file_of(Image.fromarray(pixels))
+    return encode(Image.fromarray(pixels))
 
 
 def sixteen_bit_rgb_png():
     rows = b"".join(b"\0" + struct.pack(">192H", *range(0, 19200, 100)) for _ in range(48))
-    chunks = [
-        (b"IHDR", struct.pack(">IIBBBBB", 64, 48, 16, 2, 0, 0, 0)),
-        (b"IDAT", zlib.compress(rows)),
-        (b"IEND", b""),
-    ]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in chunks
-    )
+    return raw_png(64, 48, depth=16, colour=2, rows=rows)
 
 
 def late_exif_png():
     """Turn by EXIF behind the pixels, which `decode_rgb` does not obey and other programs do."""
     exif = Image.Exif()
     exif[0x0112] = 6
-    body = exif.tobytes().removeprefix(b"Exif\0\0")
-    chunk = struct.pack(">I", len(body)) + b"eXIf" + body + struct.pack(">I", zlib.crc32(b"eXIf" + body))
-    data = file_of(smooth(64, 48))
-    return data[:-12] + chunk + data[-12:]
+    data = encode(smooth(64, 48))
+    return data[:-12] + chunk(b"eXIf", exif.tobytes().removeprefix(b"Exif\0\0")) + data[-12:]
 
 
 def frames(kind, **options):
     images = [Image.new("RGB", (64, 48), colour) for colour in ("red", "blue")]
-    return file_of(images[0], kind, save_all=True, append_images=images[1:], **options)
+    return encode(images[0], kind, save_all=True, append_images=images[1:], **options)
 
 
 ODD = {
     "on its side": turned_jpeg(6),
-    "a palette": file_of(smooth(64, 48).quantize(16)),
-    "a palette with a transparent colour": file_of(smooth(64, 48).quantize(16), transparency=3),
+    "a palette": encode(smooth(64, 48).quantize(16)),
+    "a palette with a transparent colour": encode(smooth(64, 48).quantize(16), transparency=3),
     "transparent": transparent_png(),
-    "a transparent colour": file_of(smooth(64, 48), transparency=(0, 0, 0)),
-    "transparent WebP": file_of(Image.open(io.BytesIO(transparent_png())), "WEBP", lossless=True),
-    "CMYK": file_of(smooth(64, 48).convert("CMYK"), "JPEG"),
-    "16 bits of grey": file_of(Image.fromarray(GREY_RAMP)),
+    "a transparent colour": encode(smooth(64, 48), transparency=(0, 0, 0)),
+    "transparent WebP": encode(Image.open(io.BytesIO(transparent_png())), "WEBP", lossless=True),
+    "CMYK": encode(smooth(64, 48).convert("CMYK"), "JPEG"),
+    "16 bits of grey": encode(Image.fromarray(GREY_RAMP)),
     "16 bits of colour": sixteen_bit_rgb_png(),
     "two frames of PNG": frames("PNG"),
     "two frames of WebP": frames("WEBP", lossless=True),
     "two pictures of MPO": frames("MPO"),
-    "TIFF": file_of(smooth(64, 48), "TIFF"),
+    "TIFF": encode(smooth(64, 48), "TIFF"),
     "turned behind the pixels": late_exif_png(),
 }
 
@@ -123,7 +107,7 @@ def test_any_other_file_is_sent_as_the_pixels_that_it_is_decoded_to(name) -> Non
 def test_a_large_photograph_is_shrunk_in_shape_and_loses_little() -> None:
     image = smooth(2000, 1500)
     noise = np.random.default_rng(0).integers(-8, 8, (1500, 2000, 3))
-    data = file_of(Image.fromarray((np.asarray(image) + noise).clip(0, 255).astype(np.uint8)), "JPEG")
+    data = encode(Image.fromarray((np.asarray(image) + noise).clip(0, 255).astype(np.uint8)), "JPEG")
     media, small = sent(data)
     assert media == "image/jpeg"
     with Image.open(io.BytesIO(small)) as shown:
@@ -137,7 +121,7 @@ def test_a_large_photograph_is_shrunk_in_shape_and_loses_little() -> None:
 def test_shrinking_is_smooth() -> None:
     """A fine chequerboard becomes grey, not black, white or another pattern."""
     board = (np.indices((1024, 1024)).sum(axis=0) % 2 * 255).astype(np.uint8)
-    pixels = seen(file_of(Image.fromarray(board)), 256 * 256)
+    pixels = seen(encode(Image.fromarray(board)), 256 * 256)
     assert pixels.shape == (256, 256, 3)
     assert np.abs(pixels[8:-8, 8:-8].astype(int) - 127).max() <= 1
 
@@ -145,8 +129,8 @@ def test_shrinking_is_smooth() -> None:
 def test_a_large_drawing_stays_lossless() -> None:
     drawing = Image.new("RGB", (2000, 1000), "white")
     drawing.paste("red", (100, 100, 900, 900))
-    assert sent(file_of(drawing, "TIFF"), 4_000_000)[0] == "image/png"
-    assert (seen(file_of(drawing, "TIFF"), 4_000_000) == np.asarray(drawing)).all()
+    assert sent(encode(drawing, "TIFF"), 4_000_000)[0] == "image/png"
+    assert (seen(encode(drawing, "TIFF"), 4_000_000) == np.asarray(drawing)).all()
 
 
 @pytest.mark.parametrize(
@@ -162,13 +146,13 @@ def test_a_large_drawing_stays_lossless() -> None:
     ],
 )
 def test_sizes(size, pixels, expected) -> None:
-    shown = seen(file_of(Image.new("RGB", size, "red")), pixels)
+    shown = seen(encode(Image.new("RGB", size, "red")), pixels)
     assert (shown.shape[1], shown.shape[0]) == expected
 
 
 @given(st.integers(1, 1500), st.integers(1, 1500), st.integers(784, 1_000_000))
 def test_every_size_fits(width, height, pixels) -> None:
-    shown = seen(file_of(Image.new("RGB", (width, height), "red"), compress_level=1), pixels)
+    shown = seen(encode(Image.new("RGB", (width, height), "red"), compress_level=1), pixels)
     assert shown.shape[0] * shown.shape[1] <= pixels
     assert min(shown.shape[:2]) >= 28
     assert max(shown.shape[:2]) < 200 * min(shown.shape[:2])

@@ -1,28 +1,19 @@
 """What a server is asked, to the last field; and what makes two questions the same."""
 
 import base64
-import io
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from pairwright.schemas.rows import Turn
 from pairwright.schemas.served import ChatConfig
 from pairwright.tasks.serving.chat import Grammar, Question
 from pairwright.tasks.serving.write_request import body_of, key_of
 from tests.fixtures.asking import question
+from tests.fixtures.pictures import picture
 
-
-def png(seed: int, side: int = 40) -> bytes:
-    sink = io.BytesIO()
-    Image.fromarray(np.random.default_rng(seed).integers(0, 256, (side, side, 3), dtype=np.uint8)).save(sink, "PNG")
-    return sink.getvalue()
-
-
-RED, BLUE = png(1), png(2)
+RED, BLUE = picture(1, size=(40, 40)), picture(2, size=(40, 40))
 CONFIG = ChatConfig(endpoint=("http://127.0.0.1:1/v1",), model="tiny", temperature=0.4, top_p=0.8)
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 

@@ -1,11 +1,9 @@
 """The decode rule, mode by mode, with values derived by hand; hostile bytes; the encoder."""
 
 import contextlib
-import io
 import struct
 import threading
 import warnings
-import zlib
 
 import numpy as np
 import pytest
@@ -15,23 +13,9 @@ from PIL import Image
 
 from pairwright.schemas.config import ImagesConfig
 from pairwright.tasks.store.images import RefusedImageError, decode_rgb, encode_png, probe_image, put_patch, show_window
+from tests.fixtures.pictures import encode, raw_png
 
 CONFIG = ImagesConfig(min_side=1)
-
-
-def encode(image, kind="PNG", **options):
-    sink = io.BytesIO()
-    image.save(sink, format=kind, **options)
-    return sink.getvalue()
-
-
-def chunk(name, body):
-    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-
-
-def raw_png(width, height, *, depth, colour, rows):
-    header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b"")
 
 
 def read(data, config=CONFIG):

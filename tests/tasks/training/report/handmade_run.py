@@ -1,6 +1,5 @@
 """Write the folder of a training run by hand: settings, metrics that move as those of a real one, hostile texts."""
 
-import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from pairwright.tasks.training.freeze_rows import Refused
 from pairwright.tasks.training.report.run_metrics import Points
 from pairwright.tasks.training.report.samples import Sample, write_samples
 from pairwright.tasks.training.runs import Entry, MetricsFile, Run
+from tests.fixtures.pictures import encode
 
 HOSTILE = "</title><script>alert(1)</script><img src=x onerror=alert(2)> \u202e{{ 7 * 7 }}"
 LONG = "w" * 300
@@ -26,9 +26,7 @@ SETTINGS = {
 
 
 def make_png(colour: str) -> bytes:
-    sink = io.BytesIO()
-    Image.new("RGB", (64, 48), colour).save(sink, "PNG")
-    return sink.getvalue()
+    return encode(Image.new("RGB", (64, 48), colour))
 
 
 def make_samples() -> list[Sample]:
