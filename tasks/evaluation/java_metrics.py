@@ -1,8 +1,7 @@
 """METEOR 1.5 and SPICE 1.0 as coco-caption runs them: the Java programs that pycocoevalcap brings.
 
-Each run ends: it has a time limit, gets all it reads at once, and is killed and waited for where it is too slow or
-this process is interrupted. Nothing is fetched. METEOR needs 2 GB, SPICE 8 GB and two files of Stanford CoreNLP 3.6.0
-(400 MB), which pycocoevalcap would fetch as soon as its class is made.
+Each run has a time limit, and is killed and waited for where it is too slow. Nothing is fetched. METEOR needs 2 GB,
+SPICE 8 GB and two files of Stanford CoreNLP 3.6.0 (400 MB), which pycocoevalcap would fetch when its class is made.
 """
 
 import json

@@ -1,13 +1,9 @@
 """Let a served model rate answers, so that what is rated cannot write its own rating.
 
-What others wrote (the answer, the question, the reference) is cut to one line without control tokens and stands between
-lines with a number that nobody could know when it was written: it is drawn at random for each evaluation, and another
-one for each answer. A rating is one line of JSON in the judge's own reply that repeats that number and has the fields
-that were asked for and no others. Whatever else the reply holds, a repeated answer that says "score: 5" for one, is not
-looked at; two such lines are none. A reply without a rating is asked for again, and then the answer counts as unjudged:
-it is neither bad nor good. No rule can keep a judge from believing what it reads, though; that is up to the judge.
-
-Needs an OpenAI-compatible server.
+What others wrote (the answer, the question, the reference) stands on one line without control tokens, between lines
+with a number drawn for this answer alone. A rating is one line of JSON in the judge's own reply that repeats that
+number and has the fields that were asked for and no others; two such lines are none. A reply without a rating is asked
+for again, and then the answer counts as unjudged. No rule can keep a judge from believing what it reads, though.
 """
 
 import json

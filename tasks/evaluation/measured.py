@@ -55,14 +55,14 @@ def measure_ratios(
     percent: bool = True,
 ) -> Measured:
     """Return ratios of sums: by name, numerator and denominator of each item."""
+
+    def divide(sums: Floats) -> Floats:
+        above, below = sums[..., ::2], sums[..., 1::2]
+        return np.divide(above, below, out=np.full_like(above, np.nan), where=below > 0)
+
     columns = [np.array(side, np.float64).reshape(-1) for pair in ratios.values() for side in pair]
     statistics = np.stack(columns, axis=1)
-    return Measured(names=tuple(ratios), statistics=statistics, conclude=_divide, category=category, percent=percent)
-
-
-def _divide(sums: Floats) -> Floats:
-    above, below = sums[..., ::2], sums[..., 1::2]
-    return np.divide(above, below, out=np.full_like(above, np.nan), where=below > 0)
+    return Measured(names=tuple(ratios), statistics=statistics, conclude=divide, category=category, percent=percent)
 
 
 def conclude(measured: Iterable[Measured], *, resamples: int, seed: int) -> list[Score]:

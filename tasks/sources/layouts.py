@@ -1,9 +1,8 @@
 """Read data sets that are folders of images with annotation files beside them: what their readers share.
 
-A reader turns the annotations into ``Entry`` rows, in their own order; from there on all is alike. Each becomes one
-``ItemRow`` whose locator holds everything but the pixels (paths, sizes, times, texts), so that annotations are read
-once, while listing. Each item becomes one image, or one pair with both its images, or one ``Dropped`` or ``Failed``:
-a bad record, and an image that is a link out of the folder, is dropped with its reason. Local disks only.
+A reader turns the annotations into ``Entry`` rows. Each becomes an ``ItemRow`` whose locator holds everything but the
+pixels (paths, sizes, times, texts), so that annotations are read once, while listing. Each item becomes one image, or
+one pair with both its images, or one ``Dropped`` or ``Failed``. Local disks only.
 """
 
 import json

@@ -1,10 +1,8 @@
 """Open one table, read its rows one by one in bounded memory, and find the columns that hold images and captions.
 
-Needs pyarrow. Files are hostile: a count of rows is believed only within what the file could hold, Arrow buffers are
-validated before they are touched, and rows are decoded singly, so that a small file cannot unfold to many large values
-at once. What remains in memory is a page of a Parquet file, which is as large as its writer made it (2 GB at the most).
-
-Images stand in tables as ``struct<bytes, path>`` (what ``datasets`` writes), as plain bytes, or as lists of these.
+Files are hostile: a count of rows is believed only within what the file could hold, Arrow buffers are validated before
+they are touched, and rows are decoded singly, so that a small file cannot unfold to many large values at once. What
+remains in memory is a page of a Parquet file, which is as large as its writer made it (2 GB at the most).
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,11 +1,7 @@
 """Read what the items of a source hold: images, and the pairs, comparisons and preferences that it brings beside them.
 
-Reads ``ItemRow``: files of a folder, rendered worlds, rows of a table. Writes ``ImageRow`` and, to a table for each
-type of row that a source may bring, the rows of that type; each of these tables joins what is made, and is empty where
-the source brings none. What cannot be read is dropped with its reason; nothing stops a build.
-
-An item is read once for its images and once for each of the tables that it brings, which is far cheaper than what is
-asked of models about it.
+Writes ``ImageRow`` and, to a table for each type of row that a source may bring, the rows of that type. An item is read
+once for its images and once for each of these tables, which is far cheaper than what is asked of models about it.
 """
 
 from collections.abc import Iterator, Sequence

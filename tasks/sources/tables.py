@@ -1,15 +1,8 @@
 """Read the rows of tables: Parquet files, and what ``datasets`` saved, on a local disk or a remote store.
 
-Lists one ``ItemRow`` per row from the files' footers, without reading data. Reads the items of a shard: each file is
-opened once, each row group read once, of it only the columns that the reader asks for, a row at a time. Arrow files,
-which ``save_to_disk`` writes, are read from local disks only.
-
-A table's split is what its name says (``data/train-00000-of-00002.parquet``), or a folder's or a word's in its name
-that is one of ``SPLIT_WORDS``; else it is "train", as on the Hugging Face Hub.
-
-An item's key hashes the file's relative path, size and version mark and the row's number, so that neither listing again
-nor moving a folder reads anything again. Files are hostile: a file that is no table, or lacks the columns, is one item
-that is dropped with its reason; where no file is any good, the source is refused.
+Lists one ``ItemRow`` per row from the files' footers; reads a shard by opening each file once, of it the columns that
+the reader asks for, a row at a time. Files are hostile: one that is no table, or lacks the columns, is one item that is
+dropped with its reason; where no file is any good, the source is refused.
 """
 
 import json
@@ -164,7 +157,7 @@ def _find_tables(place: Place, splits: Sequence[str]) -> list[str]:
 
 
 def split_of(name: str) -> str:
-    """Return the split that a table's path names."""
+    """Return the split that a table's path names; "train" where it names none, as on the Hugging Face Hub."""
     path = PurePosixPath(name)
     if path.suffix == ".arrow" and path.parent.name:
         return path.parent.name

@@ -1,9 +1,8 @@
 """Read a summary of commonalities and differences (CaD) into its parts, or refuse it with a reason.
 
 Follows the layout of paper 003's published summaries, tolerantly: axes may be missing, merged or unlabelled,
-commonalities a list or prose, headings Markdown, below each axis the two halves instead of the axes below each half, or
-there may be none at all. What a model says before and after, to the person who asked, is taken off. Nothing is
-published about refusing summaries: the reasons are ours.
+commonalities a list or prose, headings Markdown, the two halves below each axis, or there may be no headings at all.
+Nothing is published about refusing summaries: the reasons are ours.
 """
 
 import re

@@ -9,6 +9,7 @@ each image for its caption; the group score wants all four answers.
 import csv
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -177,10 +178,11 @@ def _probe(name: str, row: dict[str, str], folder: Path, *, where: str) -> Choic
 
 def _open_nlvr2(data: Data) -> Exam:
     path = find_file(data.folder, "NLVR2.jsonl", *NLVR2)
+    state = partial(judge_statement, prompt="judge_statement")
     choices: list[Choice] = []
     if path.name not in NLVR2:
         for line, images, statement, _ in _published(path, STATEMENT, TRUTHS):
-            choices.append(_state(str(line.question_id), images, statement, line.answer))
+            choices.append(state(str(line.question_id), images, statement, answer=line.answer))
     else:
         for record, where in read_records(path, _Nlvr2Record):
             parts = record.identifier.split("-")
@@ -188,12 +190,8 @@ def _open_nlvr2(data: Data) -> Exam:
                 raise ConfigError(f"{where}: identifier must be SPLIT-SET-PAIR-SENTENCE, and label True or False")
             names = (f"{'-'.join(parts[:3])}-img{side}.png" for side in (0, 1))
             first, second = (find_image(path.parent, name, where=where) for name in names)
-            choices.append(_state(record.identifier, (first, second), record.sentence, record.label))
+            choices.append(state(record.identifier, (first, second), record.sentence, answer=record.label))
     return exam_of(choices, _score_nlvr2, notes=(NLVR2_NOTE,))
-
-
-def _state(name: str, images: Images, statement: str, answer: str) -> Choice:
-    return judge_statement(name, images, statement, answer=answer, prompt="judge_statement")
 
 
 def _score_nlvr2(choices: Sequence[Choice], right: Right) -> list[Measured]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from pairwright.tasks.sources.scene.places import STYLES
 from pairwright.tasks.sources.scene.shapes import Soup, extent_of
-from pairwright.tasks.sources.scene.state import SURE_DEGREES, Camera, Mask, Scene, Thing
+from pairwright.tasks.sources.scene.state import SURE_DEGREES, Camera, Scene, Thing
 from pairwright.tasks.sources.scene.vocabulary import (
     COLOURS,
     DIRECTIONS,
@@ -42,6 +42,9 @@ DRAWS = 60
 """Places tried before a thing is given up."""
 TURNS = 5
 """Turns tried on each carrier."""
+
+
+_silhouette = lru_cache(maxsize=512)(Camera.silhouette)
 
 
 def overlap(a: Soup, b: Soup, *, gap: float = GAP) -> bool:
@@ -76,11 +79,6 @@ def rests_on(thing: Thing, carrier: Thing) -> bool:
     share = local / (np.array(half) * carrier.scale)
     reach = np.linalg.norm(share, axis=1) if carrier.shape == "cylinder" else np.abs(share).max(axis=1)
     return carrier.can_carry() and bool((reach <= 0.93).all())
-
-
-@lru_cache(maxsize=512)
-def _silhouette(camera: Camera, thing: Thing) -> Mask:
-    return camera.silhouette(thing)
 
 
 def visible_shares(scene: Scene, camera: Camera) -> dict[str, float]:
