@@ -1,20 +1,18 @@
 """Pairs are whole or refused; names that others chose reach files below their folder and nothing else."""
 
-import errno
 import os
 from dataclasses import replace
 
 import pytest
 
 from pairwright.schemas.config import ImagesConfig, Profile
-from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow, make_key
+from pairwright.schemas.rows import ItemRow
 from pairwright.tasks.sources.read_entry import (
     About,
     Picture,
     RefusedEntryError,
     check_path,
     read_below,
-    read_one,
     read_pair,
     size_and_time,
 )
@@ -24,34 +22,6 @@ CONFIG = Profile(source="instructpix2pix:/data").sources
 ITEM = ItemRow(key="i" * 32, source_key="i" * 32, subject="i" * 32, name="row 7", locator="{}")
 BEFORE = Picture(data=picture(1), name="before.png", captions=("a dog",))
 AFTER = Picture(data=picture(2, kind="JPEG", size=(40, 30)), name="after.jpg")
-
-
-def test_a_pair_brings_both_images_and_names_them_in_order():
-    about = About(origin="edit", instruction="make it a cat", licence="MIT", group="g", human_differences=("x", "y"))
-    first, second, pair = read_pair(ITEM, (BEFORE, AFTER), CONFIG, about=about)
-    assert isinstance(first, ImageRow)
-    assert isinstance(second, ImageRow)
-    assert isinstance(pair, PairRow)
-    assert (first.key, second.key) == (make_key(BEFORE.data), make_key(AFTER.data)) == (pair.first, pair.second)
-    assert {row.source_key for row in (first, second, pair)} == {ITEM.key}
-    assert (second.format, second.width, second.height, second.name) == ("jpeg", 40, 30, "after.jpg")
-    assert (first.captions, second.captions) == (("a dog",), ())
-    assert {(row.licence, row.group, row.source) for row in (first, second)} == {("MIT", "g", "instructpix2pix")}
-    assert pair.key == pair.subject == make_key("pair", first.key, second.key, "edit", "make it a cat", "x", "y")
-    assert (pair.origin, pair.anchor, pair.cluster) == ("edit", "", -1)
-    assert (pair.instruction, pair.human_differences) == ("make it a cat", ("x", "y"))
-
-
-@pytest.mark.parametrize(
-    ("data", "reason"), [(b"", "empty file"), (b"hello", "not an image"), (picture(3)[:-90], "truncated image")]
-)
-def test_one_bad_image_refuses_the_whole_pair(data, reason):
-    bad = Picture(data=data, name="bad.png")
-    for both in ((bad, BEFORE), (BEFORE, bad)):
-        (refused,) = read_one(ITEM, lambda both=both: read_pair(ITEM, both, CONFIG, about=About()))
-        assert isinstance(refused, Dropped)
-        assert (refused.source_key, refused.reason) == (ITEM.key, reason)
-        assert refused.detail.startswith("row 7: bad.png")
 
 
 def test_equal_pixels_are_a_pair_only_where_nothing_changed():
@@ -139,15 +109,3 @@ def test_what_lies_below_is_read_if_it_is_a_file_of_some_size(tmp_path):
     os.utime(root / "d/a.png", ns=(1, 1))
     with pytest.raises(RefusedEntryError, match="changed since it was listed"):
         read_below(root, "d/a.png", IMAGES, listed)
-
-
-def test_a_disk_that_fails_is_owed_again(tmp_path, monkeypatch):
-    (tmp_path / "a").write_bytes(b"x")
-
-    def fail(path, flags):
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(os, "open", fail)
-    (failed,) = read_one(ITEM, lambda: [read_below(tmp_path, "a", IMAGES)])
-    assert isinstance(failed, Failed)
-    assert (failed.reason, failed.source_key) == ("I/O error", ITEM.key)
