@@ -90,14 +90,9 @@ class LamaInpainter:
 
 
 def crop_hole(image: Pixels, hole: Hole, window: Window, *, context: float, max_side: int) -> HoleCrop:
-    """Return a hole with what is around it.
+    """Return a hole ``(h, w)`` of an image's window with what is around it.
 
-    Args:
-        image: ``(height, width, 3)``.
-        hole: ``(h, w)`` of the window.
-        window: where the hole is.
-        context: how much is seen on each side, in sides of the window.
-        max_side: longest side of the crop, before it is padded; a larger one is shrunk.
+    ``context`` is seen on each side, in sides of the window. A crop longer than ``max_side`` is shrunk, before padding.
     """
     import cv2
 

@@ -25,7 +25,7 @@ PROBE = "There are two dogs on the table."
 
 def find_nouns_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[str, ...]]:
     """Yield the lemmas of each text's nouns, in their order."""
-    pipeline = load_pipeline(pin_model(config).model)
+    pipeline = _load_pipeline(pin_model(config).model)
     wanted = {"NOUN", "PROPN"} if config.proper_nouns else {"NOUN"}
     with pipeline.memory_zone():  # else the vocabulary keeps every word that it has met
         for document in pipeline.pipe(texts, batch_size=1):
@@ -76,8 +76,7 @@ def name_model(config: NounsConfig) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
-def load_pipeline(model: str, field: str = "nouns.model") -> Any:
-    """Return a spaCy pipeline, an installed package or a folder, that tags and lemmatises; ``field`` names it."""
+def _load_pipeline(model: str, field: str = "nouns.model") -> Any:
     import spacy  # heavy: only workers load it
 
     try:
@@ -117,7 +116,7 @@ def find_word_pipeline(model: str, folder: Path, field: str) -> WordPipeline | N
     local = folder / model
     if importlib.util.find_spec("spacy") is None or not (local.is_dir() or importlib.util.find_spec(model)):
         return None
-    pipeline = load_pipeline(str(local) if local.is_dir() else model, field)
+    pipeline = _load_pipeline(str(local) if local.is_dir() else model, field)
     if not pipeline.vocab.vectors_length:
         raise ModelError(f"{field}: {model} has no vectors of words")
     return WordPipeline(pipeline)

@@ -27,8 +27,7 @@ def encode_mask(array: NDArray[np.bool_]) -> Mask:
     return Mask(height=height, width=width, counts=tuple(np.diff(ends, prepend=0).tolist()))
 
 
-def run_lengths(mask: Mask) -> NDArray[np.int64]:
-    """Return the run lengths of a mask, the first of background."""
+def _run_lengths(mask: Mask) -> NDArray[np.int64]:
     counts = np.asarray(mask.counts, dtype=np.int64)
     if (counts < 0).any() or counts.sum() != mask.height * mask.width:
         raise ValidationError(f"runs of {counts.sum()} pixels do not fill a mask of {mask.height} x {mask.width}")
@@ -37,7 +36,7 @@ def run_lengths(mask: Mask) -> NDArray[np.int64]:
 
 def decode_mask(mask: Mask) -> NDArray[np.bool_]:
     """Return the mask ``(rows, columns)`` of run lengths."""
-    counts = run_lengths(mask)
+    counts = _run_lengths(mask)
     values = np.arange(counts.size) % 2 == 1
     return np.repeat(values, counts).reshape((mask.height, mask.width), order="F")
 
@@ -85,7 +84,7 @@ class Runs:
 
 def read_runs(mask: Mask) -> Runs:
     """Return the runs of an encoded mask."""
-    counts = run_lengths(mask)
+    counts = _run_lengths(mask)
     ends = np.cumsum(counts)[1::2]
     starts = ends - counts[1::2]
     return Runs(mask.height, mask.width, starts[ends > starts], ends[ends > starts])
