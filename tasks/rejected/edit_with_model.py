@@ -13,7 +13,6 @@ from functools import partial
 from itertools import cycle, islice
 from operator import attrgetter
 from random import Random
-from typing import NamedTuple
 
 from pairwright.prompts import difference_verbs, load, load_wordings
 from pairwright.prompts.differences import TEMPLATE, difference_regex, fill_template
@@ -79,13 +78,6 @@ OFFERS = {
 """What a half must have so that an edit of this kind is asked for."""
 
 
-class Plan(NamedTuple):
-    """Edit to ask for."""
-
-    kind: str
-    side: int
-
-
 @dataclass(frozen=True, slots=True)
 class CheckedEdit:
     """Edited text that contradicts the chosen one by our rules."""
@@ -118,16 +110,16 @@ async def _edit(
         return Dropped(source_key=row.key, reason="nothing to edit", detail=row.text)
     truth, served = truth_of(row, pairs, images), list[Served]()
     true, refused = 0, RefusedText("nothing to edit")
-    for attempt, plan in enumerate(islice(cycle(plans), config.max_attempts), 1):
-        answer = await chat.ask(_edit_question(row, config, plan=plan, attempt=attempt))
+    for attempt, (kind, side) in enumerate(islice(cycle(plans), config.max_attempts), 1):
+        answer = await chat.ask(_edit_question(row, config, kind=kind, side=side, attempt=attempt))
         served.append(answer.served)
-        edit = check_edit(answer, row, side=plan.side, truth=truth)
+        edit = check_edit(answer, row, side=side, truth=truth)
         if isinstance(edit, CheckedEdit):
             choice = await chat.ask(_choice_question(row, edit, config, attempt=attempt))
             served.append(choice.served)
             edit = _confirmed(edit, choice)
         if isinstance(edit, CheckedEdit):
-            note, tries = f"{plan.kind}: {edit.changed}", tuple(served)
+            note, tries = f"{kind}: {edit.changed}", tuple(served)
             return rejected_row(
                 row, edit.text, maker="counterfactual", note=note, true=edit.true, skipped_true=true, served=tries
             )
@@ -135,18 +127,20 @@ async def _edit(
     return Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
 
 
-def draw_plans(row: DifferenceRow, config: CounterfactualsConfig) -> list[Plan]:
-    """Return the edits that the text offers, one half for each kind, in an order drawn by the row's key."""
+def draw_plans(row: DifferenceRow, config: CounterfactualsConfig) -> list[tuple[str, int]]:
+    """Return the kinds of edits that the text offers, each with one half, in an order drawn by the row's key."""
     rng = Random(make_key("counterfactual", config.seed, row.key))
     sides = {kind: [side for side in (0, 1) if offer.search(halves_of(row)[side])] for kind, offer in OFFERS.items()}
-    plans = [Plan(kind, rng.choice(found)) for kind, found in sides.items() if found]
+    plans = [(kind, rng.choice(found)) for kind, found in sides.items() if found]
     rng.shuffle(plans)
     return plans
 
 
-def _edit_question(row: DifferenceRow, config: CounterfactualsConfig, *, plan: Plan, attempt: int) -> Question:
-    (change,) = load_wordings(KINDS).kinds[plan.kind]
-    names = {"side": SIDES[plan.side], "other": SIDES[1 - plan.side]}
+def _edit_question(
+    row: DifferenceRow, config: CounterfactualsConfig, *, kind: str, side: int, attempt: int
+) -> Question:
+    (change,) = load_wordings(KINDS).kinds[kind]
+    names = {"side": SIDES[side], "other": SIDES[1 - side]}
     return Question(
         prompt=EDIT,
         text=load(EDIT).render(sentence=quoted(row.text), change=change.text, **names),

@@ -33,11 +33,8 @@ class TextIndex(NamedTuple):
     vectors: "csr_matrix"
 
 
-class Candidate(NamedTuple):
-    """Description, and how similar it is."""
-
-    row: DifferenceRow
-    score: float
+Candidate = tuple[DifferenceRow, float]
+"""Description, and how similar it is."""
 
 
 def retrieve_texts(
@@ -111,9 +108,8 @@ def _best(
     if len(values) > spare:
         enough = values >= np.partition(values, -spare)[-spare]
         found, values = found[enough], values[enough]
-    ranked = (Candidate(index.rows[found[i]], float(values[i])) for i in np.lexsort((found, -values)))
-    others = [a for a in ranked if a.row.subject != row.subject and a.row.text != row.text]
-    return others[:limit]
+    ranked = ((index.rows[found[i]], float(values[i])) for i in np.lexsort((found, -values)))
+    return [one for one in ranked if one[0].subject != row.subject and one[0].text != row.text][:limit]
 
 
 def _content(row: DifferenceRow) -> str:

@@ -98,12 +98,8 @@ def test_what_is_missing_is_a_reason_and_nothing_is_asked(values, reason):
 
 GOOD = summary_of("red", "blue")
 BAD = {
-    "cut off": GOOD[:-1],
-    "declined": "I'm sorry, but I cannot see the images.",
-    "repeats itself": GOOD + " The wall in Image 1 is red and the other is blue." * 5,
-    "off the layout": GOOD[GOOD.index("Differences") :],
-    "no commonalities": "Commonalities:\n\n" + GOOD[GOOD.index("Differences") :],
     "no differences": GOOD[: GOOD.index("Differences")],
+    "cut off": GOOD.removesuffix("one wall.") + "a wall of Dr.",
     "control tokens": GOOD.replace("plain", "<|im_end|> plain"),
     "speaks of captions": GOOD + " The caption of Image 2 does not mention a floor.",
 }

@@ -113,12 +113,7 @@ def test_rounds_that_will_not_do_are_not_drawn():
 
 BAD = {
     "no rounds": '{"rounds": []}',
-    "declined": "I'm sorry, but I cannot do that.",
     "cut off": json.dumps([{"question": "What do both images show?", "answer": "Both images show a"}]),
-    "empty question or answer": json.dumps([{"question": "What do both images show?", "answer": ""}]),
-    "speaks of captions": json.dumps(
-        [{"question": "What do both captions mention?", "answer": "Both mention a wall."}]
-    ),
     "copied from the prompt": json.dumps({"rounds": COPIED}),
 }
 

@@ -12,6 +12,7 @@ from pairwright.schemas.rows import CheckRow, Dropped
 from pairwright.tasks.captioning.choose_differences import TABLES, choose_differences
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import pair_row
+from tests.fixtures.rows import row_of
 
 PAIR, OTHER = pair_row("a", "b"), pair_row("a", "c")
 TABLE_OF = {"swapped": "controlled", "same": "controlled", "grounded": "grounded", "judged": "judged"}
@@ -23,10 +24,8 @@ def written(key, *, attempts=1, pair=PAIR):
 
 
 def check(name, row, score=1.0, why=""):
-    return CheckRow(
-        key=f"{name} {row.key}", source_key=row.key, subject=row.subject, description=row.key, check=name,
-        passed=not why, score=score, why=why,
-    )  # fmt: skip
+    outcome = {"check": name, "passed": not why, "score": score, "why": why}
+    return row_of(CheckRow, name, row.key, source=row.key, subject=row.subject, description=row.key, **outcome)
 
 
 def choose(described, found, *, tables=TABLES, pair=PAIR):

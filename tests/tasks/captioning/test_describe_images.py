@@ -159,15 +159,8 @@ UNFIT = {
         "I cannot see any image. Please upload the image that you would like me to describe in detail.",
         f"As an AI language model, I am unable to view images. {GOOD}",
     ],
-    "more than one paragraph": [f"{GOOD}\n\n{GOOD}", GOOD.replace(". ", ".\n"), f"{GOOD}\r{GOOD}"],
-    "not a description": [
-        f"Sure! {GOOD}",
-        f"Here is a detailed description of the image: {GOOD}",
-        f"**Scene.** {GOOD}",
-        f"1. {GOOD}",
-        f"# Title. {GOOD}",
-        f"Description: {GOOD}",
-    ],
+    "more than one paragraph": [f"{GOOD}\n\n{GOOD}", f"{GOOD}\r{GOOD}"],
+    "not a description": [f"Sure! {GOOD}", f"Here is a description: {GOOD}", f"1. {GOOD}", f"Description: {GOOD}"],
     "repeats itself": [
         "A dog stands there. A cat is beside it. A dog stands there. It is a sunny day. A dog stands there.",
         "There is a red cup" + ", a blue cup and a plate" * 8 + ".",

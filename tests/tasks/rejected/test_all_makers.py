@@ -17,6 +17,7 @@ from pairwright.tasks.rejected.swap_texts import swap_texts
 from tests.fixtures.chat_server import chat_server
 from tests.fixtures.coloured import colour_of, image_of, pair_of
 from tests.fixtures.descriptions import description
+from tests.fixtures.rows import row_of
 
 RED, BLUE, GREEN = (image_of(colour) for colour in ("red", "blue", "green"))
 IMAGES = {image.key: image for image in (RED, BLUE, GREEN)}
@@ -50,10 +51,8 @@ def answer(asked):
 
 
 def check(row):
-    return CheckRow(
-        key=make_key(row.key), source_key=row.key, subject=row.subject, description=row.key, check="judged",
-        passed=False, score=1.0, why=LOW_RATING,
-    )  # fmt: skip
+    about = {"description": row.key, "check": "judged", "score": 1.0, "why": LOW_RATING}
+    return row_of(CheckRow, row.key, source=row.key, subject=row.subject, **about)
 
 
 def made():
@@ -93,9 +92,7 @@ def test_preferences_hold_all_of_them():
     tables = {
         maker: {row.subject: row for row in rows if isinstance(row, RejectedTextRow)} for maker, rows in made().items()
     }
-    splits = {
-        key: SplitRow(key=key, source_key=key, subject=key, component="c", split="train") for key in PAIRS
-    }  # fmt: skip
+    splits = {key: row_of(SplitRow, source=key, split="train") for key in PAIRS}
     differences = dict(zip(PAIRS, ROWS, strict=True))
     config = PreferencesConfig(rejected="hardest")
     rows = list(

@@ -5,8 +5,9 @@ import pytest
 
 from pairwright.schemas.config import ElementsConfig
 from pairwright.schemas.rows import Box, ElementRow, MasksRow, Tag
-from pairwright.tasks.rejected.choose_elements import SAME_MASK, STAGE, TOO_LARGE, TOO_SMALL, choose_elements
+from pairwright.tasks.rejected.choose_elements import SAME_MASK, TOO_LARGE, TOO_SMALL, choose_elements
 from pairwright.tasks.store.masks import encode_mask
+from tests.fixtures.rows import row_of
 
 SIZE = (40, 50)
 """2,000 pixels: 0.5 % are 10 of them, 50 % are 1,000."""
@@ -21,11 +22,9 @@ def rectangle(x0, y0, x1, y1):
 def masks_row(*masks, whys=None, names="abcdefgh"):
     tags = tuple(Tag(name=names[n], score=0.5 + n / 10, tagger="ram", objects=(f"id {n}",)) for n in range(len(masks)))
     boxes = tuple(Box(tag=n, score=0.7, x0=n, y0=0, x1=9, y1=9) for n in (*range(len(masks)), 0))
-    return MasksRow(
-        key="masks", source_key="boxes", subject="image", width=SIZE[1], height=SIZE[0], tags=tags, boxes=boxes,
-        masks=tuple(encode_mask(mask).model_dump_json() for mask in masks),
-        whys=whys or tuple("" if mask.any() else "no pixels" for mask in masks), mask_scores=(1.0,) * len(masks),
-    )  # fmt: skip
+    whys = whys or tuple("" if mask.any() else "no pixels" for mask in masks)
+    encoded = tuple(encode_mask(mask).model_dump_json() for mask in masks)
+    return row_of(MasksRow, source="image", key="masks", tags=tags, boxes=boxes, masks=encoded, whys=whys)
 
 
 def chosen(*masks, **settings):
@@ -106,5 +105,3 @@ def test_keys_tell_elements_apart():
     again = chosen(*masks, min_area=0.001)
     assert len({element.key for element in (*elements, *again)}) == 4
     assert [a.key == b.key for a, b in zip(elements, again, strict=True)] == [True, True, False]
-    assert list(choose_elements([], ElementsConfig())) == []
-    assert STAGE.function is choose_elements

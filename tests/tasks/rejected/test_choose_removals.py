@@ -11,7 +11,7 @@ from PIL import Image
 
 from pairwright.schemas.config import Profile, RejectionsConfig
 from pairwright.schemas.encoders import ClipConfig
-from pairwright.schemas.rows import Dropped, PreferenceRow, RejectionRow, Turn, make_key
+from pairwright.schemas.rows import Dropped, PreferenceRow, RejectionRow, make_key
 from pairwright.tasks.models.embedders import to_unit
 from pairwright.tasks.models.open_clip_embedder import OpenClip, pin_clip
 from pairwright.tasks.rejected import choose_removals as stage
@@ -24,6 +24,7 @@ from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import pair_row
 from tests.fixtures.removals import element_of, inspection_of, noise_row, removal_of, without_block
+from tests.fixtures.rows import row_of
 
 IMAGES = sorted((noise_row(seed) for seed in (3, 4)), key=lambda row: row.key)
 PAIR = pair_row(*(row.key for row in IMAGES))
@@ -121,14 +122,7 @@ def test_a_half_that_denies_has_nothing_to_be_removed(config, spaces):
 
 
 def preference(image, chosen, **values):
-    key = make_key("preference", image.key, chosen)
-    values = {"image_keys": (image.key,), **values}
-    return PreferenceRow(
-        key=key, source_key="item", subject=image.key, prompt=(Turn(role="user", text="What is it?"),), images=(),
-        chosen=chosen, chosen_model="m", rejected="r", rejected_maker="given", rejected_note="", negatives=(),
-        rejected_images=(), removal_scores=(), component=image.key, split="train", sources=("x",), licences=("",),
-        **values,
-    )  # fmt: skip
+    return row_of(PreferenceRow, chosen, source=image.key, chosen=chosen, **{"image_keys": (image.key,), **values})
 
 
 def test_the_whole_text_of_a_given_preference_counts(config, spaces, cosine):

@@ -9,15 +9,13 @@ import pytest
 
 from pairwright.prompts.differences import difference_regex
 from pairwright.schemas.config import CounterfactualsConfig
-from pairwright.schemas.errors import ServerError
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import Dropped, Failed, RejectedTextRow, Served, make_key
+from pairwright.schemas.rows import Dropped, RejectedTextRow, Served, make_key
 from pairwright.tasks.rejected.check_texts import Truth, likeness
-from pairwright.tasks.rejected.edit_with_model import OFFERS, CheckedEdit, Plan, check_edit, draw_plans, edit_with_model
+from pairwright.tasks.rejected.edit_with_model import OFFERS, CheckedEdit, check_edit, draw_plans, edit_with_model
 from pairwright.tasks.serving.chat import Answer
-from pairwright.tasks.store.answers import Answers
 from tests.fixtures.asking import ask_stage
-from tests.fixtures.chat_server import Reply, Status
+from tests.fixtures.chat_server import Reply
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import graph, pair_row, thing
 from tests.fixtures.injections import INJECTIONS
@@ -113,19 +111,15 @@ def test_what_the_model_holds_for_possible_is_asked_for_again_and_counted():
         ("compatible", "the model holds both for possible"),
         ("They do not contradict.", "no clear answer"),
         (Reply("contradict", finish_reason="length"), "no clear answer"),
-        ("", "no clear answer"),
+        ('"**Contradict.** "', ""),
     ],
 )
-def test_without_a_clear_contradiction_there_is_none(choice, reason):
+def test_only_a_clear_contradiction_will_do(choice, reason):
     (found,), asked = run(editor(choice=choice), max_attempts=2)
-    assert isinstance(found, Dropped)
-    assert (found.reason, len(asked)) == (reason, 4)
-
-
-@pytest.mark.parametrize("choice", [' "Contradict." ', "**contradict**", "CONTRADICT\n"])
-def test_a_clear_answer_may_be_dressed_up(choice):
-    (found,), _ = run(editor(choice=choice))
-    assert isinstance(found, RejectedTextRow)
+    if reason:
+        assert (found.reason, len(asked)) == (reason, 4)
+    else:
+        assert isinstance(found, RejectedTextRow)
 
 
 @pytest.mark.parametrize(
@@ -154,13 +148,13 @@ def test_kinds_are_drawn_among_what_the_text_offers():
     }
     assert offered == {**{kind: [0] for kind in KINDS}, "object": [0, 1], "presence": [1]}
     first = Counter(draw_plans(row, CounterfactualsConfig(enabled=True, seed=seed))[0] for seed in range(700))
-    assert set(first) == {Plan(kind, side) for kind, sides in offered.items() for side in sides}
+    assert set(first) == {(kind, side) for kind, sides in offered.items() for side in sides}
     by_kind = Counter[str]()
-    for plan, count in first.items():
-        by_kind[plan.kind] += count
+    for (kind, _), count in first.items():
+        by_kind[kind] += count
     assert all(60 < count < 140 for count in by_kind.values())
     plain = description("shows sofas", "shows dogs")
-    assert {plan.kind for plan in draw_plans(plain, CounterfactualsConfig(enabled=True))} == {"object"}
+    assert {kind for kind, _ in draw_plans(plain, CounterfactualsConfig(enabled=True))} == {"object"}
 
 
 def test_every_attempt_asks_for_another_kind_while_there_is_one():
@@ -177,13 +171,6 @@ def test_that_nothing_changed_is_not_edited():
     assert (found, asked) == (Dropped(source_key=row.key, reason="nothing to edit", detail=row.text), [])
 
 
-@pytest.mark.parametrize(("code", "kind"), [(400, Dropped), (500, Failed)])
-def test_faults_become_rows(code, kind):
-    bad = description("shows a red boat", "depicts a red bus")
-    found, _ = run(editor(lambda asked: Status(code) if "boat" in asked.text else recoloured(asked)), [CHOSEN, bad])
-    assert [type(row) for row in found] == [RejectedTextRow, kind]
-
-
 def test_rows_depend_on_nothing_but_themselves():
     rows = [description("shows a red car", f"depicts {n} red buses") for n in range(2, 22)]
     found, asked = run(editor(), rows)
@@ -194,16 +181,6 @@ def test_rows_depend_on_nothing_but_themselves():
     other, asked_again = run(editor(), rows, seed=1)
     assert {one.seed for one in asked}.isdisjoint({one.seed for one in asked_again})
     assert [row.text for row in other] != [row.text for row in found]
-
-
-def test_an_answered_question_is_not_asked_again(tmp_path):
-    with Answers(tmp_path / "a.answers") as answers:
-        with pytest.raises(ServerError):
-            run(editor(choice=Status(401)), answers=answers)
-        (found,), asked = run(editor(), answers=answers)
-        assert [is_choice(one) for one in asked] == [True]
-        assert [served.prompt for served in found.served] == ["edit_difference", "ask_contradiction"]
-        assert run(editor(lambda asked: "other"), answers=answers) == ([found], [])
 
 
 def test_hostile_texts_stay_data():
@@ -254,26 +231,17 @@ def check(text, *, row=TWO_CARS, side=0, truth=Truth(None), finish_reason="stop"
 
 
 @pytest.mark.parametrize(
-    ("first", "changed"),
+    ("half", "side", "changed"),
     [
-        ("shows two blue cars near a tall house", "red -> blue"),
-        ("shows three red cars near a tall house", "two -> three"),
-        ("shows two red buses near a tall house", "cars -> buses"),
-        ("shows two red cars inside a tall house", "near -> inside"),
-        ("shows no red cars near a tall house", "two -> no"),
-        ("shows a red car near a tall house", "two -> a"),
-        ("shows two red cars near a ruined tower", "tall house -> ruined tower"),
+        ("shows two blue cars near a tall house", 0, "red -> blue"),
+        ("shows no red cars near a tall house", 0, "two -> no"),
+        ("shows two red cars near a ruined tower", 0, "tall house -> ruined tower"),
+        ("depicts a woman with a dog", 1, "man -> woman"),
     ],
 )
-def test_an_edit_that_contradicts(first, changed):
-    edit = check(said(first))
-    assert edit == CheckedEdit(said(first), changed, None)
-
-
-def test_the_second_half_may_be_the_one():
-    edit = check(said(second="depicts a woman with a dog"), side=1)
-    assert isinstance(edit, CheckedEdit)
-    assert edit.changed == "man -> woman"
+def test_an_edit_that_contradicts(half, side, changed):
+    text = said(**{("first", "second")[side]: half})
+    assert check(text, side=side) == CheckedEdit(text, changed, None)
 
 
 def test_quotation_marks_and_capitals_of_the_other_half_are_put_right():
@@ -294,13 +262,11 @@ REFUSED = {
     ],
     "no other content": [
         TWO_CARS.text,
-        said("shows two red cars near the tall house"),
-        said("shows, near a tall house, two red cars"),
-        said("shows two red automobiles near a tall building"),
+        said("shows, near the tall building, two red automobiles"),
         said("shows two tall cars near a red house"),
     ],
     "only adds words": [said("shows two red cars near a tall house and a tree")],
-    "only leaves words out": [said("shows two cars near a tall house"), said("shows red cars near a tall house")],
+    "only leaves words out": [said("shows two cars near a tall house")],
     "too far from the chosen text": [
         said("shows five green boats beside one ruined wooden tower"),
         said(f"shows two blue cars near a tall house {' '.join(f'word{n}' for n in range(9))}"),

@@ -8,6 +8,7 @@ from pairwright.schemas.config import NounsConfig
 from pairwright.schemas.rows import DifferenceRow, Dropped, MentionRow, PairRow, PreferenceRow, make_key
 from pairwright.tasks.models.nouns import pin_model
 from pairwright.tasks.rejected.find_mentions import MAX_CHARACTERS, find_mentions
+from tests.fixtures.rows import row_of
 from tests.fixtures.tagger import write_tagger
 
 FIRST, SECOND = make_key("image", 1), make_key("image", 2)
@@ -20,26 +21,18 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> NounsConfig:
 
 def pair(number: int = 0) -> PairRow:
     key = make_key("pair", number)
-    return PairRow(
-        key=key, source_key=FIRST, subject=key, first=FIRST, second=SECOND, origin="mined", anchor=FIRST, cluster=0
-    )
+    return row_of(PairRow, source=FIRST, key=key, subject=key, first=FIRST, second=SECOND)
 
 
 def difference(first: str, second: str, *, number: int = 0, no_change: bool = False) -> DifferenceRow:
-    subject = make_key("pair", number)
-    return DifferenceRow(
-        key=make_key("difference", first, second, number), source_key=subject, subject=subject,
-        text=f"The first image shows {first}, while the second shows {second}.", first_half=first, second_half=second,
-        verbs=("shows", "shows"), attempts=1, finish_reason="stop", model="tiny", claims="[]", no_change=no_change,
-    )  # fmt: skip
+    halves = {"first_half": first, "second_half": second}
+    return row_of(
+        DifferenceRow, *halves.values(), number, source=make_key("pair", number), **halves, no_change=no_change
+    )
 
 
 def preference(chosen: str, *images: str) -> PreferenceRow:
-    return PreferenceRow(
-        key=make_key("preference", chosen), source_key="item", subject=images[0], prompt=(), images=(),
-        image_keys=images, chosen=chosen, chosen_model="given", rejected="", rejected_maker="", rejected_note="",
-        negatives=(), rejected_images=(), removal_scores=(), component="", split="", sources=(), licences=(),
-    )  # fmt: skip
+    return row_of(PreferenceRow, chosen, source=images[0], image_keys=images, chosen=chosen)
 
 
 def mentions(*rows: DifferenceRow, config: NounsConfig) -> list[MentionRow | Dropped]:

@@ -1,6 +1,5 @@
 """Vectors of images without an element: those of open_clip's own pipeline on the whole altered image."""
 
-import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +15,6 @@ from pairwright.schemas.rows import Dropped, EmbeddingRow
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.rejected import fit_removals as stage
 from pairwright.tasks.rejected.fit_removals import STAGE, fit_removals
-from pairwright.tasks.store.pool import HELPERS, helpers
 from pairwright.tasks.store.stage import fingerprint
 from tests.fixtures.checkpoints import write_clip_folder
 from tests.fixtures.removals import element_of, noise_row, png, removal_of, without_block
@@ -94,41 +92,6 @@ def test_what_does_not_fit_or_decode_is_a_reason(config):
     assert isinstance(made["gone"], Dropped)
     assert made["gone"].reason == "damaged image"
     assert isinstance(made[removal.key], EmbeddingRow)
-
-
-@pytest.mark.parametrize("helping", [0, pytest.param(2, marks=pytest.mark.slow)])
-def test_crops_made_elsewhere_give_the_same_vectors(config, monkeypatch, helping):
-    rows = [replace(row, key=f"{n}") for n in range(20) for _, row, _ in removals()[n % 4 : n % 4 + 1]]
-    here = fit(config, rows)
-    # The model stays on the CPU; what is tried is the way that images take where there is a GPU.
-    monkeypatch.setattr(stage, "count_gpus", lambda: 1)
-    monkeypatch.setenv(HELPERS, str(helping))
-    helpers.cache_clear()
-    try:
-        elsewhere = fit(config, rows)
-    finally:
-        pool = helpers()
-        helpers.cache_clear()
-        if pool:
-            pool.shutdown()
-    assert [row.key for row in elsewhere] == [row.key for row in here]
-    np.testing.assert_allclose([row.vector for row in elsewhere], [row.vector for row in here], atol=2e-3)
-
-
-def test_a_large_image_is_held_twice_at_the_most(config):
-    """12 megapixels: the image and one altered copy, however many elements it has; what CLIP sees is small."""
-    image = noise_row(2, size=(4000, 3000))
-    rows = [removal_of(image, element_of(image.key, f"{n}"), (n * 100, 0, n * 100 + 90, 90)) for n in range(8)]
-    fit(config)  # the model is loaded
-    tracemalloc.start()
-    try:
-        made = list(fit_removals(rows, config, images={image.key: image}))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert len(made) == 8
-    whole = 3 * 4000 * 3000
-    assert peak < 2.2 * whole, f"{peak / whole:.1f} times the image"
 
 
 def test_the_fingerprint_knows_the_model_and_nothing_else(config):

@@ -5,13 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.schemas.config import DetectionConfig, SegmentationConfig
+from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import RamConfig, TaggingConfig
 from pairwright.schemas.section import Section
-from pairwright.tasks.models.detection import pin_detector
 from pairwright.tasks.rejected import segment_boxes, tag_images
-from tests.fixtures.grounding_checkpoints import write_grounding_folder
 from tests.fixtures.hostile_checkpoints import write_payloads
 from tests.fixtures.ram_checkpoints import Checkpoint, write_ram
 from tests.fixtures.sam_checkpoints import write_sam
@@ -54,39 +52,9 @@ def test_the_other_models_files_are_refused(ram: Checkpoint, sam: Path) -> None:
     assert "set tagging.taggers to ram" in refusal(tag_images.STAGE.pin, tagging(ram.config, "ram-plus"))
 
 
-def test_lists_of_another_length_are_refused(ram: Checkpoint, tmp_path: Path) -> None:
-    (tmp_path / "short.txt").write_text("dog\ncat\n")
-    short = str(tmp_path / "short.txt")
-    assert "2" in refusal(tag_images.STAGE.pin, tagging(ram.config, tags=short, thresholds=""))
-    assert refusal(tag_images.STAGE.pin, tagging(ram.config, thresholds=short)).startswith("tagging.ram.thresholds")
-
-
-def test_files_that_are_cut_short_are_refused(ram: Checkpoint, sam: Path) -> None:
-    for path in (sam, Path(ram.config.checkpoint)):
-        path.write_bytes(path.read_bytes()[:-1000])
-    assert "sam.pth" in refusal(segment_boxes.STAGE.pin, segmenting(sam))
-    assert "ram.pth" in refusal(tag_images.STAGE.pin, tagging(ram.config))
-
-
 def test_pickles_that_want_more_are_refused_and_not_run(ram: Checkpoint, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     path = write_payloads(tmp_path / "hostile", marker)["zip"]
     assert "mkdir" in refusal(segment_boxes.STAGE.pin, segmenting(path))
     assert "mkdir" in refusal(tag_images.STAGE.pin, tagging(ram.config, checkpoint=str(path)))
     assert not marker.exists()
-
-
-def test_damaged_weights_of_the_detector_are_refused(tmp_path: Path) -> None:
-    folder = write_grounding_folder(tmp_path / "dino")
-    config = DetectionConfig(detector="grounding-dino", model=str(folder))
-    assert pin_detector(config).model == str(folder)
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
-    assert str(folder) in refusal(pin_detector, config)
-
-
-def test_another_models_folder_is_no_detector(tmp_path: Path) -> None:
-    folder = write_grounding_folder(tmp_path / "dino")
-    described = (folder / "config.json").read_text()
-    (folder / "config.json").write_text(described.replace('"grounding-dino"', '"owlv2"'))
-    assert "describes a owlv2" in refusal(pin_detector, DetectionConfig(detector="grounding-dino", model=str(folder)))

@@ -12,11 +12,11 @@ from pairwright.tasks.rejected.check_texts import likeness
 from pairwright.tasks.rejected.refute_texts import refute_texts
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import graph, pair_row, rows_of, thing
+from tests.fixtures.rows import row_of
 
 CONFIG = RejectedTextsConfig()
 PAIR = pair_row(make_key("one"), make_key("two"))
 CHOSEN = description("shows a red ball on a table", "shows a table", subject=PAIR.key)
-REASONS = (LOW_RATING, NONE_IN_SWAPPED)
 
 
 def sibling(first, second, **values):
@@ -30,10 +30,8 @@ FAR = sibling("depicts three dogs in a park", "depicts an empty park")
 
 
 def check(row, why=LOW_RATING, *, name="judged", score=1.0, passed=False):
-    return CheckRow(
-        key=make_key(row.key, name), source_key=row.key, subject=PAIR.key, description=row.key, check=name,
-        passed=passed, score=score, why=why,
-    )  # fmt: skip
+    outcome = {"check": name, "passed": passed, "score": score, "why": why}
+    return row_of(CheckRow, row.key, name, source=row.key, subject=PAIR.key, description=row.key, **outcome)
 
 
 def refute(described, *, chosen=CHOSEN, pair=PAIR, images=(), **checks):

@@ -14,7 +14,7 @@ from scipy.ndimage import distance_transform_edt
 from pairwright.schemas.config import RemovalsConfig, ScenesConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import LamaConfig
-from pairwright.schemas.rows import Dropped, ElementRow, make_key
+from pairwright.schemas.rows import Dropped, ElementRow
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.models import lama
 from pairwright.tasks.models.inpainting import RADIUS
@@ -27,6 +27,7 @@ from pairwright.tasks.store.pool import HELPERS, helpers
 from tests.fixtures.graphs import graph, thing
 from tests.fixtures.lama_checkpoints import HoleMean, write_lama
 from tests.fixtures.pictures import photograph
+from tests.fixtures.rows import row_of
 
 HEIGHT, WIDTH = 120, 160
 ROWS, COLUMNS = np.indices((HEIGHT, WIDTH))
@@ -46,11 +47,9 @@ def element(image, mask, *ids, why="", tag="ball"):
     lines, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     box = (int(columns[0]), int(lines[0]), int(columns[-1]) + 1, int(lines[-1]) + 1) if mask.any() else (0, 0, 0, 0)
     encoded = encode_mask(mask).model_dump_json()
-    return ElementRow(
-        key=make_key("element", image.key, encoded, *ids, why), source_key="masks", subject=image.key, tag=tag,
-        tagger="scene-graph" if ids else "ram", tag_score=1.0, object_ids=ids, boxes=(), box=box, mask=encoded,
-        area_share=float(np.float32(mask.mean())), why=why,
-    )  # fmt: skip
+    about = {"tag": tag, "object_ids": ids, "box": box, "mask": encoded, "why": why}
+    share = float(np.float32(mask.mean()))
+    return row_of(ElementRow, encoded, *ids, why, source="masks", subject=image.key, area_share=share, **about)
 
 
 def scene(*discs):
@@ -174,8 +173,7 @@ def test_of_a_photograph_nothing_is_protected():
 @pytest.mark.parametrize(
     "mask",
     [
-        disc(0, 0, 20), disc(0, 159, 20), disc(119, 0, 20), disc(119, 159, 20), disc(60, 0, 20), disc(60, 159, 20),
-        disc(0, 80, 20), disc(119, 80, 20), ROWS < 40, COLUMNS > 100, (ROWS == 50) & (COLUMNS == 50), ROWS != 60,
+        disc(0, 0, 20), disc(119, 159, 20), disc(60, 0, 20), COLUMNS > 100, (ROWS == 50) & (COLUMNS == 50), ROWS != 60,
     ],
 )  # fmt: skip
 def test_holes_may_touch_the_borders(inpainter, mask, weights):

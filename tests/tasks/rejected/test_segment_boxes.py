@@ -8,7 +8,7 @@ import pytest
 
 from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.rows import Box, BoxesRow, Dropped, MasksRow, Tag, make_key
+from pairwright.schemas.rows import Box, BoxesRow, Dropped, MasksRow, Tag
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import BATCH, Seen
@@ -16,6 +16,7 @@ from pairwright.tasks.rejected.segment_boxes import COVERING, NO_PIXELS, OUTSIDE
 from pairwright.tasks.store.masks import decode_mask, encode_mask
 from tests.fixtures.graphs import graph, thing
 from tests.fixtures.pictures import photograph
+from tests.fixtures.rows import row_of
 from tests.fixtures.sam_checkpoints import write_sam
 from tests.tasks.models.samples import photographs
 
@@ -38,11 +39,8 @@ def box(place, *shares, size=(1, 1)):
 
 
 def boxes_row(image, tags, boxes):
-    made_of = [f"{one.tag} {one.x0} {one.y0} {one.x1} {one.y1}" for one in boxes]
-    return BoxesRow(
-        key=make_key("boxes", image.key, *made_of), source_key="tags", subject=image.key, width=image.width,
-        height=image.height, tags=tuple(map(tag, tags)), boxes=tuple(boxes),
-    )  # fmt: skip
+    about = {"width": image.width, "height": image.height, "tags": tuple(map(tag, tags)), "boxes": tuple(boxes)}
+    return row_of(BoxesRow, image.key, *map(str, boxes), source="tags", subject=image.key, **about)
 
 
 IMAGES = {name: photograph(pixels, name=name) for name, pixels in PIXELS.items()}
