@@ -4,6 +4,7 @@ The three instructions are the paper's, chosen by what is known. Ours: two diffe
 that one quotes, and where a caption is missing neither is told: a prompt about one image only would tilt the answer.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from random import Random
@@ -47,9 +48,7 @@ def draw_verbs(rng: Random) -> tuple[str, str]:
     return first, second
 
 
-def instruct(
-    verbs: tuple[str, str], *, captions: tuple[str, str] | None, human: str = "", edit: str = ""
-) -> Instruction:
+def instruct(verbs: Sequence[str], *, captions: tuple[str, str] | None, human: str = "", edit: str = "") -> Instruction:
     """Return the instruction for what is known; an edit instruction says more than a human difference.
 
     ``edit`` made the second image of the first; ``human`` is a person's difference. All of them are data.
@@ -67,7 +66,7 @@ def instruct(
     return Instruction(name, load(name).render(**values, template=fill_template(verbs, SLOT, SLOT)), known)
 
 
-def fill_template(verbs: tuple[str, str], first: str, second: str) -> str:
+def fill_template(verbs: Sequence[str], first: str, second: str) -> str:
     """Return the template with two verbs and two halves."""
     return load(TEMPLATE).render(first_verb=verbs[0], first=first, second_verb=verbs[1], second=second)
 

@@ -226,6 +226,11 @@ class DifferenceRow(Row):
     """JSON of the checks that it passed and by what score, where there were any."""
     served: tuple[Served, ...] = ()
 
+    @property
+    def halves(self) -> tuple[str, str]:
+        """Return what is said of the first and of the second image."""
+        return self.first_half, self.second_half
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRow(Row):

@@ -134,7 +134,7 @@ def judge_swapped(row: DifferenceRow, answer: Answer) -> Outcome:
         return UNREADABLE, UNREADABLE_SWAPPED + read.reason
     if row.no_change:
         return UNREADABLE, NOT_TURNED_ROUND
-    score = turned_round((row.first_half, row.second_half), (read.first_half, read.second_half))
+    score = turned_round(row.halves, (read.first_half, read.second_half))
     return score, "" if score > 0 else NOT_TURNED_ROUND
 
 

@@ -54,10 +54,9 @@ def judged_halves(row: DifferenceRow) -> Halves:
     """Return what is compared with the images; empty for a half that is not judged."""
     if row.no_change:
         return "", ""
-    halves = row.first_half, row.second_half
-    texts = affirmed(halves[0]), affirmed(halves[1])
+    texts = [affirmed(half) for half in row.halves]
     words = [set(content_words(text)) for text in texts]
-    first, second = ("" if denies(halves[n]) and words[n] <= words[1 - n] else texts[n] for n in (0, 1))
+    first, second = ("" if denies(row.halves[n]) and words[n] <= words[1 - n] else texts[n] for n in (0, 1))
     return first, second
 
 

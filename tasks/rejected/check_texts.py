@@ -47,18 +47,13 @@ class Truth:
         return None if held and not read.understood else held
 
 
-def halves_of(row: DifferenceRow) -> Halves:
-    """Return what a description says of the first and of the second image."""
-    return row.first_half, row.second_half
-
-
 def is_as_true(halves: Halves, own: Sequence[DifferenceRow], truth: Truth) -> bool | None:
     """Say whether a text is as true of the pair as its own descriptions: it says no more, or is known to hold.
 
     ``None`` where it says something else of which nothing is known.
     """
     for row in own:
-        if says_nothing_else(halves, halves_of(row)) or (row.no_change and says_no_change(" ".join(halves))):
+        if says_nothing_else(halves, row.halves) or (row.no_change and says_no_change(" ".join(halves))):
             return True
     return truth.of_words(halves)
 
@@ -66,7 +61,7 @@ def is_as_true(halves: Halves, own: Sequence[DifferenceRow], truth: Truth) -> bo
 def is_description_true(row: DifferenceRow, own: Sequence[DifferenceRow], truth: Truth) -> bool | None:
     """Say whether a description is true of the pair that has its ``own``: by its claims, or else by its words."""
     known = truth.of(CLAIMS.validate_json(row.claims))
-    return is_as_true(halves_of(row), own, truth) if known is None else known
+    return is_as_true(row.halves, own, truth) if known is None else known
 
 
 def truth_of(row: DifferenceRow, pairs: Pairs, images: Images) -> Truth:

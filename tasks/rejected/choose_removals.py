@@ -86,7 +86,7 @@ def _affirmed(row: DifferenceRow) -> tuple[str, str]:
     A text that denies any difference is taken as it is: any removal makes it untrue.
     """
     if row.no_change:
-        return row.first_half, row.second_half
+        return row.halves
     return affirmed(row.first_half), affirmed(row.second_half)
 
 

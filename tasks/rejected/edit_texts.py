@@ -94,14 +94,14 @@ def _dealt(edits: list[Edit], rng: Random) -> list[Edit]:
 
 def _rewritten(row: DifferenceRow, edit: Edit) -> str | None:
     """Return the text with the edit; ``None`` where its phrase does not stand once in its half, or the new one does."""
-    halves = [row.first_half, row.second_half]
+    halves = [*row.halves]
     pattern = re.compile(rf"(?<![\w-])(?P<article>an? )?{re.escape(edit.phrase)}(?![\w-])")
     if len(pattern.findall(halves[edit.old.side])) != 1 or edit.becomes in halves[edit.old.side]:
         return None
     halves[edit.old.side] = pattern.sub(
         lambda match: with_article(edit.becomes) if match["article"] else edit.becomes, halves[edit.old.side]
     )
-    return None if halves[0] == halves[1] else fill_template((row.verbs[0], row.verbs[1]), *halves)
+    return None if halves[0] == halves[1] else fill_template(row.verbs, *halves)
 
 
 def _edits(claim: Claim, rng: Random) -> Iterator[Edit]:

@@ -30,15 +30,7 @@ from pairwright.schemas.rows import (
     Served,
     make_key,
 )
-from pairwright.tasks.rejected.check_texts import (
-    TRUTH_USES,
-    Truth,
-    halves_of,
-    is_as_true,
-    likeness,
-    rejected_row,
-    truth_of,
-)
+from pairwright.tasks.rejected.check_texts import TRUTH_USES, Truth, is_as_true, likeness, rejected_row, truth_of
 from pairwright.tasks.rejected.compare_words import COLOURS, DENIALS, NUMBERS, RELATIONS, SCENE_WORDS, compare
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
@@ -130,7 +122,7 @@ async def _edit(
 def draw_plans(row: DifferenceRow, config: CounterfactualsConfig) -> list[tuple[str, int]]:
     """Return the kinds of edits that the text offers, each with one half, in an order drawn by the row's key."""
     rng = Random(make_key("counterfactual", config.seed, row.key))
-    sides = {kind: [side for side in (0, 1) if offer.search(halves_of(row)[side])] for kind, offer in OFFERS.items()}
+    sides = {kind: [side for side in (0, 1) if offer.search(row.halves[side])] for kind, offer in OFFERS.items()}
     plans = [(kind, rng.choice(found)) for kind, found in sides.items() if found]
     rng.shuffle(plans)
     return plans
@@ -177,16 +169,16 @@ def check_edit(answer: Answer, row: DifferenceRow, *, side: int, truth: Truth) -
     if isinstance(read, RefusedText):
         return read
     halves, kept = [read.first_half, read.second_half], 1 - side
-    shown = [WORD.findall(within_quotes(half).lower()) for half in (halves[kept], halves_of(row)[kept])]
+    shown = [WORD.findall(within_quotes(half).lower()) for half in (halves[kept], row.halves[kept])]
     if read.verbs != row.verbs or shown[0] != shown[1]:
         return RefusedText("edited more than one half", halves[kept])
-    halves[kept] = halves_of(row)[kept]
+    halves[kept] = row.halves[kept]
     return _checked((halves[0], halves[1]), row, side=side, truth=truth)
 
 
 def _checked(halves: tuple[str, str], row: DifferenceRow, *, side: int, truth: Truth) -> CheckedEdit | RefusedText:
-    text = fill_template((row.verbs[0], row.verbs[1]), *halves)
-    change = compare(halves_of(row)[side], halves[side])
+    text = fill_template(row.verbs, *halves)
+    change = compare(row.halves[side], halves[side])
     changed = f"{' '.join(change.went) or 'nothing'} -> {' '.join(change.came) or 'nothing'}"
     if change.refusal:
         return RefusedText(change.refusal, changed)

@@ -53,7 +53,7 @@ async def _sample(
     pair = pairs.get(row.subject)
     if pair is None or pair.first not in images or pair.second not in images:
         return Dropped(source_key=row.key, reason="image is missing", detail=row.subject)
-    instruction = instruct((row.verbs[0], row.verbs[1]), captions=None)
+    instruction = instruct(row.verbs, captions=None)
     read: list[Difference | RefusedText] = []
     served: list[Served] = []
     for number in range(1, config.samples + 1):

@@ -24,10 +24,10 @@ def swap_texts(
         claims = CLAIMS.validate_json(row.claims)
         swapped = tuple(claim.model_copy(update={"side": 1 - claim.side}) for claim in claims)
         true = truth_of(row, pairs, images).of(swapped)
-        if true or row.no_change or (true is None and compare(row.first_half, row.second_half).is_none):
+        if true or row.no_change or (true is None and compare(*row.halves).is_none):
             yield Dropped(source_key=row.key, reason="swapped text is true", detail=row.text)
         else:
-            text = fill_template((row.verbs[1], row.verbs[0]), row.second_half, row.first_half)
+            text = fill_template(row.verbs[::-1], *row.halves[::-1])
             yield rejected_row(row, text, maker="swapped", note="first and second exchanged", true=true)
 
 

@@ -113,7 +113,7 @@ def test_what_goes_with_the_request():
 
 
 BAD = {
-    "cut off": text(second="depicts a wall of Dr."),
+    "cut off": text(second="depicts a wall of Dr"),
     "verb not in the list": text("paints a red wall"),
     "too long": text("shows " + "a red wall and " * 40 + "a door"),
 }

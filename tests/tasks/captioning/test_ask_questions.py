@@ -11,11 +11,12 @@ import pytest
 
 from pairwright.prompts import load
 from pairwright.schemas.config import QuestionsConfig
-from pairwright.schemas.rows import ComparisonRow, QuestionRow, Turn, make_key
+from pairwright.schemas.rows import ComparisonRow, QuestionRow, make_key
 from pairwright.tasks.captioning.ask_questions import STAGE, ask_questions
 from pairwright.tasks.serving.untrusted import as_data
 from tests.fixtures.asking import ask_stage
 from tests.fixtures.coloured import caption_of, colours_said, image_of, pair_of
+from tests.fixtures.rows import row_of
 
 RED, BLUE = image_of("red"), image_of("blue")
 PAIR = pair_of(RED, BLUE)
@@ -24,10 +25,7 @@ COPIED = json.loads(load("ask_questions").text.strip().splitlines()[-1])["rounds
 
 
 def comparison_of(pair, text=SUMMARY):
-    key = make_key("comparison", pair.key, text)
-    said = (Turn(role="assistant", text=text),)
-    names = {"key": key, "source_key": pair.key, "subject": pair.key}
-    return ComparisonRow(**names, text=text, commonalities=(), differences=(), axes=(), conversation=said, model="tiny")
+    return row_of(ComparisonRow, pair.key, text, source=pair.key, text=text)
 
 
 ROW = comparison_of(PAIR)

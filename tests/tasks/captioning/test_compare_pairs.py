@@ -19,6 +19,7 @@ from pairwright.tasks.captioning.statements import Statement
 from pairwright.tasks.texts.comparisons import AXES, Comparison, read_comparison
 from tests.fixtures.graphs import LIGHTS, PROPERTY, graph, image_row, pair_row, pairs, rows_of, thing
 from tests.fixtures.reader import read_phrases
+from tests.fixtures.rows import row_of
 
 CONFIG = ComparisonsConfig()
 BALL, CUBE = thing("a"), thing("b", "cube", "green", column="right")
@@ -30,11 +31,8 @@ def compare(*both, config=CONFIG, texts=("first", "second")):
 
 
 def captions(row, *texts):
-    keys = (row.first, row.second)
-    return {
-        key: CaptionRow(key=key, source_key=key, subject=key, text=text, sentences=(text,), model="test")
-        for key, text in zip(keys, texts, strict=True)
-    }
+    both = zip((row.first, row.second), texts, strict=True)
+    return {key: row_of(CaptionRow, source=key, text=text) for key, text in both}
 
 
 @PROPERTY

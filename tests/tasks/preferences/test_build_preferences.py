@@ -6,33 +6,25 @@ import numpy as np
 import pytest
 
 from pairwright.schemas.config import PreferencesConfig
-from pairwright.schemas.rows import DifferenceRow, Dropped, PairRow, PreferenceRow, RejectedTextRow, SplitRow, make_key
+from pairwright.schemas.rows import DifferenceRow, Dropped, PreferenceRow, RejectedTextRow, SplitRow, make_key
 from pairwright.tasks.preferences.build_preferences import MAKERS, ask, build_preferences
 from pairwright.tasks.store.images import decode_rgb
+from tests.fixtures.graphs import pair_row
 from tests.fixtures.removals import element_of, noise_row, rejection_of, removal_of, without_block
+from tests.fixtures.rows import row_of
 
 IMAGES = sorted((noise_row(seed, size=(48, 40), group="w") for seed in (0, 1)), key=lambda row: row.key)
 FIRST, SECOND = (row.key for row in IMAGES)
-PAIR = PairRow(
-    key=make_key(FIRST, SECOND), source_key="s", subject=make_key(FIRST, SECOND), first=FIRST, second=SECOND,
-    origin="mined", anchor=FIRST, cluster=0,
-)  # fmt: skip
-
-
-def names() -> dict[str, str]:
-    return {"key": PAIR.key, "source_key": PAIR.key, "subject": PAIR.key}
+PAIR = pair_row(FIRST, SECOND)
 
 
 def text(maker: str, score: float) -> dict[str, RejectedTextRow]:
-    row = RejectedTextRow(**names(), text=f"{maker} text", maker=maker, note=f"by {maker}", score=score, skipped_true=0)
-    return {PAIR.key: row}
+    about = {"text": f"{maker} text", "maker": maker, "note": f"by {maker}", "score": score}
+    return {PAIR.key: row_of(RejectedTextRow, source=PAIR.key, **about)}
 
 
-DIFFERENCE = DifferenceRow(
-    **names(), text="chosen text", first_half="a ball", second_half="no ball", verbs=("has", "has"), attempts=1,
-    finish_reason="stop", model="scene-graph", claims="[]", no_change=False,
-)  # fmt: skip
-SPLIT = SplitRow(**names(), component="c", split="test")
+DIFFERENCE = row_of(DifferenceRow, source=PAIR.key, text="chosen text")
+SPLIT = row_of(SplitRow, source=PAIR.key, component="c", split="test")
 BALL, BLOCK = element_of(FIRST, "red metal ball"), (8, 8, 24, 32)
 REJECTION = rejection_of(PAIR.key, BALL)
 NO_REJECTION = replace(REJECTION, key=make_key("none"), maker="", element="", removal_scores=(), why="no element")

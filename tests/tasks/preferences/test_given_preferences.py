@@ -10,14 +10,13 @@ from pairwright.schemas.rows import Dropped, PreferenceRow, RejectionRow, Remova
 from pairwright.tasks.preferences.build_preferences import build_preferences
 from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.removals import element_of, noise_row, rejection_of, removal_of, without_block
+from tests.fixtures.rows import row_of
 
 IMAGE = noise_row(0, size=(48, 40))
 BALL, BLOCK = element_of(IMAGE.key, "ball"), (8, 8, 24, 32)
-GIVEN = PreferenceRow(
-    key=make_key("preference", "A dog."), source_key="item", subject=IMAGE.key,
-    prompt=(Turn(role="user", text="What is it?"),), images=(IMAGE.image,), image_keys=(IMAGE.key,), chosen="A dog.",
-    chosen_model="m", rejected="A cat.", rejected_maker="given", rejected_note="COCO", negatives=(),
-    rejected_images=(), removal_scores=(), component=IMAGE.key, split="train", sources=("rlaif-v",), licences=("",),
+GIVEN = row_of(
+    PreferenceRow, "A dog.", source="item", subject=IMAGE.key, prompt=(Turn(role="user", text="What is it?"),),
+    images=(IMAGE.image,), image_keys=(IMAGE.key,), chosen="A dog.", rejected="A cat.", rejected_maker="given",
 )  # fmt: skip
 REJECTION = rejection_of(GIVEN.key, BALL)
 SCORE = RemovalScore(removal=BALL.key, tag="ball", side=0, score=0.0, chosen=False, clip=2.5)

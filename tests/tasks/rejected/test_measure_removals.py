@@ -148,7 +148,7 @@ def test_a_disc_whose_mask_is_too_tight_leaves_one(left):
     assert measured(removed(tight, dilate=left + 2), tight, left + 2) < 1
 
 
-@pytest.fixture(params=[1, 2], ids=["one thread", "two threads"], autouse=True)
+@pytest.fixture(params=[1, 2], ids=["one thread", "two threads"])
 def threads(request):
     """Let OpenCV have as many as a build's workers do (one), or more."""
     before = cv2.getNumThreads()
@@ -157,6 +157,7 @@ def threads(request):
     cv2.setNumThreads(before)
 
 
+@pytest.mark.usefixtures("threads")
 def test_distances_are_exact_at_every_call():
     rng = np.random.default_rng(0)
     mask = np.zeros((300, 400), dtype=bool)

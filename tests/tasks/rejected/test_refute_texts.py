@@ -35,14 +35,8 @@ def check(row, why=LOW_RATING, *, name="judged", score=1.0, passed=False):
 
 
 def refute(described, *, chosen=CHOSEN, pair=PAIR, images=(), **checks):
-    (found,) = refute_texts(
-        [chosen],
-        CONFIG,
-        pairs={pair.key: pair},
-        images=dict(images),
-        described={pair.key: tuple(described)},
-        **{name: {pair.key: tuple(rows)} for name, rows in checks.items()},
-    )
+    tables = {name: {pair.key: tuple(rows)} for name, rows in {"described": described, **checks}.items()}
+    (found,) = refute_texts([chosen], CONFIG, pairs={pair.key: pair}, images=dict(images), **tables)
     return found
 
 

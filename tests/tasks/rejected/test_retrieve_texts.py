@@ -17,15 +17,8 @@ CONFIG = RejectedTextsConfig()
 
 
 def retrieve(rows, everything=None, pairs=None, images=None, **config):
-    return list(
-        retrieve_texts(
-            rows,
-            RejectedTextsConfig(**config),
-            everything=rows if everything is None else everything,
-            pairs=pairs or {},
-            images=images or {},
-        )
-    )
+    tables = {"everything": everything or rows, "pairs": pairs or {}, "images": images or {}}
+    return list(retrieve_texts(rows, RejectedTextsConfig(**config), **tables))
 
 
 def test_on_scenes_every_retrieved_text_is_false():

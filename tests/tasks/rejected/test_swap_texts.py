@@ -35,8 +35,7 @@ def test_the_halves_change_places():
         key=make_key(row.subject, "swapped", found.text),
         source_key=row.key,
         subject=row.subject,
-        text="The difference between the two images is that the first image depicts two cones, "
-        "while the second image shows a red ball.",
+        text=description("depicts two cones", "shows a red ball").text,
         maker="swapped",
         note="first and second exchanged, unchecked",
         score=found.score,

@@ -15,8 +15,9 @@ from pairwright.tasks.models.tagging import SceneTagger
 from pairwright.tasks.rejected.tag_filter import identify_words
 from pairwright.tasks.rejected.tag_images import MAX_NAMES, STAGE, choose_tags, tag_images
 from pairwright.tasks.store.images import decode_rgb
-from tests.fixtures.graphs import graph, thing
+from tests.fixtures.graphs import graph, image_row, thing
 from tests.fixtures.ram_checkpoints import TAGS, write_ram
+from tests.fixtures.rows import row_of
 
 NOISE = [(60, 90), (90, 60), (1, 1), (20, 8000)]
 """Landscape, portrait, one pixel, a panorama: height and width."""
@@ -26,10 +27,7 @@ NO_THINGS = {"red", "photo", "grass", "running"}
 
 def image(number: int, pixels: bytes | None = None, scene: SceneGraph | None = None) -> ImageRow:
     key = make_key("image", number)
-    return ImageRow(
-        key=key, source_key=make_key("item", number), subject=key, image=pixels or encoded(number), format="png",
-        width=30, height=20, name=f"{number}.png", source="folder", licence="", group="", graph=scene,
-    )  # fmt: skip
+    return image_row(key, scene, image=pixels or encoded(number), name=f"{number}.png")
 
 
 def encoded(seed: int, size: tuple[int, int] = (20, 30), mode: str = "RGB") -> bytes:
@@ -40,8 +38,7 @@ def encoded(seed: int, size: tuple[int, int] = (20, 30), mode: str = "RGB") -> b
 
 
 def mention(row: ImageRow, *nouns: str, text: int = 0) -> MentionRow:
-    source = make_key("text", text)
-    return MentionRow(key=make_key(source, row.key), source_key=source, subject=row.key, nouns=nouns, model="tiny")
+    return row_of(MentionRow, text, row.key, source=make_key("text", text), subject=row.key, nouns=nouns)
 
 
 @pytest.fixture(scope="module")
