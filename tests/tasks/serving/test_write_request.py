@@ -126,6 +126,6 @@ def test_a_grammar_counts_as_it_is_sent() -> None:
 
 
 def test_where_and_how_fast_it_is_asked_changes_no_key() -> None:
-    changes = {"endpoint": ("http://elsewhere/v1",), "key": "OTHER", "concurrency": 3, "timeout_seconds": 7.0}
+    changes = {"endpoint": ("http://elsewhere/v1",), "key": "OTHER", "max_concurrency": 3, "timeout_seconds": 7.0}
     assert key_of(SAME, CONFIG.model_copy(update=changes)) == key_of(SAME, CONFIG)
     assert key_of(replace(SAME, temperature=0.4), CONFIG) == key_of(SAME, CONFIG)

@@ -35,14 +35,6 @@ def into_cache(cache: Path, model: Path, name: str, commit: str = COMMIT) -> Pat
     return Path(shutil.copytree(model, place / "snapshots" / commit))
 
 
-def cut_into_shards(folder: Path) -> None:
-    from transformers import AutoModelForImageTextToText
-
-    model = AutoModelForImageTextToText.from_pretrained(folder)
-    (folder / "model.safetensors").unlink()
-    model.save_pretrained(folder, max_shard_size="200KB")
-
-
 def test_the_same_bytes_are_the_same_model_wherever_they_lie(qwen: Path, folder: Path) -> None:
     first, second = find_model(str(qwen)), find_model(str(folder))
     assert first.folder != second.folder
@@ -93,8 +85,11 @@ def test_what_is_not_in_the_cache_names_what_fetches_it(cache: Path, qwen: Path)
 
 
 def test_weights_in_several_files_are_those_that_the_index_names(folder: Path) -> None:
-    before = find_model(str(folder))
-    cut_into_shards(folder)
+    from transformers import AutoModelForImageTextToText
+
+    before, model = find_model(str(folder)), AutoModelForImageTextToText.from_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    model.save_pretrained(folder, max_shard_size="200KB")
     now = find_model(str(folder))
     assert now.identity != before.identity
     shards = sorted(folder.glob("model-*.safetensors"))

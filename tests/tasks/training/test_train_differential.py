@@ -19,9 +19,7 @@ from pairwright.tasks.training.find_model import TUNED
 from pairwright.tasks.training.freeze_rows import Refused, RefusedRowError, make_example
 from pairwright.tasks.training.load_model import load_model
 from pairwright.tasks.training.losses.objectives import needs_of
-from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 from pairwright.tasks.training.runs import Run
-from pairwright.tasks.training.train_model import Job
 from tests.fixtures.preferences_to_train import encoded, preference
 from tests.fixtures.runs_to_train import curve, settings, write_run
 
@@ -85,7 +83,7 @@ def _compare(whole: Run, stopped: Run, start: Path, config: TrainConfig) -> None
 
 
 def test_two_rates_are_two_groups(qwen: Path, tmp_path: Path) -> None:
-    trainer = make(write_run(tmp_path, with_module(qwen), rows=rows()))
+    trainer = train_model.make_trainer(write_run(tmp_path, with_module(qwen), rows=rows()))
     groups = trainer.create_optimizer().param_groups
     model = trainer.accelerator.unwrap_model(trainer.model)
     names = {id(weight): name for name, weight in model.named_parameters()}
@@ -95,10 +93,6 @@ def test_two_rates_are_two_groups(qwen: Path, tmp_path: Path) -> None:
     assert found.keys() == {2e-3, 5e-4}
     assert all(".visual." in name and ".merger." not in name for name in found[5e-4])
     assert {name for name in names.values() if f".{NAME}." in name} <= found[2e-3]
-
-
-def make(job: Job) -> PreferenceTrainer:
-    return train_model.make_trainer(job)
 
 
 def test_rows_that_are_no_pairs_are_refused(qwen: Path, tmp_path: Path) -> None:

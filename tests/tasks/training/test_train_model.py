@@ -19,10 +19,11 @@ from transformers import Trainer
 
 from pairwright.schemas.errors import ModelError, TrainingError
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.training import preference_trainer, train_model
+from pairwright.tasks.training import preference_trainer
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 from pairwright.tasks.training.runs import HELD_OUT, TRAIN, Run
-from pairwright.tasks.training.train_model import Job, fitting
+from pairwright.tasks.training.train_model import fitting, make_trainer
+from pairwright.tasks.training.train_model import train_model as train
 from tests.fixtures.families_of_models import write_qwen2_5_vl, write_qwen2_vl
 from tests.fixtures.preferences_to_train import CHOSEN
 from tests.fixtures.runs_to_train import PART, TABLE, curve, logged, preferences, settings, write_run
@@ -31,10 +32,6 @@ pytestmark = pytest.mark.usefixtures("no_samples")
 WEIGHTS = "model.safetensors"
 SPARSE: dict[str, Any] = {"data": {"eval_split": ""}, "output": {"save_steps": 100}}
 """For trainings of which only the curve matters."""
-
-
-def train(job: Job) -> train_model.Ended:
-    return train_model.train_model(job)
 
 
 def test_what_is_private_to_the_trainer_and_ours_has_its_parameters() -> None:
@@ -194,7 +191,7 @@ def test_gradients_that_are_no_numbers_do_not_reach_the_weights(qwen: Path, tmp_
     job = write_run(
         tmp_path, settings("sft", qwen, optimiser=optimiser, output={"save_steps": 1}, data={"eval_split": ""})
     )
-    trainer = train_model.make_trainer(job)
+    trainer = make_trainer(job)
     spoil = trainer.model.get_input_embeddings().weight
 
     def overflow(grad: torch.Tensor) -> torch.Tensor:
@@ -209,7 +206,7 @@ def test_gradients_that_are_no_numbers_do_not_reach_the_weights(qwen: Path, tmp_
 
 def test_weights_that_are_no_numbers_are_not_saved(qwen: Path, tmp_path: Path) -> None:
     job = write_run(tmp_path, settings("dpo", qwen, data={"eval_split": ""}))
-    trainer = train_model.make_trainer(job)
+    trainer = make_trainer(job)
     with torch.no_grad():
         next(one for one in trainer.model.parameters() if one.requires_grad).fill_(float("nan"))
     with pytest.raises(TrainingError, match=r"step 1: .*finite"):

@@ -1,7 +1,6 @@
 """Gradients are where they should be and nowhere else; adapters start as nothing and merge into what they were."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -122,18 +121,13 @@ def test_checkpointing_changes_no_gradient(qwen: Path) -> None:
         model = tuned(qwen, settings())
         if checkpointing:
             model.activation_checkpointing_enable()
-        moved_names = moved_by_fixed_weights(model, qwen)
-        grads.append(moved_names)
+        torch.manual_seed(3)
+        names = moved(model, qwen)
+        grads.append({name: one.grad for name, one in model.named_parameters() if name in names})
     assert grads[0].keys() == grads[1].keys()
     assert len(grads[0]) > 10
     for name, grad in grads[0].items():
         torch.testing.assert_close(grads[1][name], grad)
-
-
-def moved_by_fixed_weights(model: Any, folder: Path) -> dict[str, torch.Tensor]:
-    torch.manual_seed(3)
-    names = moved(model, folder)
-    return {name: one.grad for name, one in model.named_parameters() if name in names}
 
 
 def test_layers_can_be_named(qwen: Path) -> None:
@@ -183,12 +177,6 @@ def adapters(qwen: Path, tmp_path: Path) -> Path:
     return tmp_path / "adapters"
 
 
-def spoil(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
-    tensors = load_file(folder / "adapter_model.safetensors")
-    change(tensors)
-    save_file(tensors, folder / "adapter_model.safetensors")
-
-
 def test_adapters_alone_are_loaded_with_the_model_that_they_name(qwen: Path, adapters: Path) -> None:
     config = settings()
     found = load_model(adapters, config.model, dtype=torch.float32)
@@ -207,7 +195,9 @@ def test_adapters_alone_are_loaded_with_the_model_that_they_name(qwen: Path, ada
     ],
 )
 def test_adapters_that_do_not_fit_are_refused(adapters: Path, change: Any, words: str) -> None:
-    spoil(adapters, change)
+    tensors = load_file(adapters / "adapter_model.safetensors")
+    change(tensors)
+    save_file(tensors, adapters / "adapter_model.safetensors")
     with pytest.raises(ModelError, match=words):
         load_model(adapters, settings().model, dtype=torch.float32)
 
@@ -294,7 +284,8 @@ def test_a_training_begins_with_the_model_as_it_was(start: Path, kind: str) -> N
 
 def test_beside_adapters_all_that_sees_is_trained(start: Path) -> None:
     config = kind_settings("merged")
-    model = prepare_model(load_model_in_half(start, config), config)
+    precise = config.optimiser.model_copy(update={"precision": "bf16"})
+    model = prepare_model(load_to_train(start, config.model_copy(update={"optimiser": precise})), config)
     base = model.get_base_model()
     tower, inner = find_tower(base), base.model
     seeing = [tower.whole, tower.after, getattr(base, NAME)]
@@ -317,11 +308,6 @@ def test_a_pair_is_answered_alike_alone_and_among_others(start: Path) -> None:
     together = say_answers(model, processor, pairs, most_tokens=5)
     assert together == [say_answers(model, processor, [pair], most_tokens=5)[0] for pair in pairs]
     assert len(set(together)) > 1
-
-
-def load_model_in_half(start: Path, config: TrainConfig) -> Any:
-    precise = config.optimiser.model_copy(update={"precision": "bf16"})
-    return load_to_train(start, config.model_copy(update={"optimiser": precise}))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -29,12 +29,7 @@ SETTINGS = [
 ]
 
 
-def _words(settings):
-    section = settings.get(settings["objective"], {})
-    return [settings["objective"], *(f"{name}={value}" for name, value in section.items())]
-
-
-CONFIGS = [pytest.param(TrainConfig.model_validate(each), id="-".join(_words(each))) for each in SETTINGS]
+CONFIGS = [pytest.param(TrainConfig.model_validate(each), id=str(each)) for each in SETTINGS]
 every_setting = pytest.mark.parametrize("config", CONFIGS)
 
 
