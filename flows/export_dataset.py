@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from pairwright.flows.prepare_retriever import find_retriever, mine_table
+from pairwright.flows.progress import say_nothing
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export.export_rows import (
     Order,
     export_rows,
-    say_nothing,
     stream_conversations,
     stream_preferences,
 )

@@ -23,12 +23,6 @@ from pairwright.tasks.store.scratch import replacing
 from pairwright.tasks.store.snapshot import find_live, stream_live
 from pairwright.tasks.store.stage import Planned
 
-Groups = Iterable[Sequence[PreferenceRow]]
-
-
-def say_nothing(done: int, total: int) -> None:
-    """Hear how many rows have passed by, of how many."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
@@ -47,14 +41,12 @@ class Order:
 
 
 def export_rows(
-    groups: Groups, target: Path, *, order: Order, watch: Callable[[int, int], None] = say_nothing
+    groups: Iterable[Sequence[PreferenceRow]], target: Path, *, order: Order, watch: Callable[[int, int], None]
 ) -> Tally:
     """Write rows, or those selected; the folder has them all under its final name, or is as it was.
 
-    Raises:
-        ConfigError: the target holds something else, or there are no such rows.
-        ValidationError: a row was found that would not train.
-        StoreError: a file cannot be read or written.
+    ``watch`` hears how many rows have passed by, of how many. ``ConfigError``: the target holds something else, or
+    there are no such rows; ``ValidationError``: a row would not train.
     """
     check_target(target)
     with replacing(target) as folder:
@@ -67,9 +59,7 @@ def export_rows(
         tally.sizes = dict(writer.sizes())
         if not tally.rows:
             raise ConfigError(tally.why_nothing(order.form.name))
-        (folder / README).write_text(write_readme(order.form, order.about, tally), encoding="utf-8")
-        if order.form.beside:
-            order.form.beside(folder, order.about, tally)
+        (folder / README).write_text(write_readme(folder, order.form, order.about, tally), encoding="utf-8")
         write_marker(folder, form=order.form.name, version=order.about.version, rows=tally.rows)
         if order.verifier:
             order.verifier.verify(folder, sum(rows for rows, _ in tally.sizes.values()), watch)
@@ -83,10 +73,7 @@ def stream_preferences(build: Build, preferences: Planned) -> Iterator[list[Pref
 
 
 def stream_conversations(build: Build, stages: Mapping[str, Planned]) -> Iterator[list[PreferenceRow]]:
-    """Yield the conversations of settled stages as preferences that reject nothing, a row group at a time.
-
-    Where pairs have no split, all are for training.
-    """
+    """Yield the conversations of settled stages as preferences that reject nothing; without splits, for training."""
     for table in stream_live(build, stages["comparisons"], schema_of(ComparisonRow).names):
         yield list(_with_images(build, stages, list(from_table(table, ComparisonRow))))
 
@@ -102,32 +89,29 @@ def _with_images(build: Build, stages: Mapping[str, Planned], rows: Sequence[Com
         for image in find_live(build, stages["images"], ImageRow, subjects=keys, without=("captions", "graph"))
     }
     for row in rows:
-        pair = pairs[row.subject]
-        yield _conversation(row, [images[pair.first], images[pair.second]], splits.get(row.subject))
-
-
-def _conversation(row: ComparisonRow, shown: Sequence[ImageRow], split: SplitRow | None) -> PreferenceRow:
-    *asked, answer = row.conversation
-    return PreferenceRow(
-        key=row.key,
-        source_key=row.source_key,
-        subject=row.subject,
-        prompt=tuple(asked),
-        images=tuple(image.image for image in shown),
-        image_keys=tuple(image.key for image in shown),
-        chosen=answer.text,
-        chosen_model=row.model,
-        rejected="",
-        rejected_maker="",
-        rejected_note="",
-        negatives=(),
-        rejected_images=(),
-        removal_scores=(),
-        component=split.component if split else "",
-        split=split.split if split else "train",
-        sources=tuple(image.source for image in shown),
-        licences=tuple(image.licence for image in shown),
-    )
+        pair, split = pairs[row.subject], splits.get(row.subject)
+        shown = [images[pair.first], images[pair.second]]
+        *asked, answer = row.conversation
+        yield PreferenceRow(
+            key=row.key,
+            source_key=row.source_key,
+            subject=row.subject,
+            prompt=tuple(asked),
+            images=tuple(image.image for image in shown),
+            image_keys=tuple(image.key for image in shown),
+            chosen=answer.text,
+            chosen_model=row.model,
+            rejected="",
+            rejected_maker="",
+            rejected_note="",
+            negatives=(),
+            rejected_images=(),
+            removal_scores=(),
+            component=split.component if split else "",
+            split=split.split if split else "train",
+            sources=tuple(image.source for image in shown),
+            licences=tuple(image.licence for image in shown),
+        )
 
 
 def _write_row(row: PreferenceRow, writer: RowWriter, *, order: Order, tally: Tally) -> None:

@@ -1,13 +1,13 @@
 """What a form of export is: its name, what it cannot hold, how rows are written in it, and how they are read back.
 
-A file of ``tasks.export.forms`` ends with its ``FORM``; the command line's list of formats follows from the table in
+A file of ``tasks.export.forms`` ends with its ``FORM``; the command line's list of formats follows from
 ``tasks.export.formats``. ``PLACE`` stands for an image in a text; where a prompt has none, the images go before its
 first words, as they do in training.
 """
 
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -89,15 +89,11 @@ class RowWriter:
         """Return what was written; complete once closed."""
         return {name: (files.rows, files.size_bytes) for name, files in self._files.items() if files.rows}
 
-    @contextmanager
-    def closing(self) -> Generator["RowWriter"]:
-        """Give the writer, and complete all files at the end."""
-        try:
-            yield self
-        finally:
-            with ExitStack() as stack:
-                for files in self._files.values():
-                    stack.callback(files.close)
+    def close(self) -> None:
+        """Complete all files."""
+        with ExitStack() as stack:
+            for files in self._files.values():
+                stack.callback(files.close)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,20 +107,16 @@ class Form:
     cannot: str
     """What it cannot hold, in sentences."""
     opens: Callable[[Path, Setting], AbstractContextManager[RowWriter]]
-    """``opens(folder, setting)``, when it is entered, gives what writes into an empty folder, and completes its files
-    when it is left. ``open_lines`` makes one of a function that turns a row into records."""
+    """``opens(folder, setting)`` gives what writes into an empty folder, and completes its files when it is left."""
     check: Callable[[Path, Any], Iterator[Sample]]
-    """``check(folder, processor)`` reads its files back as its consumer does, and yields their rows; it raises
-    ``BrokenRowError`` at the first that would not train."""
+    """Reads a folder back as its consumer does, with a processor; ``BrokenRowError``: a row would not train."""
     use: str
     """Markdown: how its reader is started. ``FOLDER`` and ``NAME`` stand for the folder and the dataset's name."""
     owns: frozenset[str]
     """Names of files and folders that it makes in its folder."""
     reads: Literal["preferences", "conversations"] = "preferences"
-    card: Callable[[About, Tally], str] | None = None
-    """Returns its README.md; None: the one that most forms have."""
-    beside: Callable[[Path, About, Tally], None] | None = None
-    """Writes further files about it into its folder."""
+    card: Callable[[Path, About, Tally], str] | None = None
+    """Returns its README.md, and writes what that shows into the folder; None: the one that most forms have."""
     needs_model: bool = False
     """Whether its rows name a model."""
     collates: bool = False

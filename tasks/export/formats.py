@@ -28,7 +28,11 @@ def check_target(target: Path) -> None:
     if not target.is_dir():
         raise ConfigError(f"{target}: is not a folder; give a new name with --to")
     names = {path.name for path in target.iterdir()}
-    own = _owned(target / MARKER)
+    try:
+        form = FORMATS.get(json.loads((target / MARKER).read_text(encoding="utf-8"))["format"])
+    except (OSError, ValueError, KeyError, TypeError):
+        form = None
+    own = {MARKER, README, *form.owns} if form else set[str]()
     if names and (not own or names - own):
         other = sorted(names - own)[:3] or sorted(names)[:3]
         raise ConfigError(
@@ -40,12 +44,3 @@ def write_marker(folder: Path, *, form: str, version: str, rows: int) -> None:
     """Write the file by which a later export knows that it may replace the folder."""
     marker = {"made_by": "pairwright", "format": form, "version": version, "rows": rows}
     (folder / MARKER).write_text(json.dumps(marker) + "\n", encoding="utf-8")
-
-
-def _owned(marker: Path) -> set[str]:
-    """Return the names that the export of this marker may have made; none: it is no export."""
-    try:
-        form = FORMATS.get(json.loads(marker.read_text(encoding="utf-8"))["format"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return set()
-    return {MARKER, README, *form.owns} if form else set()

@@ -6,7 +6,7 @@ the source's bytes below ``images``, named by their content, each written once.
 
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -69,7 +69,7 @@ def open_lines(
     def opens(folder: Path, setting: Setting) -> Generator[RowWriter]:
         media = MediaFolder(folder)
         writer = RowWriter(lambda row: to_records(row, media, setting), lambda name: _Lines(media, name, shape))
-        with writer.closing():
+        with closing(writer):
             yield writer
         if finish:
             finish(folder, setting, writer.sizes())

@@ -1,14 +1,12 @@
 """Write rows to Parquet that ``datasets`` loads, split by split, in files of limited size; and read them back with it.
 
-``train-00000-of-00003.parquet``: how many files there are is known at the end only, so they get their names then.
-Images are stored as they are (they are compressed already, and so one can be read without its neighbours); text is
-compressed. Row groups hold 100 rows, or fewer where images are large: that is the memory that is needed. The features
-stand in the schema's ``huggingface`` metadata, so that ``datasets`` gives images without being told.
+Images are stored as they are, text is compressed. Row groups hold 100 rows, or fewer where images are large: that is
+the memory that is needed. The schema's ``huggingface`` metadata tells ``datasets`` which columns are images.
 """
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -91,7 +89,7 @@ def open_parquet(
             lambda split: _Parquet(folder / "data", split, schema, setting.bytes_per_file),
             names=SPLITS,
         )
-        return writer.closing()
+        return closing(writer)
 
     return opens
 

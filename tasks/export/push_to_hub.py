@@ -1,7 +1,6 @@
 """Send an export's folder to a dataset repository of Hugging Face's Hub by ``HfApi.upload_folder``.
 
-It sends what the repository lacks, in one commit, or in several where a folder is large, and takes away an earlier
-export's files. What had arrived before a push was cut is not sent again. Needs huggingface-hub and a token that may
+It sends what the repository lacks and takes away an earlier export's files. Needs huggingface-hub and a token that may
 write; the token is read by the Hub's client, and appears in no message.
 """
 
@@ -58,10 +57,7 @@ def check_destination(to: Destination) -> None:
 
 
 def push_folder(folder: Path, to: Destination) -> Pushed:
-    """Have a repository hold what an export's folder holds.
-
-    Where the Hub does not answer or breaks off (``ServerError``), the same call goes on.
-    """
+    """Have a repository hold what an export's folder holds; after a ``ServerError`` the same call goes on."""
     with _asking(to) as hub:
         if _find(hub, to) is None:
             hub.create_repo(to.repository, repo_type=KIND, private=to.private or None, exist_ok=True)
@@ -93,7 +89,6 @@ def push_folder(folder: Path, to: Destination) -> Pushed:
 
 @contextmanager
 def _asking(to: Destination) -> Generator["HfApi"]:
-    """Give the Hub's client, quiet; say what goes wrong with it in our words."""
     try:
         from huggingface_hub import HfApi, get_token
         from huggingface_hub.utils import validate_repo_id
@@ -164,7 +159,6 @@ def _explain(error: Exception, to: Destination, token: str) -> PairwrightError:
 
 
 def _find(hub: "HfApi", to: Destination) -> Any:
-    """Return what the Hub says of the repository, which may take an export; ``None``: there is none."""
     from huggingface_hub.errors import RepositoryNotFoundError
 
     try:
@@ -176,7 +170,6 @@ def _find(hub: "HfApi", to: Destination) -> Any:
 
 
 def _check(to: Destination, found: Any) -> None:
-    """Refuse a repository that others can see, or that holds something else."""
     if to.private and not found.private:
         raise ConfigError(
             f"{FIELD} {to.repository}: is public. Make it private in its settings on the Hub, "

@@ -89,11 +89,7 @@ def as_messages(turns: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
 
 
 def check_turns(turns: Sequence[tuple[str, str]], images: int, where: str) -> None:
-    """Check a prompt of roles ("user", "assistant", "system") and texts: turns, their order, a mark per image.
-
-    Raises:
-        BrokenRowError: names the first thing that is wrong.
-    """
+    """Check a prompt of roles ("user", "assistant", "system") and texts: turns, their order, a mark per image."""
     roles = [role for role, _ in turns]
     need(true=bool(roles), where=where, why="no messages")
     talk = roles[1:] if roles[0] == "system" else roles

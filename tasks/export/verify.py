@@ -77,11 +77,7 @@ class Verifier:
     """None: no lengths are measured."""
 
     def verify(self, folder: Path, rows: int, watch: Callable[[int, int], None]) -> int:
-        """Read all rows of an export, and return how many there are.
-
-        Raises:
-            ValidationError: names the first that would not train, or there are others than ``rows``.
-        """
+        """Return the number of rows read back; ``ValidationError`` names the first that would not train, or a wrong number."""
         read, failed = 0, f"--format {self.form.name}:"
         try:
             for sample in self.form.check(folder, self.processor):

@@ -19,10 +19,10 @@ ASSETS = "assets"
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
 
-def write_readme(form: Form, about: About, tally: Tally) -> str:
+def write_readme(folder: Path, form: Form, about: About, tally: Tally) -> str:
     """Return the text of README.md: the form's own, or the common one."""
     if form.card:
-        return form.card(about, tally)
+        return form.card(folder, about, tally)
     use = form.use.replace("NAME", plain_name(about.name)).strip()
     told = _front(about, tally)
     if "license_name" in told:
@@ -30,8 +30,14 @@ def write_readme(form: Form, about: About, tally: Tally) -> str:
     return _fill("readme.md.j2", told, form=form, about=about, tally=tally, use=use)
 
 
-def write_card(about: About, tally: Tally, *, features: list[dict[str, Any]], columns: Mapping[str, str]) -> str:
-    """Return the card of an export whose rows have all columns: what they are, and what they hold in words."""
+def write_card(
+    folder: Path, about: About, tally: Tally, *, features: list[dict[str, Any]], columns: Mapping[str, str]
+) -> str:
+    """Return the card of an export whose rows have all ``columns``, in words; write the images of its example."""
+    (folder / ASSETS).mkdir()
+    pictures = {f"{ASSETS}/{name}": image for name, image in name_images(tally.example).items()}
+    for name, image in pictures.items():
+        (folder / name).write_bytes(image)
     sizes = {split: tally.sizes[split] for split in SPLITS if split in tally.sizes}
     total = sum(size for _, size in sizes.values())
     files = [{"split": split, "path": f"data/{split}-*.parquet"} for split in sizes]
@@ -53,7 +59,7 @@ def write_card(about: About, tally: Tally, *, features: list[dict[str, Any]], co
         about=about,
         tally=tally,
         columns=columns,
-        pictures=list(example_files(tally)),
+        pictures=list(pictures),
         empty=[split for split in SPLITS if split not in tally.sizes],
         was_mined="neighbours" in {stage.stage for stage in about.counts},
         inpainter=INPAINTERS[about.profile.removals.inpainter],
@@ -73,12 +79,6 @@ def _fill(template: str, front: Mapping[str, Any], **told: Any) -> str:
     environment.filters["md"] = escape_markdown
     yaml_text = yaml.safe_dump(dict(front), sort_keys=False, allow_unicode=True).strip()
     return environment.get_template(template).render(front=yaml_text, **told)
-
-
-def example_files(tally: Tally) -> dict[str, bytes]:
-    """Return the images of the row that the card shows, by their names from its folder."""
-    shown = name_images(tally.example) if tally.example else {}
-    return {f"{ASSETS}/{name}": image for name, image in shown.items()}
 
 
 def _front(about: About, tally: Tally, more: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:

@@ -27,8 +27,7 @@ from pairwright.tasks.export.parquet import (
     value,
 )
 from pairwright.tasks.export.sample import Sample
-from pairwright.tasks.export.tally_rows import About, Tally
-from pairwright.tasks.export.write_card import ASSETS, example_files, write_card
+from pairwright.tasks.export.write_card import ASSETS, write_card
 
 NUMBER, FLAG = value("float32"), value("bool")
 SCORE = {"removal": TEXT, "tag": TEXT, "side": value("int32"), "score": NUMBER, "chosen": FLAG, "clip": NUMBER} | {
@@ -116,8 +115,7 @@ def _prompt(row: PreferenceRow) -> list[Record]:
     return messages
 
 
-def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    """Yield the rows; those without a rejected text have an empty list there."""
+def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
     for where, row in read_rows(folder, lists=("images", "rejected_images")):
         yield read_messages(f"{where} ({row['key']})", row)
 
@@ -139,27 +137,15 @@ def _card_feature(feature: Feature) -> Record:
     return {"list": _card_feature(inner)["dtype"]}
 
 
-def write_readme(about: About, tally: Tally) -> str:
-    """Return the card, with the columns in words."""
-    columns = {name: said for name, (_, said) in COLUMNS.items()}
-    return write_card(about, tally, features=card_features(), columns=columns)
-
-
-def write_example(folder: Path, about: About, tally: Tally) -> None:  # noqa: ARG001 - as for every form
-    """Write the images that the card shows."""
-    for name, image in example_files(tally).items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(image)
-
-
 FORM = Form(
     name="hf",
     about="Parquet with every column, for datasets.load_dataset",
     cannot="It holds preferences only: conversations about commonalities and differences are in llava.",
     opens=open_parquet(SCHEMA, to_record),
-    check=check,
+    check=_check,
     use='```python\ndataset = datasets.load_dataset("FOLDER", split="train")\n```',
     owns=frozenset({"data", ASSETS}),
-    beside=write_example,
-    card=write_readme,
+    card=lambda folder, about, tally: write_card(
+        folder, about, tally, features=card_features(), columns={name: said for name, (_, said) in COLUMNS.items()}
+    ),
 )

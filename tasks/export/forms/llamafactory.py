@@ -44,8 +44,7 @@ TAGS = {
 }
 
 
-def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
-    """Yield a row's record."""
+def _to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
     turns, rejected = place_images(row), rejected_text(row)
     yield (
         row.split,
@@ -58,15 +57,13 @@ def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iter
     )
 
 
-def write_info(folder: Path, setting: Setting, sizes: Sizes) -> None:
-    """Write the entries of ``dataset_info.json``."""
+def _write_info(folder: Path, setting: Setting, sizes: Sizes) -> None:
     told = {"formatting": "sharegpt", "ranking": True, "columns": COLUMNS, "tags": TAGS}
     info = {f"{plain_name(setting.name)}_{split}": {"file_name": f"data/{split}.jsonl", **told} for split in sizes}
     (folder / INFO).write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")
 
 
-def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    """Yield the rows of every entry of ``dataset_info.json``."""
+def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
     with naming_row(INFO, "cannot be read"):
         entries = json.loads((folder / INFO).read_text(encoding="utf-8"))
     for name, entry in entries.items():
@@ -104,8 +101,8 @@ FORM = Form(
         "LLaMA-Factory shows both answers the same images, so rejected images are not in it; nor are further "
         "negatives, licences and how a text was made."
     ),
-    opens=open_lines(to_records, finish=write_info),
-    check=check,
+    opens=open_lines(_to_records, finish=_write_info),
+    check=_check,
     use=(
         "```yaml\n"
         "stage: dpo\n"

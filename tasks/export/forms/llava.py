@@ -26,8 +26,7 @@ from pairwright.tasks.export.sample import (
 ROLES = {name: role for role, name in SHAREGPT_ROLES.items()}
 
 
-def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
-    """Yield a conversation, the last answer of which is the chosen text."""
+def _to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
     said = [{"from": SHAREGPT_ROLES[turn.role], "value": turn.text} for turn in place_images(row, [PLACE])]
     names = [media.put(image) for image in row.images]
     yield (
@@ -40,8 +39,7 @@ def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iter
     )
 
 
-def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    """Yield the conversations of every list."""
+def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
     for path in sorted((folder / "data").glob("*.json")):
         with naming_row(f"data/{path.name}", "no JSON"):
             records = json.loads(path.read_text(encoding="utf-8"))
@@ -68,8 +66,8 @@ FORM = Form(
         "It holds conversations, which have no rejected side: preferences are in the other formats. The original "
         "LLaVA-1.5 takes one image per conversation; trainers such as CaD-VI's and VLM-R1's take these lists of two."
     ),
-    opens=open_lines(to_records, JSON_LIST),
-    check=check,
+    opens=open_lines(_to_records, JSON_LIST),
+    check=_check,
     use="```bash\n--data_path FOLDER/data/train.json --image_folder FOLDER\n```",
     owns=frozenset({"data", "images"}),
     reads="conversations",

@@ -26,8 +26,7 @@ MARKS = (*MEDIA, "<bbox>", "<ref-object>")
 """What ms-swift replaces in texts."""
 
 
-def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
-    """Yield a record of what rejects a text, and one of what rejects images."""
+def _to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
     turns = place_images(row, MARKS)
     if not row.rejected and not row.rejected_images:
         raise UnheldError("nothing rejected")
@@ -42,8 +41,7 @@ def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iter
         yield f"{row.split}-images", {"messages": messages, "images": images, "rejected_images": others}
 
 
-def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    """Yield the rows of every file."""
+def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
     for path in sorted((folder / "data").glob("*.jsonl")):
         columns: set[str] = set()
         for where, record in read_lines(folder, f"data/{path.name}"):
@@ -76,8 +74,8 @@ FORM = Form(
         "A line rejects one text or one set of images, so further negatives are not in it; nor are licences and how "
         "something was made. Rejected images are in files of their own (train-images.jsonl)."
     ),
-    opens=open_lines(to_records),
-    check=check,
+    opens=open_lines(_to_records),
+    check=_check,
     use=(
         "```bash\n"
         "ROOT_IMAGE_DIR=FOLDER swift rlhf --rlhf_type dpo --dataset FOLDER/data/train.jsonl \\\n"

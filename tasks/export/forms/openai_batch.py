@@ -34,13 +34,11 @@ def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iter
 
 
 def _data_url(image: bytes) -> str:
-    ending = ending_of(image)
-    kind = {"jpg": "jpeg"}.get(ending, ending)
+    kind = ending_of(image).replace("jpg", "jpeg")
     return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
 
 
-def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    """Yield the prompts of every file's requests, by the rules of the batch API."""
+def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
     most_requests, most_bytes = LIMITED.rows_per_file, LIMITED.bytes_per_file
     for path in sorted((folder / "data").glob("*.jsonl")):
         name, seen = f"data/{path.name}", set[str]()
@@ -62,15 +60,13 @@ def _sample(where: str, record: Record) -> Sample:
         parts = [part for turn in body["messages"] for part in turn["content"]]
         urls = [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
         images = [decoded(base64.b64decode(url.partition(";base64,")[2], validate=True), where) for url in urls]
+        slots = {"image_url": {"type": "image"}}
         messages = [
-            {"role": turn["role"], "content": [_slot(part) for part in turn["content"]]} for turn in body["messages"]
+            {"role": turn["role"], "content": [slots.get(part["type"], part) for part in turn["content"]]}
+            for turn in body["messages"]
         ]
     need(true=messages[-1]["role"] == "user", where=where, why="the last message is no question")
     return Sample(where=where, messages=messages, images=images, answers=[])
-
-
-def _slot(part: Record) -> Record:
-    return {"type": "image"} if part["type"] == "image_url" else part
 
 
 FORM = Form(
@@ -81,7 +77,7 @@ FORM = Form(
         "OpenAI's own models take PNG, JPEG, WebP and GIF only."
     ),
     opens=open_lines(to_records, LIMITED),
-    check=check,
+    check=_check,
     use="```bash\nvllm run-batch -i FOLDER/data/train-00000.jsonl -o answers.jsonl --model MODEL\n```",
     owns=frozenset({"data"}),
     needs_model=True,

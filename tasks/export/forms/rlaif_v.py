@@ -23,13 +23,12 @@ GAP, WHITE = 16, 255
 """White pixels between two images."""
 
 
-def to_record(row: PreferenceRow, setting: Setting) -> Record:
-    """Return a row's record."""
+def _to_record(row: PreferenceRow, setting: Setting) -> Record:
     turns, rejected = place_images(row, [PLACE]), rejected_text(row)
     if len(turns) > 1:
         raise UnheldError("the prompt has several turns")
     try:
-        shown = row.images[0] if len(row.images) == 1 else stitch_images(row.images)
+        shown = row.images[0] if len(row.images) == 1 else _stitch_images(row.images)
     except RefusedImageError as error:
         raise UnheldError(f"an image cannot be put beside another: {error.reason}") from error
     image = image_cell(shown, "-".join(row.image_keys))
@@ -46,7 +45,7 @@ def to_record(row: PreferenceRow, setting: Setting) -> Record:
     }
 
 
-def stitch_images(images: Sequence[bytes]) -> bytes:
+def _stitch_images(images: Sequence[bytes]) -> bytes:
     """Return a PNG of the images from left to right, upper edges in line, white between and below; none scaled."""
     shown = [decode_rgb(image) for image in images]
     height = max(pixels.shape[0] for pixels in shown)
@@ -58,8 +57,7 @@ def stitch_images(images: Sequence[bytes]) -> bytes:
     return encode_png(canvas)
 
 
-def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    """Yield the rows."""
+def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
     for where, row in read_rows(folder, single=("image",)):
         where = f"{where} ({row['idx']})"
         question = check_answer(row["question"], where, "question's")
@@ -75,8 +73,8 @@ FORM = Form(
         "It has one image per row: of a pair a new PNG with both, the first on the left. Rejected images, further "
         "negatives, prompts of several turns and log-probabilities (logps) are not in it."
     ),
-    opens=open_parquet(SCHEMA, to_record),
-    check=check,
+    opens=open_parquet(SCHEMA, _to_record),
+    check=_check,
     use='```python\ndataset = datasets.load_dataset("FOLDER", split="train")\n```',
     owns=frozenset({"data"}),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pairwright.schemas.rows import PreferenceRow, Turn
+from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export.form import Form, Setting, place_images, rejected_text
 from pairwright.tasks.export.parquet import (
     IMAGES,
@@ -24,23 +24,19 @@ from pairwright.tasks.export.parquet import (
 from pairwright.tasks.export.sample import PLACE, Sample, as_parts, naming_row, need
 
 
-def to_record(row: PreferenceRow, setting: Setting) -> Record:  # noqa: ARG001 - as for every form
-    """Return a row's record."""
+def _to_record(row: PreferenceRow, setting: Setting) -> Record:  # noqa: ARG001 - as for every form
     return {
-        "prompt": [_message(turn) for turn in place_images(row, [PLACE])],
+        "prompt": [
+            {"role": turn.role, "content": [{"text": None, **part} for part in as_parts(turn.text)]}
+            for turn in place_images(row, [PLACE])
+        ],
         "chosen": answer(row.chosen),
         "rejected": answer(rejected_text(row)),
         "images": [image_cell(*both) for both in zip(row.images, row.image_keys, strict=True)],
     }
 
 
-def _message(turn: Turn) -> Record:
-    """Return a turn with a slot where each image is."""
-    return {"role": turn.role, "content": [{"text": None, **part} for part in as_parts(turn.text)]}
-
-
-def check(folder: Path, processor: Any) -> Iterator[Sample]:
-    """Yield the rows, each taken by TRL's own collator."""
+def _check(folder: Path, processor: Any) -> Iterator[Sample]:
     import_consumer("trl")
     from trl.trainer.dpo_trainer import DataCollatorForVisionPreference
 
@@ -61,9 +57,9 @@ FORM = Form(
         "and how a text was made."
     ),
     opens=open_parquet(
-        arrow_schema({"prompt": MESSAGES, "chosen": MESSAGES, "rejected": MESSAGES, "images": IMAGES}), to_record
+        arrow_schema({"prompt": MESSAGES, "chosen": MESSAGES, "rejected": MESSAGES, "images": IMAGES}), _to_record
     ),
-    check=check,
+    check=_check,
     collates=True,
     use=(
         "```python\n"

@@ -10,7 +10,7 @@ import json
 import re
 import tarfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -39,20 +39,15 @@ NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)")
 IMAGE = re.compile(r"(image|rejected)([1-9]\d*)\.(png|jpg|webp|gif|bmp|tiff)")
 
 
-def opens(folder: Path, setting: Setting) -> AbstractContextManager[RowWriter]:
-    """Return what writes into a folder."""
-
-    def to_records(row: PreferenceRow) -> list[tuple[str, dict[str, bytes]]]:
-        return [(row.split, {f"{row.key}.{suffix}": data for suffix, data in members_of(row).items()})]
-
-    return RowWriter(to_records, lambda split: _Tars(folder / "data", split, setting.bytes_per_file)).closing()
+def _opens(folder: Path, setting: Setting) -> AbstractContextManager[RowWriter]:
+    return closing(RowWriter(_to_records, lambda split: _Tars(folder / "data", split, setting.bytes_per_file)))
 
 
-def members_of(row: PreferenceRow) -> dict[str, bytes]:
-    """Return the members of a row by what follows the first dot of their names."""
+def _to_records(row: PreferenceRow) -> list[tuple[str, dict[str, bytes]]]:
     lists = {name: [asdict(one) for one in getattr(row, name)] for name in ("prompt", "negatives", "removal_scores")}
     told = {"pair": row.subject, **{name: getattr(row, name) for name in TOLD}, **lists}
-    return {**name_images(row), "json": json.dumps(told, ensure_ascii=False).encode()}
+    members = {**name_images(row), "json": json.dumps(told, ensure_ascii=False).encode()}
+    return [(row.split, {f"{row.key}.{suffix}": data for suffix, data in members.items()})]
 
 
 class _Tars:
@@ -90,8 +85,7 @@ class _Tars:
         self._open, self._in_file = None, 0
 
 
-def check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    """Yield the samples of every shard."""
+def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
     for path in sorted((folder / "data").glob("*.tar")):
         seen: set[str] = set()
         for key, members in groupby(_members(path), key=lambda member: member[0]):
@@ -139,8 +133,8 @@ FORM = Form(
         "Members are named by what images are (image1.png, image2.jpg), and rows without rejected images have no "
         "member for them: readers that want equal members in all samples take rows of one kind (--kind)."
     ),
-    opens=opens,
-    check=check,
+    opens=_opens,
+    check=_check,
     use=(
         "```python\n"
         'dataset = webdataset.WebDataset("FOLDER/data/train-000000.tar", shardshuffle=False).decode("pil")\n'

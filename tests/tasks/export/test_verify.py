@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pairwright.flows.progress import say_nothing
 from pairwright.schemas.errors import ConfigError, ValidationError
 from pairwright.schemas.rows import PreferenceRow, Turn
-from pairwright.tasks.export.export_rows import say_nothing
 from pairwright.tasks.export.formats import FORMATS
 from pairwright.tasks.export.verify import Verifier, load_processor, make_ruler
 from tests.fixtures.exports import export_some, preference
