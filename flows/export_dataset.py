@@ -90,14 +90,13 @@ def export_dataset(
             )
         tables, name = Tables(build), Path(target).resolve().name
         health = measure_health(tables) if kind.card else None
-        judged = judge_health(health, found.profile.health) if health else ()
         about = About(
             name=name,
             version=describe_version(build, found.planned),
             counts=counts,
             profile=found.profile,
             numbers=list(say_writing(measure_writing(tables, counts))) if kind.card else [],
-            health=[(one.name, one.value, one.about, one.good) for one in judged],
+            health=list(judge_health(health, found.profile.health)) if health else (),
             prompts=sorted({name for planned in found.planned for name in planned.stage.prompts}),
             mined_by=config.negatives,
         )

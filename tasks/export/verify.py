@@ -77,7 +77,7 @@ class Verifier:
     """None: no lengths are measured."""
 
     def verify(self, folder: Path, rows: int, watch: Callable[[int, int], None]) -> int:
-        """Return the number of rows read back; ``ValidationError`` names the first that would not train, or a wrong number."""
+        """Read all rows and return their number; ``ValidationError`` names the first that would not train."""
         read, failed = 0, f"--format {self.form.name}:"
         try:
             for sample in self.form.check(folder, self.processor):

@@ -35,7 +35,8 @@ def write_card(
 ) -> str:
     """Return the card of an export whose rows have all ``columns``, in words; write the images of its example."""
     (folder / ASSETS).mkdir()
-    pictures = {f"{ASSETS}/{name}": image for name, image in name_images(tally.example).items()}
+    shown = name_images(tally.example) if tally.example else {}
+    pictures = {f"{ASSETS}/{name}": image for name, image in shown.items()}
     for name, image in pictures.items():
         (folder / name).write_bytes(image)
     sizes = {split: tally.sizes[split] for split in SPLITS if split in tally.sizes}

@@ -51,7 +51,7 @@ PAGING = {name: getattr(DEFAULT, name) for name in ("order", "size", "after", "b
 
 
 class NotMadeYetError(Exception):
-    """Say that what is asked for is being made."""
+    """What is asked for is being made."""
 
 
 @dataclass
@@ -169,9 +169,7 @@ class BrowsePages:
     def overview(self, name: str) -> Path | None:
         """Return a file of the charts, whose first page is asked for first.
 
-        Raises:
-            NotMadeYetError: they are being made, from the first call on; ask again.
-            StoreError: a table cannot be read.
+        ``NotMadeYetError``: they are being made, from the first call on; ask again.
         """
         with self._lock:
             if self._overview is None and name == "index.html":
@@ -207,7 +205,4 @@ def _options(name: str, values: Sequence[tuple[str, int]]) -> Iterator[tuple[str
 
 
 def _query(search: Search, **changes: Any) -> str:
-    """Return the query string of a search; what is as by default is left out."""
-    changed = search.model_copy(update=changes)
-    told = {name: value for name, value in changed if value != getattr(DEFAULT, name)}
-    return urlencode(told)
+    return urlencode(search.model_copy(update=changes).model_dump(exclude_defaults=True))

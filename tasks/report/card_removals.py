@@ -1,7 +1,6 @@
 """Gather how the images of a few preferences lost an element: what was found, refused, removed, checked and chosen.
 
-Reads the rows of every step about the given images, without the tables' other rows. Removals, which hold pixels, are
-read for the candidates that are shown only, those of one preference at a time.
+Removals, which hold pixels, are read for the candidates that are shown only, those of one preference at a time.
 """
 
 import re

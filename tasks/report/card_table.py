@@ -1,9 +1,7 @@
 """Make the table by which the cards of a dataset are searched, filtered and sorted; one card per pair or preference.
 
-Reads narrow columns and texts of all live rows, tens of thousands at a time; writes a DuckDB file, some 300 bytes and
-the compressed texts per card, which is made once per state of the tables. DuckDB works within the store's memory limit
-and spills beside the file. The columns are the same for pairs and for preferences about one image, which have no
-second one.
+Reads narrow columns and texts of all live rows; writes a DuckDB file, some 300 bytes and the compressed texts per card,
+which is made once per state of the tables. Preferences about one image have the columns of pairs, without a second one.
 """
 
 import contextlib
@@ -28,15 +26,13 @@ from pairwright.schemas.rows import (
     SplitRow,
     make_key,
 )
-from pairwright.tasks.report.tables import WORDS, Tables, open_database
+from pairwright.tasks.report.tables import PREFERENCES, WORDS, Tables, open_database
 from pairwright.tasks.store.files import naming
 
 LAYOUT = "2"
-"""Of the table: a file of another layout is made anew."""
+"""Of the table: a file of another layout, or of another DuckDB, is made anew."""
 WIDTH, PER_BIN = 0.02, 40
 """Of a bin of similarity, and how many of its candidates are shown to be judged."""
-PREFERENCES = ("preferences", "given_preferences")
-"""Tables of preferences, the last made first."""
 PLAIN = "lower(nfc_normalize({}))"
 """How texts are stored and searched."""
 READ: Mapping[str, tuple[type[Row], Sequence[str], str]] = {
@@ -156,11 +152,8 @@ class CardFile:
 def make_cards(tables: Tables, cache: Path, scratch: Path, *, watch: Callable[[int], None]) -> CardFile:
     """Return the file of a dataset's cards, as it was made before or now.
 
-    Args:
-        tables: the dataset's, settled.
-        cache: folder that keeps the file; where it cannot be written to, ``scratch`` takes its place.
-        scratch: folder of this process.
-        watch: hears how many rows of the tables were read.
+    ``cache`` keeps it; where that cannot be written to, the process's ``scratch`` does. ``watch`` hears how many rows
+    were read.
     """
     with contextlib.suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
@@ -168,7 +161,7 @@ def make_cards(tables: Tables, cache: Path, scratch: Path, *, watch: Callable[[i
     preferences = next((name for name in PREFERENCES if tables.has(name)), "")
     path = place / f"{_mark(tables)}.duckdb"
     file = CardFile(path, tables.has("pairs"), preferences)
-    if not _is_sound(path, scratch):
+    if not path.exists():
         temporary = place / f"{path.name}.tmp-{uuid.uuid4().hex}"
         with naming(str(temporary), "written"):
             try:
@@ -184,22 +177,11 @@ def make_cards(tables: Tables, cache: Path, scratch: Path, *, watch: Callable[[i
     return file
 
 
-def _is_sound(path: Path, scratch: Path) -> bool:
-    """Say whether a file is there that this release of DuckDB reads; another is as good as none."""
-    if not path.exists():
-        return False
-    try:
-        with open_database(str(path), scratch, read_only=True) as database:
-            return bool(database.execute("SELECT count(*) FROM texts").fetchall())
-    except duckdb.Error:
-        return False
-
-
 def _mark(tables: Tables) -> str:
-    """Return what identifies the state of the tables that cards are made of."""
+    """Return what identifies the state of the tables that cards are made of, and who reads the file."""
     names = [name for name in TABLES if tables.has(name)]
-    ledger = tables.build.ledger
-    return make_key(LAYOUT, *(f"{name} {ledger.places(name)} {' '.join(ledger.part_names(name))}" for name in names))
+    ledger, made_by = tables.build.ledger, f"{LAYOUT} DuckDB {duckdb.__version__}"
+    return make_key(made_by, *(f"{name} {ledger.places(name)} {' '.join(ledger.part_names(name))}" for name in names))
 
 
 def write_cards(
@@ -207,13 +189,8 @@ def write_cards(
 ) -> None:
     """Write the file of the cards that some tables give.
 
-    Args:
-        chunks: yields some columns of a table, many rows at a time.
-        path: of the new file.
-        scratch: where DuckDB spills.
-        about: what the cards are about.
-        reasons: why pairs have no preference: the pair's key, and the reason.
-        watch: hears how many rows were read.
+    ``chunks`` yields some columns of a table, many rows at a time; ``reasons`` (key, reason) say why pairs have no
+    preference.
     """
     rows = 0
     with open_database(str(path), scratch) as database:
@@ -245,7 +222,6 @@ def write_cards(
 
 
 def _reasons(tables: Tables) -> pa.Table:
-    """Return why pairs have no preference: the pair's key, and the reason."""
     if not tables.has("preferences") or not tables.has("pairs"):
         return pa.table({"key": pa.array([], pa.string()), "reason": pa.array([], pa.string())})
     return tables.build.ledger.columns(

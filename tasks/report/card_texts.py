@@ -1,8 +1,4 @@
-"""Gather what was written about a few pairs, and say of each text who wrote it, from what, and what checks found.
-
-Reads the rows about the given pairs and their images only. Tables that a build does not have are empty: a dataset from
-scene graphs has no checks, and its rows name no served model.
-"""
+"""Gather what was written about a few pairs, and say of each text who wrote it, from what, and what checks found."""
 
 import re
 from collections import defaultdict
@@ -42,6 +38,8 @@ SHOWN = {
     "images and differences": "the images and what people wrote",
 }
 TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
+SHOWN_IMAGES = ("images", "rejected_images")
+"""Columns of preferences that cards read elsewhere."""
 MOST_WORDS = 4000
 """Longer texts are not compared: matching takes the square of their length."""
 FIRST = re.compile(
@@ -126,7 +124,6 @@ def find_texts(tables: Tables, pairs: Sequence[PairRow]) -> Texts:
     """Read every text about the pairs."""
     keys = [pair.key for pair in pairs]
     images = [key for pair in pairs for key in (pair.first, pair.second)]
-    shows = ("images", "rejected_images")
     return Texts(
         captions={row.subject: row for row in tables.find("captions", CaptionRow, images)},
         differences={row.subject: row for row in tables.find("differences", DifferenceRow, keys)},
@@ -135,7 +132,7 @@ def find_texts(tables: Tables, pairs: Sequence[PairRow]) -> Texts:
         comparisons={row.subject: row for row in tables.find("comparisons", ComparisonRow, keys)},
         questions=_grouped(tables.find("questions", QuestionRow, keys)),
         rejected=_grouped(row for name in MAKERS for row in tables.find(name, RejectedTextRow, keys)),
-        preferences={row.subject: row for row in tables.find("preferences", PreferenceRow, keys, without=shows)},
+        preferences={row.subject: row for row in tables.find("preferences", PreferenceRow, keys, without=SHOWN_IMAGES)},
     )
 
 
@@ -240,9 +237,7 @@ def mark_words(text: str, other: str) -> list[Segment]:
 def split_sides(statement: str) -> tuple[str, str] | None:
     """Return what a statement says of the first and of the second image; ``None``: not of one each.
 
-    It is cut once, between what names only the first image and what names only the second; the conjunction between
-    them is left out, every other word stays. One that does not say so is not divided: a guess would put words into
-    the wrong column.
+    It is cut once, between what names only the first image and what names only the second, without the conjunction.
     """
     found = None
     for cut in CUT.finditer(statement):

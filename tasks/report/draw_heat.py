@@ -1,11 +1,8 @@
 """Draw where two pictures of a pair differ: one overlay for both, in which differences glow.
 
 Ours, not a paper's: the difference of a pixel is the distance of its two colours in Lab (CIE76; 1 is hardly seen,
-white and black are 100 apart), after a blur that takes off noise. The map goes from dark to light evenly (inferno), so
-that what differs more looks lighter, to those who see no colours, too.
-
-Of pictures that differ all over (two quite different photographs, another light, a camera that moved far) a
-map would glow all over and say nothing: there is none, and the share says why.
+white and black are 100 apart), after a blur that takes off noise. The map goes from dark to light evenly (inferno).
+Pictures that differ all over have none: it would say nothing.
 """
 
 import io
@@ -58,7 +55,6 @@ def _lab(image: RGB, size: tuple[int, int]) -> Floats:
 
 
 def _paint(distance: Floats) -> bytes:
-    """Return a PNG of a few colours: a dark veil, through which differences glow."""
     heat = np.clip((distance - VISIBLE / 2) / (GREATEST - VISIBLE / 2), 0, 1)
     image = Image.fromarray(np.round(heat * (LEVELS - 1)).astype(np.uint8))
     image.putpalette(list_colours().tobytes())

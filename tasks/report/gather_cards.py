@@ -1,7 +1,4 @@
-"""Gather what was made about a few pairs, or preferences about one image, with their pictures, ready to be shown.
-
-Reads the rows about what is shown and its images only; those of one call are in memory together.
-"""
+"""Gather what was made about a few pairs, or preferences about one image, with their pictures, ready to be shown."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,10 +20,11 @@ from pairwright.schemas.rows import (
     SplitRow,
     make_key,
 )
-from pairwright.schemas.scene import SceneChange, SceneGraph
+from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.pages.environment import make_environment
 from pairwright.tasks.report.card_removals import RemovalsView, find_steps, view_removals
 from pairwright.tasks.report.card_texts import (
+    SHOWN_IMAGES,
     DifferenceView,
     RejectedView,
     Segment,
@@ -43,14 +41,13 @@ from pairwright.tasks.report.card_texts import (
     view_unused,
 )
 from pairwright.tasks.report.measure_texts import says_something
-from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.tables import PREFERENCES, Tables
 from pairwright.tasks.report.write_images import CHANGED, Heat, Picture, PictureFolder
 
 HERE = Path(__file__).parent
 SIDES = ("first", "second")
 SINGLES = 12
 """Preferences about one image that a report shows."""
-SHOWS = ("images", "rejected_images")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +204,6 @@ def _view_images(both: tuple[ImageRow, ImageRow], texts: Texts, pictures: Pictur
 
 
 def _graphs(both: tuple[ImageRow, ImageRow]) -> tuple[SceneGraph, SceneGraph] | None:
-    """Return the scene graphs of two photographs of one world."""
     first, second = both[0].graph, both[1].graph
     return (first, second) if first and second and first.world == second.world else None
 
@@ -218,23 +214,21 @@ def _changes(both: tuple[ImageRow, ImageRow]) -> Iterator[tuple[str, str]]:
     for side, graph in enumerate(graphs):
         for change in graph.changes:
             if change not in graphs[1 - side].changes:
-                yield SIDES[side], _words(change)
-
-
-def _words(change: SceneChange) -> str:
-    values = " → ".join(value for value in (change.before, change.after) if value)
-    return f"{change.type}: {values}" if values else change.type
+                values = " → ".join(value for value in (change.before, change.after) if value)
+                yield SIDES[side], f"{change.type}: {values}" if values else change.type
 
 
 def gather_preferences(tables: Tables, pictures: PictureFolder, decisions: Decisions = UNDECIDED) -> list[SingleView]:
     """Return one preference of each of a few images; none where the dataset has pairs."""
-    name = next((name for name in ("preferences", "given_preferences") if tables.has(name)), "")
+    name = next((name for name in PREFERENCES if tables.has(name)), "")
     if tables.has("pairs") or not name:
         return []
     # Keys are hashes, so the first of them are a mixed sample, and the same one each time.
     with tables.database(**{name: ["subject"]}) as database:
         found = database.execute(f"SELECT DISTINCT subject FROM {name} ORDER BY 1 LIMIT {SINGLES}").fetchall()
-    rows = {row.subject: row for row in tables.find(name, PreferenceRow, [key for (key,) in found], without=SHOWS)}
+    rows = {
+        row.subject: row for row in tables.find(name, PreferenceRow, [key for (key,) in found], without=SHOWN_IMAGES)
+    }
     shown = [(rows[key].key, key) for (key,) in found]
     return gather_singles(tables, name, shown, pictures=pictures, first_number=1, decisions=decisions)
 
@@ -245,7 +239,7 @@ def gather_singles(
 ) -> list[SingleView]:  # fmt: skip
     """Return some preferences of a table, by their keys and what they are about, in the given order."""
     subjects = [subject for _, subject in found]
-    rows = {row.key: row for row in tables.find(name, PreferenceRow, subjects, without=SHOWS)}
+    rows = {row.key: row for row in tables.find(name, PreferenceRow, subjects, without=SHOWN_IMAGES)}
     images = {row.key: row for row in tables.find("images", ImageRow, subjects)}
     # A preference with its rejected image was made of the one that the source brought, which is what was scored.
     own = tables.has("preferences")

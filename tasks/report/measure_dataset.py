@@ -1,13 +1,7 @@
 """Measure a whole dataset for its report: similarities, thresholds, lengths, rejected texts, mining against truth.
 
-Reads the tables that the build has, narrow columns and texts only; DuckDB counts, so that memory does not grow with
-the rows. Truth of mining: images that their source put into one group (photographs of one rendered world) belong
-together. Over images that have a group,
-
-* precision is the share of the kept pairs whose two images are of one group;
-* recall of images is the share of images that have a partner in the collection and are in at least one such pair;
-* recall of pairs is the share of all possible pairs within groups that were kept. Mining keeps few pairs per image on
-  purpose, so this one is low where groups are large.
+Reads narrow columns and texts; DuckDB counts, so that memory does not grow with the rows. Truth of mining: images that
+their source put into one group (photographs of one rendered world) belong together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,17 +54,17 @@ class Truth:
 
     @property
     def precision(self) -> float:
-        """Return right / judged."""
+        """Return the share of the kept pairs whose two images are of one group."""
         return self.right / max(self.judged, 1)
 
     @property
     def recall_of_images(self) -> float:
-        """Return found / partnered."""
+        """Return the share of the images with a partner in the collection that are in at least one such pair."""
         return self.found / max(self.partnered, 1)
 
     @property
     def recall_of_pairs(self) -> float:
-        """Return right / possible."""
+        """Return the share of all pairs within groups that were kept: low where groups are large, on purpose."""
         return self.right / max(self.possible, 1)
 
     @property
@@ -247,10 +241,7 @@ def _truth(tables: Tables) -> Truth | None:
 
 
 def measure_truth(database: duckdb.DuckDBPyConnection) -> Truth | None:
-    """Compare pairs (first, second) with the groups of images (key, group), an empty one being none.
-
-    ``None``: the source gave no groups.
-    """
+    """Compare pairs (first, second) with the groups of images (key, group); ``None``: there are none."""
     database.execute('CREATE TEMP VIEW grouped AS SELECT key, "group" AS g FROM images WHERE "group" != \'\'')
     images, groups, possible, partnered = database.execute(
         "SELECT sum(n), count(*), sum(n * (n - 1) // 2), coalesce(sum(n) FILTER (n > 1), 0)"

@@ -1,8 +1,6 @@
 """Measure whether preferences teach what they should: to look at the images, and not how rejected answers are worded.
 
-Reads texts, keys and makers of ``PreferenceRow``, the images of some, claims of ``DifferenceRow``, graphs of
-``ImageRow`` and what a judge said of descriptions (``CheckRow``); holds the texts of at most twice ``MOST_ROWS``
-preferences. Needs scikit-learn.
+Holds the texts of at most twice ``MOST_ROWS`` preferences. Needs scikit-learn.
 
 All measures are ours. *Told by the text*: a classifier that sees no image is shown both answers and says which one is
 preferred; it is a logistic regression on words and pairs of words, tested on rows whose images it has not met (five
@@ -15,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,8 +88,7 @@ class Health:
     """Rejected texts that a judge found right, of those that it rated when they were descriptions of their pair."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """One measure in words, and whether it is within its bound."""
 
     name: str
@@ -173,10 +170,9 @@ def _wins(differences: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def tell(rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64] | None:
-    """Return for each row whether a classifier that sees no image finds the chosen text; 1/2 where it cannot say.
+    """Return for each row ``(rows,)`` whether a classifier that sees no image finds the chosen text; 1/2: a draw.
 
-    Returns:
-        ``(rows,)``; ``None`` where there are too few rows or components to learn and to test.
+    ``None``: too few rows or components to learn and to test.
     """
     from scipy import sparse
     from sklearn.feature_extraction.text import CountVectorizer
@@ -272,10 +268,7 @@ def _share(before: bytes, after: bytes) -> float:
 
 
 def read_judged(folder: Folder) -> dict[str, bool]:
-    """Return, by preference, whether a judge took its rejected text for true.
-
-    Reads what ``evaluate model --benchmark preferences`` wrote.
-    """
+    """Return, by preference, whether the judge of the benchmark ``preferences`` took its rejected text for true."""
     if not folder.exists(JUDGED_ROWS):
         return {}
     rows = [json.loads(line) for line in folder.read(JUDGED_ROWS).splitlines()]

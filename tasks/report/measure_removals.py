@@ -1,8 +1,4 @@
-"""Measure how images came to be rejected: what was refused on the way, which removals passed, what was chosen.
-
-Reads the columns that say why, of ``TagsRow``, ``ElementRow``, ``InspectionRow``, ``RejectionRow`` and
-``PreferenceRow``; DuckDB counts.
-"""
+"""Measure how images came to be rejected: what was refused on the way, which removals passed, what was chosen."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,14 +72,11 @@ def measure_removals(tables: Tables, counts: Sequence[Counts]) -> Removals | Non
 
 
 def _count(tables: Tables, name: str, column: str) -> dict[str, int]:
-    if not tables.has(name):
-        return {}
     with tables.database(**{name: [column]}) as database:
         return count(database, f"SELECT {column} AS value FROM {name}")
 
 
 def _count_tags(tables: Tables) -> tuple[int, dict[str, int]]:
-    """Count the tags that were looked for, and those that were refused by their reason."""
     if not tables.has("tags"):
         return 0, {}
     with tables.database(tags=["tags", "refused_tags"]) as database:

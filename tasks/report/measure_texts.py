@@ -2,15 +2,10 @@
 
 Reads the texts and narrow columns of ``DifferenceRow``, ``ComparisonRow`` and ``CheckRow``; DuckDB counts.
 
-What counts as repeated, after paper 001, Table 14: a description is one sentence; of all that are equal word for word
-(white space aside) the first is unique, the others are repetitions; the share is repetitions / all. The paper does not
-say whether case or final full stops counted; here they do, and the verb of each half counts as one of its words.
-Descriptions that say that nothing changed are meant to be alike, so that the share is given without them, too (ours).
-The paper generates once and filters; here a refused answer is asked for again, so that the share that is comparable
-with the paper's is that of first answers which were refused.
-
-Paper 003 counts axes in its Figure 3 (c) and states mean words in its text. Here the words of statements count, not
-headings, numbers and labels ("Object types:").
+Repeated, after paper 001, Table 14: of descriptions that are equal word for word (white space aside; case and full stops
+count, of which the paper says nothing) all but the first. The paper generates once and filters; here a refused answer
+is asked for again, so that what compares with it is the share of first answers that were refused. Paper 003 counts axes
+in its Figure 3 (c); of its mean words, those of statements count here, not headings and labels.
 """
 
 from collections import Counter

@@ -1,9 +1,8 @@
 """Measure what served models were asked, list what was written and refused by whom, and say the main numbers.
 
-Reads the ``served`` column (with ``attempts``) and ``model`` of every table that has one; DuckDB counts. A request
-whose answer is in rows of several tables (a description, and the rejected text that became of it) counts where it comes
-first: no two take equally long to the last bit under one seed. Requests for rows that were dropped or failed are in no
-table. The sentences stand in the card of an exported dataset; the pages show the numbers themselves.
+A request whose answer is in rows of several tables (a description, and the rejected text that became of it) counts
+where it comes first: no two take equally long to the last bit under one seed. Requests for rows that were dropped or
+failed are in no table. The sentences stand in the card of an exported dataset; the pages show the numbers themselves.
 """
 
 from collections import Counter

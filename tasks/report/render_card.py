@@ -1,7 +1,4 @@
-"""Render one row as a page of its own, or a few as a table, with pictures and looks inside: what a notebook shows.
-
-Reads the rows about what the row is about; writes nothing that stays.
-"""
+"""Render one row as a page of its own, or a few as a table, with pictures and looks inside: what a notebook shows."""
 
 import base64
 import io
@@ -59,7 +56,6 @@ def _fields(row: Row) -> list[tuple[str, str]]:
 
 
 def _address(data: bytes, kind: str) -> str:
-    """Return a picture as the address that holds it."""
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 

@@ -39,13 +39,6 @@ ORDERS: Mapping[str, str] = {
 }
 LAST = 1e9
 """Comes after all other values: cards without a value are last in both directions."""
-VERDICTS: Mapping[str, str] = {
-    "undecided": "v.verdict IS NULL",
-    "decided": "v.verdict IS NOT NULL",
-    "accept": "v.verdict = 'accept'",
-    "reject": "v.verdict = 'reject'",
-    "edit": "v.verdict = 'edit'",
-}
 
 
 class Search(BaseModel):
@@ -217,8 +210,10 @@ class CardSearch:
             asked.append(("NOT c.whole", []) if search.kind == NONE else ("list_contains(c.kinds, ?)", [search.kind]))
         if search.reason:
             asked.append(("NOT c.whole AND c.reason = ?", [search.reason]))
-        if search.decision:
-            asked.append((VERDICTS[search.decision], []))
+        if search.decision in ("undecided", "decided"):
+            asked.append((f"v.verdict IS {'NOT ' * (search.decision == 'decided')}NULL", []))
+        elif search.decision:
+            asked.append(("v.verdict = ?", [search.decision]))
         for column, sign, bound in (
             ("similarity", ">=", search.least),
             ("similarity", "<=", search.most),

@@ -110,7 +110,6 @@ def read_ranges(database: duckdb.DuckDBPyConnection, side: str, bad: str) -> lis
 
 
 def _reach(ranges: Sequence[Range], limit: float) -> Range | None:
-    """Return the last range before the first that is over the limit."""
     within = list(takewhile(lambda one: one.bad.hits <= limit / 100 * one.bad.of + 1e-9, ranges))
     return within[-1] if within else None
 

@@ -1,7 +1,7 @@
 """Write the pictures of a report: images as their source gave them, small previews of large ones, masks as overlays.
 
-Reads ``ImageRow`` and masks, writes files below ``images/``. Browsers show JPEG, PNG and WebP themselves; what they
-would not show as models see it (TIFF, moving pictures), and what is large, is decoded by our own rule.
+Browsers show JPEG, PNG and WebP themselves; what they would not show as models see it (TIFF, moving pictures), and what
+is large, is decoded by our own rule.
 """
 
 import io

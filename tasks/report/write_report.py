@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pairwright.schemas.config import Profile, SourceConfig
+from pairwright.schemas.config import Profile
 from pairwright.schemas.decisions import UNDECIDED, Decisions
 from pairwright.tasks.pages.environment import copy_looks, write_page
 from pairwright.tasks.report.gather_cards import (
@@ -63,8 +63,9 @@ class Subject:
 
     @property
     def source(self) -> str:
-        """Return where the images come from, in words."""
-        return describe_source(self.profile.sources)
+        """Where the images come from; of a folder only the last name: reports are passed on."""
+        source = self.profile.sources
+        return "rendered scenes" if source.kind == "scenes" else f"{source.kind} {Path(source.path).name}".strip()
 
 
 def write_report(build: Build, folder: Path, *, subject: Subject) -> int:
@@ -112,10 +113,7 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> int:
 
 
 def sample_pairs(tables: Tables, number: int) -> list[str]:
-    """Return the keys of at most so many pairs in a mixed order: every split, each evenly over its similarities.
-
-    The same dataset gives the same sample.
-    """
+    """Return the keys of at most so many pairs, the same each time, mixed: every split, evenly over similarities."""
     if not number or not tables.has("pairs"):
         return []
     with tables.database(pairs=["key", "similarity"], splits=["subject", "split"]) as database:
@@ -146,10 +144,3 @@ def share_out(counts: Sequence[int], number: int) -> list[int]:
         room = [count / (given + 1) if given < count else 0.0 for count, given in zip(counts, shares, strict=True)]
         shares[room.index(max(room))] += 1
     return shares
-
-
-def describe_source(source: SourceConfig) -> str:
-    """Return a source in words; of a folder only its last name: reports are passed on, paths are nobody's business."""
-    if source.kind == "scenes":
-        return "rendered scenes"
-    return f"{source.kind} {Path(source.path).name}".strip()
