@@ -225,11 +225,10 @@ def gather_preferences(tables: Tables, pictures: PictureFolder, decisions: Decis
         return []
     # Keys are hashes, so the first of them are a mixed sample, and the same one each time.
     with tables.database(**{name: ["subject"]}) as database:
-        found = database.execute(f"SELECT DISTINCT subject FROM {name} ORDER BY 1 LIMIT {SINGLES}").fetchall()
-    rows = {
-        row.subject: row for row in tables.find(name, PreferenceRow, [key for (key,) in found], without=SHOWN_IMAGES)
-    }
-    shown = [(rows[key].key, key) for (key,) in found]
+        query = f"SELECT DISTINCT subject FROM {name} ORDER BY 1 LIMIT {SINGLES}"
+        found = [key for (key,) in database.execute(query).fetchall()]
+    rows = {row.subject: row for row in tables.find(name, PreferenceRow, found, without=SHOWN_IMAGES)}
+    shown = [(rows[key].key, key) for key in found]
     return gather_singles(tables, name, shown, pictures=pictures, first_number=1, decisions=decisions)
 
 

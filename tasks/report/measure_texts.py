@@ -2,10 +2,10 @@
 
 Reads the texts and narrow columns of ``DifferenceRow``, ``ComparisonRow`` and ``CheckRow``; DuckDB counts.
 
-Repeated, after paper 001, Table 14: of descriptions that are equal word for word (white space aside; case and full stops
-count, of which the paper says nothing) all but the first. The paper generates once and filters; here a refused answer
-is asked for again, so that what compares with it is the share of first answers that were refused. Paper 003 counts axes
-in its Figure 3 (c); of its mean words, those of statements count here, not headings and labels.
+Repeated, after paper 001, Table 14: of descriptions that are equal word for word (white space aside; case and full
+stops count, of which the paper says nothing) all but the first. The paper generates once and filters; here a refused
+answer is asked for again, so that what compares with it is the share of first answers that were refused. Paper 003
+counts axes in its Figure 3 (c); of its mean words, those of statements count here, not headings and labels.
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
 """Serve the pages of a dataset to the person at this machine, and to nobody else.
 
 Listens on 127.0.0.1 only. Whoever has the token that was printed gets a cookie for it; all else is 401. Pages of other
-sites cannot use it (SameSite, Origin, a header that only our pages know, no frames), nor reach this server under another
-name (Host). No part of an address is ever a path: files are found in tables of names.
+sites cannot use it (SameSite, Origin, a header that only our pages know, no frames), nor reach this server under
+another name (Host). No part of an address is ever a path: files are found in tables of names.
 """
 
 import secrets

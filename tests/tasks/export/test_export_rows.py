@@ -46,6 +46,9 @@ def test_datasets_loads_it_with_images(tmp_path, made, offline):
     assert {split: len(rows) for split, rows in loaded.items()} == {name: n for name, (n, _) in tally.sizes.items()}
     assert set(loaded) == {"train", "validation", "test"}
     by_key = {row.key: row for row in made.of("preferences")}
+    message = {"role": "user", "content": [
+        {"type": "image", "text": None}, {"type": "image", "text": None}, {"type": "text", "text": "What differs?"},
+    ]}  # fmt: skip
     seen = {}
     for split, rows in loaded.items():
         for row in rows:
@@ -58,20 +61,12 @@ def test_datasets_loads_it_with_images(tmp_path, made, offline):
                 assert np.array_equal(np.asarray(shown.convert("RGB")), decode_rgb(data))
             assert row["chosen"] == [{"role": "assistant", "content": [{"type": "text", "text": given.chosen}]}]
             assert row["rejected"][0]["content"][0]["text"] == given.rejected
+            assert row["prompt"] == [message]
             assert [n["maker"] for n in row["negatives"]] == ["swapped", "retrieved"]
             assert row["licences"] == ["CC0-1.0", "CC0-1.0"]
             for key in row["image_keys"]:
                 assert seen.setdefault(key, split) == split, "an image is in two splits"
     assert not by_key
-
-
-def test_prompt_has_a_slot_per_image_in_trl_form(tmp_path, made, offline):
-    export(tmp_path, made)
-    rows = datasets.load_dataset(str(tmp_path / "out"), split="train", cache_dir=str(offline))
-    message = {"role": "user", "content": [
-        {"type": "image", "text": None}, {"type": "image", "text": None}, {"type": "text", "text": "What differs?"},
-    ]}  # fmt: skip
-    assert all(row["prompt"] == [message] for row in rows)
 
 
 def test_bytes_are_those_of_the_source(tmp_path, made):
@@ -81,6 +76,9 @@ def test_bytes_are_those_of_the_source(tmp_path, made):
     for row in table.to_pylist():
         assert tuple(image["bytes"] for image in row["images"]) == given[row["key"]].images
         assert tuple(image["bytes"] for image in row["rejected_images"]) == given[row["key"]].rejected_images
+        assert [(one["clip"], one["why"]) for one in row["removal_scores"]] == [
+            (float(np.float32(one.clip)), one.why) for one in given[row["key"]].removal_scores
+        ]
         assert row["images"][0]["path"].rpartition(".")[2] in ("png", "jpg", "webp", "tiff")
         for chosen in (score for score in row["removal_scores"] if score["chosen"]):
             names = [image["path"].partition(".")[0] for image in row["rejected_images"]]
@@ -193,18 +191,6 @@ def test_rejected_images_are_counted_by_how_they_were_made(tmp_path, made):
         body = (tmp_path / str(number) / "out/README.md").read_text()
         assert all(words in body for words in said)
         assert not any(words in body for words in unsaid)
-
-
-def test_scores_say_what_clip_and_the_checks_found(tmp_path, made):
-    export(tmp_path, made)
-    table = pa.concat_tables([pq.read_table(path) for path in sorted((tmp_path / "out/data").glob("*.parquet"))])
-    given = {row.key: row for row in made.of("preferences")}
-    told = {row["key"]: row["removal_scores"] for row in table.to_pylist()}
-    for key, scores in told.items():
-        assert [(one["clip"], one["why"]) for one in scores] == [
-            (float(np.float32(one.clip)), one.why) for one in given[key].removal_scores
-        ]
-    assert any(one["why"] for scores in told.values() for one in scores)
 
 
 def test_rows_that_are_not_selected_are_counted(tmp_path, made):

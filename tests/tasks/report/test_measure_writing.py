@@ -111,20 +111,6 @@ def test_every_stage_that_writes_is_listed_with_its_writer(served):
     assert by["grounded"] == ""
 
 
-def test_scenes_list_their_own_writer(tmp_path):
-    with build_handmade(tmp_path, make_whole(2, 2)) as (build, counts):
-        writing = measure_writing(Tables(build), counts)
-    assert {one.counts.stage: one.by for one in writing.written} == {
-        "captions": "by hand",
-        "described": "by hand",
-        "differences": "by hand",
-        "comparisons": "by hand",
-        "swapped": "a rule",
-        "edited": "a rule",
-        "retrieved": "retrieval",
-    }
-
-
 def said(tmp_path, made, **options):
     with build_handmade(tmp_path, made, **options) as (build, counts):
         return list(say_writing(measure_writing(Tables(build), counts)))

@@ -25,17 +25,7 @@ def test_the_address_for_a_started_browser_lets_one_in_once():
 
 
 def test_each_start_has_secrets_of_its_own():
-    first, second = Keys(1), Keys(1)
-    secrets = [
-        first.entry,
-        first.cookie,
-        first.page,
-        *first.once,
-        second.entry,
-        second.cookie,
-        second.page,
-        *second.once,
-    ]
+    secrets = [one for keys in (Keys(1), Keys(1)) for one in (keys.entry, keys.cookie, keys.page, *keys.once)]
     assert len(set(secrets)) == 8
     assert all(len(one) >= 43 for one in secrets)
 

@@ -59,9 +59,6 @@ def test_the_first_page_sets_numbers_beside_the_papers(pages, made):
     assert "Paper: about 0.2%, never asked again." in text
     assert "Words of commonalities 18 on average. Paper: 40." in text
     assert "on average. Paper: 117." in text
-    assert re.search(r"attributes 21 100\.0% counts 21 100\.0% actions 0 0\.0%", text)
-    asked = [row.conversation[3].text for row in made.of("comparisons") if len(row.conversation) > 3]
-    assert f"Right answers: A {asked.count('A')}, B {asked.count('B')}." in text
 
 
 def test_the_first_page_lists_what_models_were_asked(pages, made):
@@ -75,10 +72,7 @@ def test_the_first_page_lists_what_models_were_asked(pages, made):
     assert cells["captions"] == [
         f"{CHAT} rev-1", "48", f"{24 * 1470:,}", f"{24 * 170:,}", "1.25 s", "2.21 s", "0", "stop 48",
     ]  # fmt: skip
-    again = sum(row.attempts > 1 for row in made.of("described"))
-    assert cells["described"][6] == f"{again} {again / 43:.1%} of rows"
     assert cells["judged"][0] == JUDGE
-    assert cells["comparisons"][0] == LANGUAGE
     assert "differences" not in cells
 
 
@@ -149,6 +143,7 @@ def test_pages_open_without_complaint(browser, pages):
             assert broken_images(page) == []
             assert watched.complaints == []
             assert watched.from_elsewhere == []
+            assert len(watched.requests) > 3
             assert "owned" not in page.title()
             assert not overflows(page)
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import datasets
-import numpy as np
 import pytest
 
 from pairwright.schemas.errors import ConfigError
@@ -89,10 +88,3 @@ def test_rows_that_trl_cannot_hold_are_counted_and_named(tmp_path: Path) -> None
     with pytest.raises(ConfigError, match=r"--format trl: .*\(1\)"):
         export_some(tmp_path / "none", rows[1:2], form="trl")
     assert not (tmp_path / "none").exists()
-
-
-def test_a_row_of_two_images_differs_in_them(tmp_path: Path, load) -> None:
-    row = preference(2)
-    export_some(tmp_path / "out", [row], form="trl")
-    first, second = load(tmp_path / "out")["train"][0]["images"]
-    assert not np.array_equal(np.asarray(first), np.asarray(second))
