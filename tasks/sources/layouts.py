@@ -112,12 +112,6 @@ def layout_reader(entries: Callable[[Layout], Iterator[Listed]], **declaration: 
     return Reader(list_items=partial(_list_entries, entries=entries), read_items=read_entries, **declaration)
 
 
-def has_files(names: Sequence[str], path: str) -> bool:
-    """Say whether a folder, or ``data`` in it, holds all of these files."""
-    places = (Path(path), Path(path, "data")) if "://" not in path else ()
-    return any(all((place / name).is_file() for name in names) for place in places)
-
-
 def _list_entries(
     config: SourceConfig, limit: int | None, *, entries: Callable[[Layout], Iterator[Listed]]
 ) -> Iterator[ItemRow]:

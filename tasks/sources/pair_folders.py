@@ -5,16 +5,24 @@ CLEVR-Change, CLEVR-DC, Spot-the-Diff, Image-Editing-Request; what their files l
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from pairwright.schemas.rows import PairRow
 from pairwright.tasks.sources.annotations import check_record, check_texts, load_json, load_lists
-from pairwright.tasks.sources.layouts import Entry, Layout, Listed, has_files, layout_reader
+from pairwright.tasks.sources.layouts import Entry, Layout, Listed, layout_reader
 from pairwright.tasks.sources.read_entry import About, RefusedEntryError, check_path
 
 log = logging.getLogger(__name__)
+
+
+def _has_files(names: Sequence[str], path: str) -> bool:
+    """Say whether a folder, or ``data`` in it, holds all of these files."""
+    places = (Path(path), Path(path, "data")) if "://" not in path else ()
+    return any(all((place / name).is_file() for name in names) for place in places)
+
 
 _DEFAULT_IMAGE = re.compile(r"CLEVR_default_(\d{6})\.png")
 
@@ -76,7 +84,7 @@ one is missing. The list is of all names in the captions and on disk, so that it
 were copied. Each place gives two pairs, named as in evaluation: ``000000.png`` and, for the distractor,
 ``000000.png_n``, whose images may be alike. What is in no split is not read. The images' licence is not stated.""",
     brings=(PairRow,),
-    recognises=partial(has_files, ("change_captions.json", "no_change_captions.json", "splits.json")),
+    recognises=partial(_has_files, ("change_captions.json", "no_change_captions.json", "splits.json")),
 )
 
 
@@ -132,7 +140,7 @@ count.
 No file says which pairs are those whose action was "do nothing": they are told by their captions, all of which are of
 the few sentences that CLEVR-Change's generator has for it. Their images may be alike. The licence is not stated.""",
     brings=(PairRow,),
-    recognises=partial(has_files, ("captions.json", "split.json")),
+    recognises=partial(_has_files, ("captions.json", "split.json")),
 )
 
 

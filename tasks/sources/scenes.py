@@ -51,21 +51,21 @@ def _read(item: ItemRow, config: ScenesConfig) -> Iterator[ImageRow | Dropped]:
         if taken is None:
             yield Dropped(source_key=item.key, reason="no arrangement found", detail=name)
             continue
-        image = encode_png(taken.picture)
-        height, width = taken.picture.shape[:2]
+        picture, graph = taken
+        image = encode_png(picture)
         yield ImageRow(
             key=make_key(image),
             source_key=item.key,
             subject=make_key(image),
             image=image,
             format="png",
-            width=width,
-            height=height,
+            width=picture.shape[1],
+            height=picture.shape[0],
             name=name,
             source="scenes",
             licence=LICENCE,
             group=item.name,
-            graph=taken.graph,
+            graph=graph,
         )
 
 

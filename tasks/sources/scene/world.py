@@ -78,12 +78,8 @@ class _Setup:
     """Where all randomness of this world starts: seed, world, attempt."""
 
 
-@dataclass(frozen=True, slots=True)
-class Photograph:
-    """Photograph and the truth about it."""
-
-    picture: NDArray[np.uint8]
-    graph: SceneGraph
+Photograph = tuple[NDArray[np.uint8], SceneGraph]
+"""Picture, and the truth about it."""
 
 
 def photograph_world(config: ScenesConfig, index: int) -> Iterator[Photograph | None]:
@@ -145,4 +141,4 @@ def _take(config: ScenesConfig, setup: _Setup, number: int) -> Photograph:
     light = expose(setup.built, setup.camera, samples=config.samples_per_pixel, seed=seed)
     picture = develop(light, setup.seen)
     world = f"world-{setup.seeds[1]:05d}"
-    return Photograph(picture, describe(setup.draft, setup.camera, setup.seen, world=world, number=number))
+    return picture, describe(setup.draft, setup.camera, setup.seen, world=world, number=number)

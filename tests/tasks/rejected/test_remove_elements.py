@@ -325,13 +325,13 @@ def rendered():
     config, found = ScenesConfig(seed=3, worlds=2, photographs=2, width=128, height=96, samples_per_pixel=8), []
     for index in range(2):
         setup = world._set_up_base(config, index)
-        taken = world._take(config, setup, 0)
-        image = photograph(taken.picture, graph=taken.graph)
-        for one in taken.graph.objects[:4]:
+        picture, graph = world._take(config, setup, 0)
+        image = photograph(picture, graph=graph)
+        for one in graph.objects[:4]:
             draft = replace(setup.draft, scene=setup.draft.scene.without(one.id))
             built = build_scene(draft.scene)
             other = replace(setup, draft=draft, built=built, seen=survey(built, setup.camera, seed=index))
-            truth = world._take(config, other, 0).picture
+            truth, _ = world._take(config, other, 0)
             found.append((image, element(image, decode_mask(one.mask), one.id, tag=one.shape), truth))
     return found
 
