@@ -1,14 +1,8 @@
-"""Write a training run's page: static, opened from disk, without server and without network.
+"""Write a training run's page, RUN/report/: static, opened from disk, without server and without network.
 
 Reads RUN's ``config.yaml``, ``data.json``, ``refused.jsonl``, ``metrics.parquet``, ``retriever/`` and ``samples/``, and
-of these what there is (only the settings must be); the run may go on meanwhile. Writes
-
-RUN/report/
-  index.html               alarms, charts, samples, settings, what was refused
-  report.css, run.css
-  images/                  of the samples
-
-Texts are shown, never interpreted: templates escape them, and the page forbids itself everything from elsewhere.
+of these what there is (only the settings must be); the run may go on meanwhile. Texts are shown, never interpreted:
+templates escape them, and the page forbids itself everything from elsewhere.
 """
 
 import json
