@@ -193,8 +193,7 @@ def as_subflows(url: str, gone: Event) -> RunStep:
 def as_task_runs(workers: Runner, gone: Event) -> RunShards:
     """Return a way to run shards as Prefect task runs, each in one of the workers; these need not know of Prefect.
 
-    Prefect asks its server before a task's first run of each kind, and ends the task run unrun where nobody answers. A
-    shard that came back so is run all the same, and what comes after it is not sent to Prefect any more.
+    Where its server does not answer, Prefect ends a task run unrun: that shard is run all the same, and those after it.
     """
 
     def run(planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:

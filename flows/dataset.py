@@ -205,7 +205,7 @@ class Dataset:
     def run(self, pipeline: Pipeline) -> Report:
         """Do what is owed of a pipeline's stages, and publish a version; return how that ended.
 
-        ``album.run(Pipeline(album.profile, until="captioning"))``, or ``Pipeline(...).run(album)``
+        ``album.run(Pipeline(album.profile, until="captioning"))``
         """
         return self._run(request_of(pipeline, self.folder))
 

@@ -160,24 +160,19 @@ def _open_model(config: EvaluationConfig, *, images: int) -> tuple[Respond, str]
     # As in a training: threads that spin while they wait take five times as long beside other work.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from pairwright.tasks.training.answer_questions import LocalModel, answer_questions
-    from pairwright.tasks.training.namc.captioner import is_namc
+    from pairwright.tasks.training.namc.captioner import answer_pairs, identify, is_namc
 
     finished = Path(config.model, FINISHED)
     name = str(finished) if finished.is_dir() else config.model
     if is_namc(Path(name)):
-        return _open_namc(Path(name), config.batch)
+
+        def respond(questions: Iterable[tuple[str, Question]], answers: Answers) -> Iterator[Reply]:
+            del answers  # it is as fast to ask again
+            return answer_pairs(questions, folder=Path(name), batch=config.batch)
+
+        return respond, identify(Path(name))
     local = LocalModel(find_checkpoint(name, field="CHECKPOINT"), config.max_pixels)
     return partial(answer_questions, local=local, batch=config.batch), local.identity
-
-
-def _open_namc(folder: Path, batch: int) -> tuple[Respond, str]:
-    from pairwright.tasks.training.namc.captioner import answer_pairs, identify
-
-    def respond(questions: Iterable[tuple[str, Question]], answers: Answers) -> Iterator[Reply]:
-        del answers  # it is as fast to ask again
-        return answer_pairs(questions, folder=folder, batch=batch)
-
-    return respond, identify(folder)
 
 
 def _default(config: EvaluationConfig, identity: str) -> Path:

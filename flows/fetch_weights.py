@@ -1,8 +1,7 @@
 """Fetch and verify all weights that a build would load, ahead of it.
 
-Reads a profile. Which files these are, the stages say themselves: each that has a ``pin`` looks for them when a build
-starts, and does so here while an inventory is taken. Models that vLLM serves are a matter of their own: they are large,
-and another program loads them.
+Which files these are, the stages say themselves: each that has a ``pin`` looks for them when a build starts, and does
+so here while an inventory is taken. Models that vLLM serves are a matter of their own: large, and loaded elsewhere.
 """
 
 from collections.abc import Callable, Iterator, Sequence

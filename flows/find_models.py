@@ -78,10 +78,9 @@ def servers_of(folder: Folder) -> Servers:
 
 
 def waits_for(planned: Planned, counts: Sequence[Counts]) -> str:
-    """Return the table that a stage waits for: rows of it were not even tried; empty: there is none.
+    """Return the table that a stage waits for, since shards of it failed as a server was away; empty: there is none.
 
-    Their shards failed, as a server was away. Where such rows count for what a served model is asked, it would be
-    asked now with less to go by, and again later.
+    A served model would be asked now with less to go by, and again later.
     """
     config = planned.config
     if not isinstance(config, ServedSection) or not config.is_served:

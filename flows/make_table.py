@@ -1,8 +1,7 @@
 """Make a table beside a dataset's own: what a training needs of its rows (log-probabilities, vectors of texts).
 
-Such a table is a stage's like any other: its fingerprint names the tables, the models and the settings that it was made
-with, so that one that does not fit is another table; what is there already is not made again, and what was killed goes
-on. It belongs to no version of the dataset; it is made of one, whatever a build does meanwhile.
+It is a stage's like any other: its fingerprint names what it was made with, what is there already is not made again,
+and what was killed goes on. It belongs to no version of the dataset; it is made of one, whatever a build does.
 """
 
 from collections.abc import Sequence

@@ -18,11 +18,10 @@ from pairwright.tasks.training.runs import PLACES, Run
 
 
 def namc_defaults(config: str, *, starts: bool) -> dict[str, Any]:
-    """Return what is set otherwise for NAMC, unless it is set.
+    """Return what is set otherwise for NAMC, unless it is set; at the paper's size as published (001, Appendix F).
 
-    At the paper's size they are the published ones (paper 001, Appendix F): 512 rows to a step for 20 epochs; a run
-    that starts from another one is fine-tuned, without masks, with 128 rows to a step for the 20 epochs of
-    Image-Editing-Request (40 for CLEVR-Change and CLEVR-DC, 10 for Spot-the-Diff), and writes at most 23 tokens.
+    A run that starts from another one is fine-tuned for the 20 epochs of Image-Editing-Request (the paper has 40 for
+    CLEVR-Change and CLEVR-DC, 10 for Spot-the-Diff).
     """
     if config != PAPER:
         return {

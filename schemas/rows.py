@@ -81,7 +81,6 @@ class ImageRow(Row):
     """Hold one image as its source gave it; ``key`` hashes these bytes. Models see the decoded RGB."""
 
     image: bytes
-    """The encoded file."""
     format: str
     """"jpeg", "png", "webp", "tiff", "bmp" or "gif"."""
     width: int
@@ -93,7 +92,6 @@ class ImageRow(Row):
     group: str
     """Images of one group (a world, a video) go to the same split; empty: none."""
     captions: tuple[str, ...] = ()
-    """Captions that the source brought."""
     graph: SceneGraph | None = None
 
 
@@ -145,7 +143,6 @@ class NounsRow(Row):
     nouns: tuple[str, ...]
     """Distinct lemmas, in alphabetical order."""
     model: str
-    """The pipeline that found them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +159,6 @@ class PairRow(Row):
     """Cluster of the anchor's candidates that it was chosen from; -1: none."""
     embedders: tuple[str, ...] = ()
     similarities: tuple[float, ...] = ()
-    """Cosine per embedder."""
     similarity: float = 0.0
     """Cosine of the weighted, concatenated features, by which it was chosen."""
     human_differences: tuple[str, ...] = ()
@@ -212,7 +208,6 @@ class DifferenceRow(Row):
     first_half: str
     second_half: str
     verbs: tuple[str, ...]
-    """The two descriptive verbs."""
     attempts: int
     finish_reason: str
     model: str
@@ -244,7 +239,6 @@ class CheckRow(Row):
     score: float
     """What ``passed`` was decided by; its meaning is the check's own, higher is better."""
     text: str = ""
-    """What a served model answered."""
     why: str = ""
     """A short constant phrase, where it did not pass."""
     served: tuple[Served, ...] = ()
@@ -286,7 +280,6 @@ class QuestionRow(Row):
     round: int
     """Which round of the conversation was drawn, from 0."""
     rounds: int
-    """How many it had."""
     model: str
     served: tuple[Served, ...] = ()
 
@@ -314,7 +307,6 @@ class MentionRow(Row):
     nouns: tuple[str, ...]
     """Distinct lemmas, in the order of the text."""
     model: str
-    """The pipeline that found them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,7 +360,6 @@ class BoxesRow(Row):
     """Hold the boxes of an image's tags (``subject``: the image); a tag has none, one or several."""
 
     width: int
-    """Of the image, in pixels."""
     height: int
     tags: tuple[Tag, ...]
     boxes: tuple[Box, ...]
@@ -380,7 +371,6 @@ class MasksRow(Row):
     """Hold one mask per tag of an image (``subject``): the union of the masks of its boxes."""
 
     width: int
-    """Of the image, in pixels."""
     height: int
     tags: tuple[Tag, ...]
     """Those that have a box."""
@@ -402,7 +392,6 @@ class ElementRow(Row):
     tagger: str
     tag_score: float
     object_ids: tuple[str, ...]
-    """Of a rendered scene."""
     boxes: tuple[Box, ...]
     """``tag`` counts in the tags of the row that it was made from."""
     box: tuple[int, int, int, int]
@@ -443,7 +432,6 @@ class RemovalRow(Row):
     feather: int
     """Pixels around those over which the filling fades: from ``dilate + feather + 1`` away on, nothing changes."""
     inpainter: str
-    """Who filled the hole, with its revision."""
     changed_outside: int
     """Pixels outside the feathered mask that differ from the original; must be 0."""
 
@@ -460,14 +448,11 @@ class InspectionRow(Row):
     found_before: float = -1.0
     """The detector's highest score for the tag in its place, before; -1: it did not look."""
     found_after: float = -1.0
-    """The same, after."""
     grown: str = ""
-    """The thing that grew in its place."""
     grown_score: float = 0.0
     rim: float = 0.0
     """Strength of the edge along the hole's rim, as a multiple of the strongest around it; 0: too little to measure."""
     changed_outside: int = 0
-    """Pixels outside the feathered mask that differ from the original."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -496,7 +481,6 @@ class RejectionRow(Row):
     maker: str
     """"removal", "crop", or empty: there is none."""
     side: int = 0
-    """Which image is replaced."""
     element: str = ""
     """Key of the ``ElementRow`` that is removed; empty: none."""
     window: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -550,7 +534,6 @@ class PreferenceRow(Row):
     rejected_images: tuple[bytes, ...]
     """The same images, one of them without the key element of the chosen text, or cropped; empty: none."""
     removal_scores: tuple[RemovalScore, ...]
-    """Every candidate with its score, the one taken marked."""
     component: str
     split: str
     sources: tuple[str, ...]
@@ -570,7 +553,6 @@ class ReferenceRow(Row):
     logps: tuple[float, ...]
     """Per column, the summed log-probability of the answer's tokens."""
     tokens: tuple[int, ...]
-    """Per column, their number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -578,7 +560,6 @@ class PlacesRow(Row):
     """Hold what a model says of each of the 14 x 14 places of an image (``subject``), row by row of the grid."""
 
     model: str
-    """With its revision."""
     kind: str
     """"float16": vectors. "uint16": codes."""
     width: int

@@ -91,7 +91,7 @@ class SceneObject(Frozen):
 class SceneChange(Frozen):
     """Say how a photograph differs from its world's base photograph in one respect.
 
-    The paper names its types without defining them. Here: an *addition* is a thing that the base lacks; a
+    An *addition* is a thing that the base lacks; a
     *disappearance* is of a thing that stood on the ground, a *removal* of one that rested on another thing; a
     *substitution* puts a thing of another shape in the place, and under the ``id``, of the old one; *counting*
     changes how many there are of several like things.

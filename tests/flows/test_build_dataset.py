@@ -9,27 +9,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from pairwright.flows.progress import LineWatcher
 from pairwright.flows.run_build import Work, resume_request, run_build
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import Workers
 from tests.fixtures import away
+from tests.fixtures.pictures import write_pictures
 from tests.fixtures.prefect_server import PrefectServer, free_port, prefect_server
 from tests.tasks.store.toy import read_tree
 
 
 def write_photographs(folder: Path, count: int) -> Path:
-    rng = np.random.default_rng(0)
-    folder.mkdir()
-    base = rng.integers(0, 256, (48, 64, 3), dtype=np.uint8)
-    for number in range(count):
-        changed = base.copy()
-        changed[number : number + 8, :8] = rng.integers(0, 256, 3)
-        Image.fromarray(changed).save(folder / f"{number:02d}.png")
+    write_pictures(folder, [f"{number:02d}" for number in range(count)])
     (folder / "broken.png").write_bytes(b"")
     return folder
 

@@ -7,7 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import pairwright as pw
-from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.export.formats import FORMATS, MARKER, README
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
@@ -63,12 +62,6 @@ def test_licences_are_selected_and_the_card_says_what_is_left_out(rendered, tmp_
     said = capsys.readouterr().err
     assert "licences: CC0-1.0; sources: scenes; splits: " in said
     assert not (tmp_path / "none").exists()
-
-
-def test_the_dataset_itself_is_not_overwritten(rendered):
-    with pytest.raises(ConfigError, match=r"build.json"):
-        pw.open(rendered).export("hf", str(rendered))
-    assert (rendered / "build.json").exists()
 
 
 def test_formats_are_explained_and_the_help_names_them(capsys):

@@ -122,15 +122,3 @@ def test_negatives_are_of_the_version_that_is_trained_on_and_exported(
     assert changed.export(tmp_path / "older", *words, 1) == 0
     assert changed.export(tmp_path / "newest", *words, 2) == 2
     assert "--negatives hard: " in said(capsys)
-
-
-def test_a_retriever_that_ranks_no_pool(dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from pairwright.tasks.training.retriever.adversary import load_network, save_network
-
-    place = dataset.folder / "runs/seeing"
-    shutil.copytree(dataset.folder / "runs/hard", place)
-    file = place / "retriever/retriever.safetensors"
-    weights, about = load_network(file)
-    save_network(file, weights, {**about, "encoder": "clip4idc"})
-    assert dataset.export(tmp_path / "out", "--negatives", "seeing") == 2
-    assert "clip4idc" in said(capsys)

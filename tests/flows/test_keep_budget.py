@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from pairwright.flows.run_build import Report, resume_request
 from pairwright.tasks.store.budget import count_asked
@@ -15,6 +14,7 @@ from pairwright.tasks.store.files import Folder
 from tests.fixtures.builds import build_here, run_request
 from tests.fixtures.chat_server import ChatServer, chat_server
 from tests.fixtures.command import run
+from tests.fixtures.pictures import write_pictures
 from tests.flows.conftest import SMALL, WIDE
 from tests.flows.test_report_served import answer as sound
 from tests.flows.test_report_served import kind_of
@@ -104,9 +104,7 @@ def test_a_round_is_one_shard_for_each_worker(out: Path) -> None:
 
 def test_time_and_disk_stop_a_build_between_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
-    (tmp_path / "in").mkdir()
-    for number in range(5):
-        Image.new("RGB", (32, 32), (40 * number, 0, 0)).save(tmp_path / "in" / f"{number}.png")
+    write_pictures(tmp_path / "in", "abcde")
     words = ["--until", "sources", "--set", "run.workers=1", "--set", "run.rows_per_shard_of={images: 1}"]
     assert run("build", tmp_path / "in", "--out", out, *words, "--set", "run.budget.max_hours=0.000000001") == 1
     said = capsys.readouterr().err

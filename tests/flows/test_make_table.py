@@ -73,12 +73,8 @@ def test_a_table_can_be_made_of_another_beside_it(folder: Folder) -> None:
         make_table(open_version(folder), again, CONFIG)
     first = make_table(open_version(folder), STAGE, CONFIG)
     second = make_table(open_version(folder), again, CONFIG, after=[first])
-    other = make_table(
-        open_version(folder),
-        again,
-        CONFIG,
-        after=[make_table(open_version(folder), STAGE, TextVectorsConfig(dimension=128))],
-    )
+    wide = make_table(open_version(folder), STAGE, TextVectorsConfig(dimension=128))
+    other = make_table(open_version(folder), again, CONFIG, after=[wide])
     assert second.fingerprint != other.fingerprint
     with open_version(folder).settled([first, second]) as (build, _):
         assert len(live_index(build, second)) == len(live_index(build, first))

@@ -136,9 +136,8 @@ def test_the_stand_in_learns_its_tokens_from_the_dataset_and_stays(rendered: Pat
 def test_the_defaults_are_those_of_the_model_that_is_started_from(dataset: Folder, model: Path) -> None:
     """Stand-ins are trained in full at high rates, which would ruin a model that has learnt something."""
     finished(dataset, model, "sft")
-    stand_in = begun(
-        dataset, replace(find_start(dataset, settings(name=str(model)), run_of(dataset)), config=settings())
-    )
+    start = find_start(dataset, settings(name=str(model)), run_of(dataset))
+    stand_in = begun(dataset, replace(start, config=settings()))
     shutil.copytree(model, stand_in.model)
     own, small = (make_config("dpo", [], start=name, dataset=dataset.url) for name in ("sft", "new"))
     assert (own.model.tuning, own.optimiser) == ("lora", OptimiserConfig())
@@ -152,10 +151,8 @@ def test_namc_has_its_published_schedules() -> None:
     first, tuned = (make_config("namc", ["namc.size=paper"], start=start) for start in ("", "namc"))
     assert (first.optimiser.learning_rate, first.optimiser.num_train_epochs) == (3e-4, 20)
     assert (tuned.optimiser.learning_rate, tuned.namc.noise_enabled, tuned.namc.max_new_tokens) == (2e-4, False, 23)
-    steps = [
-        one.optimiser.per_device_train_batch_size * one.optimiser.gradient_accumulation_steps for one in (first, tuned)
-    ]
-    assert steps == [512, 128]
+    for config, rows in ((first, 512), (tuned, 128)):
+        assert config.optimiser.per_device_train_batch_size * config.optimiser.gradient_accumulation_steps == rows
     assert namc_defaults("small", starts=False)["namc.noise_enabled"]
 
 
@@ -169,12 +166,8 @@ def test_differential_perception_has_the_papers_settings(monkeypatch: pytest.Mon
     assert (optimiser.learning_rate, optimiser.vision_learning_rate, optimiser.num_train_epochs) == (1e-5, 2e-6, 1)
     assert 4 * optimiser.per_device_train_batch_size * optimiser.gradient_accumulation_steps == 256
     assert model.train_vision
-    assert (
-        make_config(
-            "sft", [*asked, "optimiser.gradient_accumulation_steps=1"], model="some/model"
-        ).optimiser.gradient_accumulation_steps
-        == 1
-    )
+    own = make_config("sft", [*asked, "optimiser.gradient_accumulation_steps=1"], model="some/model")
+    assert own.optimiser.gradient_accumulation_steps == 1
     blind = make_config("sft", [*asked, "model.train_vision=false"], model="some/model")
     assert (blind.optimiser.learning_rate, blind.optimiser.vision_learning_rate) == (1e-5, 0.0)
     small = make_config("sft", asked)

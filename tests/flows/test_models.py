@@ -51,10 +51,7 @@ def test_missing_weights_end_with_two_before_anything_is_done(
 
 @pytest.mark.parametrize(
     ("profile", "words"),
-    [
-        ("laptop", "models.chat.endpoint: "),
-        ("gpu", "models.chat.launch.command: 'no-such-vllm'"),
-    ],
+    [("laptop", "models.chat.endpoint: "), ("gpu", "models.chat.launch.command: 'no-such-vllm'")],
 )
 def test_a_missing_server_ends_with_two_before_anything_is_done(
     photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], profile: str, words: str
@@ -77,10 +74,8 @@ def test_the_gpu_profile_is_the_papers() -> None:
     assert (profile.mining.weights, profile.mining.min_best_similarity) == ((0.4, 0.6), 0.80)
     assert (profile.mining.min_similarity, profile.mining.max_similarity) == (0.78, 0.95)
     assert profile.tagging.taggers == ("nouns", "ram")
-    assert (profile.detection.detector, profile.detection.model) == (
-        "grounding-dino",
-        "IDEA-Research/grounding-dino-base",
-    )
+    assert profile.detection.detector == "grounding-dino"
+    assert profile.detection.model == "IDEA-Research/grounding-dino-base"
     assert (profile.segmentation.segmenter, profile.segmentation.model) == ("sam", "vit_h")
     assert (profile.removals.inpainter, 2 * profile.removals.dilate_pixels + 1) == ("lama", 15)
     assert profile.rejections.scorer == "clip"
@@ -110,8 +105,5 @@ def test_what_checks_or_samples_the_writer_asks_the_model_that_writes():
         for name, own in (("general", []), ("own", [described, "differences.model=own"])):
             given = [f"models.chat.endpoint={one.url}", "models.chat.structured_output='none'"]
             found = pin_served(load_profile("scenes", [*settings, *given, *own]), "")
-            sections = [
-                found.section(section).model_dump()["chat"]["model"]
-                for section in ("differences", "controls", "sampled_texts")
-            ]
-            assert sections == [name] * 3
+            sections = map(found.section, ("differences", "controls", "sampled_texts"))
+            assert {section.model_dump()["chat"]["model"] for section in sections} == {name}

@@ -10,9 +10,13 @@ import json
 import re
 import signal
 from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import metadata
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 from typing import Any
 
 import httpx
@@ -33,7 +37,6 @@ from tests.fixtures.s3_server import environment, s3_server
 from tests.fixtures.terminal import Terminal, wait_for
 from tests.flows.test_report_served import answer as sound
 from tests.flows.test_report_served import kind_of
-from tests.flows.test_schedule_dataset import listening
 
 ROOT = Path(__file__).parent.parent.parent
 BUILD = "pairwright build PHOTOS --profile mine.yaml --until captioning --out album"
@@ -123,6 +126,26 @@ class Site:
 
     def images(self) -> dict[str, ImageRow]:
         return {row.name: row for row in pw.open(self.album)["images"].rows() if isinstance(row, ImageRow)}
+
+
+@contextmanager
+def listening() -> Generator[tuple[str, Queue[bytes]]]:
+    """Give the address of a server on loopback, and what is posted to it."""
+    told: Queue[bytes] = Queue()
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            told.put(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hook) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/hook", told
+        server.shutdown()
 
 
 Rule = Callable[[Site, str], None]

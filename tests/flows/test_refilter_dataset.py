@@ -77,9 +77,7 @@ def test_the_dataset_is_as_it_was_unless_the_thresholds_are_kept(dataset: Folder
     [
         ([], "--set mining"),
         (["search.k=9"], r"mining\.\*"),
-        (["mining.min_similarty=0.8"], "mining.min_similarty: .*min_similarity"),
         (["mining.min_similarity=2"], "mining.min_similarity"),
-        (["mining.min_similarity=0.9", "mining.max_similarity=0.8"], "min_similarity 0.9 .*max_similarity 0.8"),
     ],
 )
 def test_wrong_settings_are_refused(dataset: Folder, settings: list[str], words: str) -> None:

@@ -1,11 +1,6 @@
 """Schedules: what is refused, what the forms show, and the deployments that a real server gets."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from queue import Queue
-from threading import Thread
 
 import pytest
 import yaml
@@ -92,9 +87,8 @@ def test_a_schedule_is_applied_changed_and_paused(prefect: PrefectServer, album:
     assert deployment["entrypoint"] == "pairwright.flows.build_dataset.update_dataset"
     assert deployment["parameters"] == {"dataset": str(album)}
     assert deployment["work_pool_name"] == "pairwright"
-    assert [
-        (one["schedule"]["cron"], one["schedule"]["timezone"], one["active"]) for one in deployment["schedules"]
-    ] == [("0 2 * * *", "Europe/Zurich", True)]
+    (one,) = deployment["schedules"]
+    assert (one["active"], one["schedule"]["cron"], one["schedule"]["timezone"]) == (True, "0 2 * * *", "Europe/Zurich")
     assert prefect.run("pairwright", "schedule", album, "--cron", "0 3 * * *", "--pause").returncode == 0
     (changed,) = prefect.ask("deployments", **own)
     assert changed["id"] == deployment["id"]
@@ -111,23 +105,3 @@ def test_the_deployments_of_the_repository_name_flows_and_their_parameters() -> 
     for one in deployments:
         assert one["entrypoint"].startswith("pairwright.flows."), "a module, not a file"
         load_flow_from_entrypoint(one["entrypoint"]).validate_parameters(one["parameters"])
-
-
-@contextmanager
-def listening() -> Generator[tuple[str, Queue[bytes]]]:
-    """Give the address of a server on loopback, and what is posted to it."""
-    told: Queue[bytes] = Queue()
-
-    class Hook(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            told.put(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *words: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Hook) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/hook", told
-        server.shutdown()

@@ -40,12 +40,8 @@ def test_brought_pairs_are_taken_and_benchmark_images_leave(tmp_path: Path, enco
     (tmp_path / "benchmark").mkdir()
     (tmp_path / "benchmark" / "test.png").write_bytes(image)
     # Untrained encoders find all images alike: only the hash tells them apart.
-    excluding = [
-        f"exclude.sources=['{tmp_path / 'benchmark'}']",
-        "exclude.min_similarity=1",
-        "exclude.max_hash_distance=0",
-    ]
-    counts = build_through_mining(tmp_path / "out", source, *encoders, *excluding)
+    excluding = [f"exclude.sources=['{tmp_path / 'benchmark'}']", "exclude.min_similarity=1"]
+    counts = build_through_mining(tmp_path / "out", source, *encoders, *excluding, "exclude.max_hash_distance=0")
     assert counts["embeddings"]["ok"] == counts["images"]["rows"]
     assert counts["pairs"]["rows"] == brought - leaving
     assert counts["pairs"]["reasons"] == {"an image of the pair is excluded or has no vector": leaving}

@@ -33,10 +33,8 @@ def loaded_by(code: str) -> list[str]:
     ("words", "code"),
     [
         (["--help"], 0),
-        (["--version"], 0),
         (["build", "--help"], 0),
         (["status", "demo", "--jsn"], 2),
-        (["build", "--oot", "demo"], 2),
         (["build", "--out", "demo", "--set", "mining.nope=1"], 2),
         (["build", "--out", ""], 2),
     ],

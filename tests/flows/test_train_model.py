@@ -99,6 +99,13 @@ def test_a_run_from_the_verb_to_the_finished_model(trainer: Trainer) -> None:
     after = {path: path.stat().st_mtime_ns for path in trainer.run.folder.rglob("*") if path.is_file()}
     assert {path.name for path in after if after[path] != before.get(path)} <= {".lock"}
 
+    assert run("runs", trainer.dataset, "--json") == 0
+    (one,) = (one for one in json.loads(trainer.capsys.readouterr().out) if one["name"] == trainer.name)
+    assert (one["objective"], one["step"], one["finished"], one["problem"]) == ("dpo", 4, True, "")
+    assert one["loss"] > 0
+    assert run("runs", trainer.dataset) == 0
+    assert trainer.name in trainer.capsys.readouterr().out.replace("\n", "")
+
     code, _, err = trainer(dpo__beta=0.5, output__save_steps=3)
     assert code == 2
     assert re.search(r"dpo\.beta was 0\.1, is 0\.5\b.*--name", err)
@@ -278,13 +285,3 @@ def test_a_signal_ends_it_in_order_and_the_same_command_goes_on(number: int, tra
     rows = pq.read_table(trainer.run.metrics).to_pylist()
     steps = [row["step"] for row in rows if (row["name"], row["split"]) == ("loss", "train")]
     assert steps == [*range(1, step + 1)]
-
-
-def test_runs_are_listed(trainer: Trainer) -> None:
-    assert trainer("sft")[0] == 0
-    assert run("runs", trainer.dataset, "--json") == 0
-    (one,) = (one for one in json.loads(trainer.capsys.readouterr().out) if one["name"] == trainer.name)
-    assert (one["objective"], one["step"], one["finished"], one["problem"]) == ("sft", 4, True, "")
-    assert one["loss"] > 0
-    assert run("runs", trainer.dataset) == 0
-    assert trainer.name in trainer.capsys.readouterr().out.replace("\n", "")

@@ -9,18 +9,10 @@ import pytest
 from PIL import Image
 
 from tests.fixtures.command import run
+from tests.fixtures.pictures import write_pictures
 
 UNTIL = ("--until", "mining", "--set", "run.workers=1")
 GATE = r"images: .*\b5\b.* 0\.6, .*0\.7 \(gates\.min_yield\)"
-
-
-def write_pictures(folder: Path, names: list[str], *, seed: int = 0) -> Path:
-    folder.mkdir(exist_ok=True)
-    rng = np.random.default_rng(seed)
-    for name in names:
-        pixels = np.kron(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8), np.ones((16, 16, 1), np.uint8))
-        Image.fromarray(pixels).save(folder / f"{name}.png")
-    return folder
 
 
 def versions(out: Path) -> list[str]:

@@ -15,7 +15,7 @@ import pytest
 
 import pairwright as pw
 from pairwright.flows.export_dataset import ExportConfig
-from pairwright.schemas.rows import CaptionRow, ImageRow, PairRow, PreferenceRow
+from pairwright.schemas.rows import CaptionRow, PairRow, PreferenceRow
 from pairwright.tasks.export.tally_rows import Selection
 from pairwright.tasks.store.files import Folder
 from tests.tasks.report.browser import broken_images, open_chromium, overflows
@@ -97,9 +97,7 @@ def words_of(dataset, preferences):
     """Return all texts of each card, by the key that is decided about."""
     pairs = {row.key: row for row in pw.open(dataset)["pairs"].rows() if isinstance(row, PairRow)}
     said = {row.subject: row.text for row in pw.open(dataset)["captions"].rows() if isinstance(row, CaptionRow)}
-    names = {
-        row.key: row.name for row in pw.open(dataset)["images"].rows(without=("image",)) if isinstance(row, ImageRow)
-    }
+    names = dict(pw.open(dataset)["images"].to_pandas(["key", "name"]).itertuples(index=False))
     differences = {row.subject: row.text for row in pw.open(dataset)["differences"].rows()}
     own = {row.subject: row for row in preferences.values()}
     texts = {}
@@ -231,11 +229,8 @@ def test_decisions_are_stored_and_exports_follow(served, preferences, dataset, t
 
     rows = [row for row in preferences.values() if isinstance(row, PreferenceRow) and row.rejected]
     accepted, rejected, edited = (row.key for row in rows[:3])
-    decisions = [
-        said(accepted, "accept"),
-        said(rejected, "reject"),
-        said(edited, "edit", chosen="Nothing <b>differs</b>."),
-    ]
+    decisions = [said(accepted, "accept"), said(rejected, "reject")]
+    decisions.append(said(edited, "edit", chosen="Nothing <b>differs</b>."))
     assert served.post(decisions, Origin="http://evil.example").status_code == 403
     assert served.post(decisions, Origin="").status_code == 403
     assert served.post(decisions, **{"X-Pairwright-Token": "x"}).status_code == 403
