@@ -77,7 +77,7 @@ def build_dataset(
     """
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
     with logged():
-        return end_of(Dataset.build(source, out=out, **words, exclude=exclude or [], worker=as_flow_run))
+        return _end_of(Dataset.build(source, out=out, **words, exclude=exclude or [], worker=_as_flow_run))
 
 
 @flow(name="resume-dataset", flow_run_name="resume-{dataset}", task_runner=RUNNER, persist_result=False)
@@ -93,7 +93,7 @@ def resume_dataset(
         settings: Fields of `run` to set ("run.budget.max_calls=5000").
     """
     with logged():
-        return resume(Dataset.open(dataset), stage=stage, reason=reason, settings=settings or [])
+        return _resume(Dataset.open(dataset), stage=stage, reason=reason, settings=settings or [])
 
 
 @flow(name="update-dataset", flow_run_name="update-{dataset}", task_runner=RUNNER, persist_result=False)
@@ -108,7 +108,7 @@ def update_dataset(dataset: str) -> State[None]:
         opened = Dataset.open(dataset)
         try:
             with hold(folder, LOCK, _refuse if folder.is_local else None):
-                return resume(opened)
+                return _resume(opened)
         except _Busy:
             said = f"another update of {dataset} is running; the next one sees the same"
             return Completed(name="Skipped", message=said)
@@ -130,31 +130,28 @@ class StageLines(LineWatcher):
 
 
 @contextmanager
-def as_flow_run(request: Request) -> Generator[Work]:
-    """Give the way in which a build is done within a flow run."""
+def _as_flow_run(request: Request) -> Generator[Work]:
     dataset, gone = request.folder.url, Event()
     with tagged(dataset_name(dataset), request.profile.name), workers_of(request) as workers:
         yield Work(
-            run_shards=as_task_runs(workers, gone),
-            run_step=as_subflows(dataset, gone),
+            run_shards=_as_task_runs(workers, gone),
+            run_step=_as_subflows(dataset, gone),
             watcher=StageLines(),
         )
 
 
-def resume(dataset: Dataset, **words: Any) -> State[None]:
-    """Resume a dataset within a flow run; return the state that this ends with."""
-    dataset.resume(**words, worker=as_flow_run)
-    return end_of(dataset)
+def _resume(dataset: Dataset, **words: Any) -> State[None]:
+    dataset.resume(**words, worker=_as_flow_run)
+    return _end_of(dataset)
 
 
-def end_of(dataset: Dataset) -> State[None]:
-    """Show how a dataset's build has ended; return the state that its flow run ends with."""
+def _end_of(dataset: Dataset) -> State[None]:
     assert dataset.outcome
     publish_report(dataset.url, dataset.outcome)
     return end_state(dataset.outcome, dataset.url)
 
 
-def as_subflows(url: str, gone: Event) -> RunStep:
+def _as_subflows(url: str, gone: Event) -> RunStep:
     """Return a way to run a build's steps as subflows; without Prefect once its server is gone."""
 
     def run_step(step: str, run: Callable[[], Sequence[Counts]]) -> None:
@@ -190,7 +187,7 @@ def as_subflows(url: str, gone: Event) -> RunStep:
     return run_step
 
 
-def as_task_runs(workers: Runner, gone: Event) -> RunShards:
+def _as_task_runs(workers: Runner, gone: Event) -> RunShards:
     """Return a way to run shards as Prefect task runs, each in one of the workers; these need not know of Prefect.
 
     Where its server does not answer, Prefect ends a task run unrun: that shard is run all the same, and those after it.
@@ -198,7 +195,7 @@ def as_task_runs(workers: Runner, gone: Event) -> RunShards:
 
     def run(planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
         waiting, ended = deque(shards), Queue[tuple[ShardRef, list[Outcome]]]()
-        run_shard = task_of(planned.stage, workers)
+        run_shard = _task_of(planned.stage, workers)
         lost: list[ShardRef] = []
         under_way = 0
         while under_way or (waiting and not gone.is_set()):
@@ -221,7 +218,7 @@ def as_task_runs(workers: Runner, gone: Event) -> RunShards:
     return run
 
 
-def task_of(stage: Stage, workers: Runner) -> Task[[Planned, ShardRef, list[Outcome]], State[None] | None]:
+def _task_of(stage: Stage, workers: Runner) -> Task[[Planned, ShardRef, list[Outcome]], State[None] | None]:
     """Return a stage as a Prefect task, whose runs are its shards."""
 
     def run_shard(planned: Planned, shard: ShardRef, outcomes: list[Outcome]) -> State[None] | None:

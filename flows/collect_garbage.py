@@ -67,7 +67,7 @@ def collect_garbage(
         sweep = last_unswept(folder, read_takedowns(folder))
         for run in _runs(folder) if sweep and not dry_run else ():
             stack.enter_context(run.locked())
-        found = plan_garbage(folder, keep, sweep)
+        found = _plan_garbage(folder, keep, sweep)
         if dry_run:
             return found
         for done, freed in enumerate(carry_out(folder, found.plan), 1):
@@ -80,7 +80,7 @@ def collect_garbage(
     return found
 
 
-def plan_garbage(folder: Folder, keep: int | None, sweep: int) -> Collected:
+def _plan_garbage(folder: Folder, keep: int | None, sweep: int) -> Collected:
     """Return what is to be deleted; ``sweep`` is the last removal on request of which something may be left."""
     numbers = snapshot_numbers(folder)
     kept = numbers[-keep:] if keep else numbers

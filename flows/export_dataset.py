@@ -137,7 +137,7 @@ def _make_verifier(form: Form, verifying: Verifying) -> Verifier:
         return Verifier(form=form, processor=processor, ruler=make_ruler(processor, verifying.max_length))
     if verifying.max_length:
         raise ConfigError("--max-length: in whose tokens? Name a processor with --processor")
-    return Verifier(form=form, processor=load_tiny_processor() if form.collates else None)
+    return Verifier(form=form, processor=_load_tiny_processor() if form.collates else None)
 
 
 def _say_nothing_there(version: Version, what: str) -> str:
@@ -153,8 +153,7 @@ TEXTS = ("What differs between the two images?", "A red ball is new; nothing els
 """What its tokenizer is trained on. It takes any text: what it has not seen becomes bytes."""
 
 
-def load_tiny_processor() -> Any:
-    """Return the processor of a Qwen2-VL with random weights."""
+def _load_tiny_processor() -> Any:
     require_packages()
     with tempfile.TemporaryDirectory() as folder:
         return load_processor(str(write_tiny_model(Path(folder), TEXTS)))

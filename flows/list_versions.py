@@ -3,7 +3,7 @@
 Reads the snapshots' own files, of whatever release, and the names of the parts that there are.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,26 +46,25 @@ def list_versions(folder: Folder) -> list[Listed]:
     """Return the versions of a dataset, the oldest first."""
     read_record(folder)
     snapshots = {number: read_snapshot(folder, number) for number in snapshot_numbers(folder)}
-    return [_list(folder, snapshot, snapshots) for snapshot in snapshots.values()]
+    found: list[Listed] = []
+    for number, snapshot in snapshots.items():
+        content = snapshot.content
+        parent = snapshots.get(content["parent"] or 0)
+        own = Listed(
+            version=number,
+            created=content["created"],
+            parent=content["parent"],
+            newest=number == max(snapshots),
+            rows={name: stage["counts"]["rows"] for name, stage in content["stages"].items()},
+            changed=list(_changes(parent, snapshot)) if parent else [],
+            removed=content.get("takedowns", 0),
+            missing=len(missing_files(folder, snapshot)),
+        )
+        found.append(own)
+    return found
 
 
-def _list(folder: Folder, snapshot: Snapshot, others: Mapping[int, Snapshot]) -> Listed:
-    content = snapshot.content
-    parent = others.get(content["parent"] or 0)
-    return Listed(
-        version=snapshot.number,
-        created=content["created"],
-        parent=content["parent"],
-        newest=snapshot.number == max(others),
-        rows={name: stage["counts"]["rows"] for name, stage in content["stages"].items()},
-        changed=list(changes_between(parent, snapshot)) if parent else [],
-        removed=content.get("takedowns", 0),
-        missing=len(missing_files(folder, snapshot)),
-    )
-
-
-def changes_between(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    """Yield what one version was asked for otherwise than another, in words."""
+def _changes(before: Snapshot, after: Snapshot) -> Iterator[str]:
     yield from say_changes(_asked(before), _asked(after), free=OWN_NOTES)
     if before.content["items"] != after.content["items"]:
         yield "the source lists other things"
@@ -108,7 +107,7 @@ def diff_versions(before: Version, after: Version, *, stage: str = "", listed: b
         return Difference(
             before=before.number,
             after=after.number,
-            settings=list(changes_between(before.snapshot, after.snapshot)),
+            settings=list(_changes(before.snapshot, after.snapshot)),
             stages=stages,
             names={**_names(old, stages), **_names(new, stages)},
         )

@@ -24,8 +24,6 @@ from pairwright.tasks.training.find_model import Found, find_model, find_module,
 from pairwright.tasks.training.runs import Run
 from pairwright.tasks.training.tiny_model import write_tiny_model
 
-TABLE = "preferences"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
@@ -114,7 +112,7 @@ def _model_of(other: Run, config: TrainConfig) -> dict[str, Any]:
 
 
 def _write_small(version: Version, size: str) -> Path:
-    rows = Table[PreferenceRow](version, TABLE).rows(without=("images", "rejected_images"))
+    rows = Table[PreferenceRow](version, "preferences").rows(without=("images", "rejected_images"))
     texts = [text for row in rows for text in (row.chosen, row.rejected, *(turn.text for turn in row.prompt))]
     return write_tiny_model(Path(version.folder.path("models")), texts, size=size)
 

@@ -51,8 +51,12 @@ class Pipeline:
     def stages(self) -> tuple[Stage, ...]:
         """Return the stages with what each reads; one that is off reads nothing."""
         every = list_stages(self.profile.stages)
-        results = {*RESULTS, *self.profile.stages, self.until}
-        on = {stage.name: stage for stage in _needed(_switched_on(self.profile, every), results)}
+        needed = {*RESULTS, *self.profile.stages, self.until}
+        on: dict[str, Stage] = {}
+        for stage in reversed(_switched_on(self.profile, every)):
+            if stage.name in needed:
+                needed |= stage.tables
+                on[stage.name] = stage
         off = {"reads": {}, "only_in": (), "uses": (), "prompts": (), "fit": None}
         stages = tuple(on.get(stage.name) or replace(stage, **off) for stage in every)
         if not self.until:
@@ -127,14 +131,6 @@ def _without_empty(stage: Stage, on: Container[str]) -> Stage:
         only_in=tuple(table for table in stage.only_in if table in on),
         uses=tuple(use for use in uses if not use.of or use.of in known),
     )
-
-
-def _needed(stages: list[Stage], results: Iterable[str]) -> list[Stage]:
-    needed = set(results)
-    for stage in reversed(stages):
-        if stage.name in needed:
-            needed |= stage.tables
-    return [stage for stage in stages if stage.name in needed]
 
 
 def check_stage(name: str) -> None:

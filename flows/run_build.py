@@ -141,7 +141,7 @@ def make_request(
     exclude: Sequence[str] = (),
 ) -> Request:
     """Return what a user asked for, everything checked that can be checked without reading the source."""
-    chosen = with_excluded(with_source(load_profile(profile, settings), source), exclude)
+    chosen = _with_excluded(with_source(load_profile(profile, settings), source), exclude)
     _check_place(out, chosen)
     return replace(request_of(Pipeline(chosen, until), Folder(out)), limit=limit)
 
@@ -194,13 +194,12 @@ def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[
 
 def run_build(request: Request, work: Work) -> Report:
     """Do everything that is owed, stage by stage, and publish a version where the profile's gates hold."""
-    for change in changes_since(request):
-        log.info("%s: not as in the last build of this dataset: %s", request.folder.url, change)
+    _log_changes(request)
     began = now()
     source = request.profile.sources
     items = write_items(request.folder, READERS[source.kind].list_items(source, request.limit))
     write_record(request.folder, record_of(request, items))  # so that what is killed from here on can be resumed
-    request = embed_excluded(request, work)
+    request = _embed_excluded(request, work)
     record = record_of(request, items)
     write_record(request.folder, record)
     version = Version.of(request.folder, record)
@@ -233,7 +232,7 @@ def run_build(request: Request, work: Work) -> Report:
     )
 
 
-def embed_excluded(request: Request, work: Work) -> Request:
+def _embed_excluded(request: Request, work: Work) -> Request:
     """Embed the images that are to be kept out, each set a small dataset of its own below this one.
 
     Such a source is read whole: what ``reading`` says is about the source of the dataset.
@@ -282,13 +281,13 @@ def run_stage(build: Build, planned: Planned, request: Request, work: Work) -> t
     return counts, failures
 
 
-def changes_since(request: Request) -> Iterator[str]:
-    """Yield what a request asks for otherwise than the dataset's last build; nothing where that is not known."""
+def _log_changes(request: Request) -> None:
     try:
-        last = read_record(request.folder).profile
+        last = read_record(request.folder).profile.model_dump(mode="json")
     except (ConfigError, StoreError):  # none yet, or one that this build replaces
         return
-    yield from say_changes(last.model_dump(mode="json"), request.profile.model_dump(mode="json"), free=OWN_NOTES)
+    for change in say_changes(last, request.profile.model_dump(mode="json"), free=OWN_NOTES):
+        log.info("%s: not as in the last build of this dataset: %s", request.folder.url, change)
 
 
 def record_of(request: Request, items: tuple[str, ...]) -> BuildRecord:
@@ -318,8 +317,7 @@ def with_source(profile: Profile, source: str | None) -> Profile:
     return profile.model_copy(update={"source": recognise_source(text), "reading": reading})
 
 
-def with_excluded(profile: Profile, sources: Sequence[str]) -> Profile:
-    """Return the profile keeping out these sources beside its own excluded ones."""
+def _with_excluded(profile: Profile, sources: Sequence[str]) -> Profile:
     places = dict.fromkeys(recognise_source(text) for text in (*profile.exclude.sources, *sources))
     exclude = profile.exclude.model_copy(update={"sources": tuple(places)})
     return profile.model_copy(update={"exclude": exclude})

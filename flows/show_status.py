@@ -28,7 +28,7 @@ def say_owed(counts: Sequence[Counts], dataset: str) -> Iterator[str]:
         parts = [f"{count.failed:,} rows failed: {say_reasons(count.failures)}"] if count.failed else []
         if count.pending:
             parts.append(f"{count.pending:,} rows not done")
-        command = retry_command(dataset, count.stage, {} if count.pending else count.failures)
+        command = _retry_command(dataset, count.stage, {} if count.pending else count.failures)
         yield f"{count.stage}: {'; '.join(parts)}. Retry: {command}"
 
 
@@ -37,11 +37,11 @@ def say_shard(planned: Planned, outcome: Outcome) -> str:
     shard, result, stage = outcome.shard, outcome.result, planned.stage.name
     rows = shard.stop - shard.start
     if isinstance(result, ShardFailed):
-        retry = retry_command(shard.folder.url, stage, {})
+        retry = _retry_command(shard.folder.url, stage, {})
         return f"{stage}: none of {rows:,} rows is done: {result.error}. Retry: {retry}"
     if not result.failures:
         return ""
-    failed, retry = sum(result.failures.values()), retry_command(shard.folder.url, stage, result.failures)
+    failed, retry = sum(result.failures.values()), _retry_command(shard.folder.url, stage, result.failures)
     return f"{stage}: {failed:,} of {rows:,} rows failed: {say_reasons(result.failures)}. Retry: {retry}"
 
 
@@ -50,7 +50,7 @@ def say_reasons(reasons: Mapping[str, int]) -> str:
     return ", ".join(f"{reason} ({number:,})" for reason, number in sorted(reasons.items(), key=lambda one: -one[1]))
 
 
-def retry_command(dataset: str, stage: str, reasons: Mapping[str, int]) -> str:
+def _retry_command(dataset: str, stage: str, reasons: Mapping[str, int]) -> str:
     """Return the command that retries what one stage owes; only for its reason where it has a single one."""
     words = ["pairwright", "resume", dataset, "--stage", stage]
     return shlex.join([*words, "--reason", *reasons] if len(reasons) == 1 else words)

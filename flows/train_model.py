@@ -126,6 +126,8 @@ def _train(run: Run, folder: Folder, prepared: Prepared, *, watcher: "Watcher | 
             ended = fit(job)
     finally:  # also of a run that fails: it shows why
         page = _write_page(run) if not own_rank() else ""
+    files = (run.answers / f"{name}.jsonl" for name in ("predictions", "references"))
+    answers = [str(file) for file in files if file.exists() and file.stat().st_size]
     return Trained(
         folder=str(run.folder),
         finished=ended.finished,
@@ -133,7 +135,7 @@ def _train(run: Run, folder: Folder, prepared: Prepared, *, watcher: "Watcher | 
         steps=ended.steps,
         measured=ended.measured,
         page=page,
-        answers=_answers_of(run) if ended.finished else "",
+        answers=" ".join(answers) if ended.finished and len(answers) == 2 else "",
     )
 
 
@@ -143,11 +145,6 @@ def _write_page(run: Run) -> str:
     except (ConfigError, StoreError) as error:
         log.warning("no page was written: %s", error)
         return ""
-
-
-def _answers_of(run: Run) -> str:
-    files = [run.answers / f"{name}.jsonl" for name in ("predictions", "references")]
-    return " ".join(map(str, files)) if all(file.exists() and file.stat().st_size for file in files) else ""
 
 
 def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | None = None) -> Prepared:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from pairwright.flows.progress import say_nothing
 from pairwright.flows.report_dataset import subject_of
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
@@ -24,7 +23,7 @@ def view_dataset(
     *,
     port: int,
     ready: Callable[[str, str], None],
-    watch: Callable[[int, int], None] = say_nothing,
+    watch: Callable[[int, int], None],
 ) -> bool:
     """Serve the pages of a version on 127.0.0.1 until Ctrl-C; say whether a thread was at work still.
 

@@ -53,7 +53,11 @@ def out(photographs: Path, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def test_a_build_ends_with_a_table_and_status_agrees(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_build_ends_with_a_table_and_status_agrees(
+    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run("build", photographs, "--out", out, *BUILD) == 0
     printed = capsys.readouterr().out
     assert all(word in printed for word in ("stage", "dropped", "failed", "pending", "seconds", "pairs"))
     assert f"{out} as version 1" in printed

@@ -95,24 +95,16 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("seeing")
     write_grounding_folder(folder / "dino")
     write_sam(folder / "sam.pth")
+    lama = write_lama(folder / "lama.pt")
     fields = [
-        "tagging.taggers=[nouns]",
-        f"nouns.model={write_tagger(folder / 'nouns')}",
-        "detection.detector=grounding-dino",
-        f"detection.model={folder / 'dino'}",
-        "detection.box_threshold=0.1",
-        "detection.text_threshold=0.1",
-        "segmentation.segmenter=sam",
-        f"segmentation.checkpoint={folder / 'sam.pth'}",
-        "segmentation.max_box_area=1",
-        "elements.max_area=0.99",
-        "removals.inpainter=lama",
-        f"removals.lama.checkpoint={folder / 'lama.pt'}",
-        f"removals.lama.sha256={write_lama(folder / 'lama.pt')}",
-        "removals.dilate_pixels=0",
-        "removals.feather_pixels=0",
-        "inspection.detector_enabled=false",
-        "inspection.max_rim=100",
+        *("tagging.taggers=[nouns]", f"nouns.model={write_tagger(folder / 'nouns')}"),
+        *("detection.detector=grounding-dino", f"detection.model={folder / 'dino'}"),
+        *("detection.box_threshold=0.1", "detection.text_threshold=0.1"),
+        *("segmentation.segmenter=sam", f"segmentation.checkpoint={folder / 'sam.pth'}"),
+        *("segmentation.max_box_area=1", "elements.max_area=0.99"),
+        *("removals.inpainter=lama", f"removals.lama.checkpoint={folder / 'lama.pt'}", f"removals.lama.sha256={lama}"),
+        *("removals.dilate_pixels=0", "removals.feather_pixels=0"),
+        *("inspection.detector_enabled=false", "inspection.max_rim=100"),
     ]
     return words_of(fields)
 

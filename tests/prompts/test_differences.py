@@ -19,6 +19,7 @@ TEMPLATE = (
 START = "Given the first and the second images, describe the difference between the two images."
 CAPTIONS = "First image could be described as: A cat. Second image could be described as: A dog."
 END = f"Generate the description strictly according to the template: '{TEMPLATE}'."
+BARKS = {"human": "it barks"}
 EDITED = (
     "Given the first image and a prompt, the second image is generated based on them. Describe the difference between "
     "the two images. Here is the prompt: add a hat."
@@ -29,16 +30,11 @@ EDITED = (
     ("given_captions", "values", "known", "text"),
     [
         (True, {}, "captions", f"{START} {CAPTIONS} {END}"),
-        (
-            True,
-            {"human": "it barks"},
-            "human difference",
-            f"{START} {CAPTIONS} Here is the difference: it barks. {END}",
-        ),
+        (True, BARKS, "human difference", f"{START} {CAPTIONS} Here is the difference: it barks. {END}"),
         (True, {"edit": "add a hat"}, "edit", f"{EDITED} {CAPTIONS} {END}"),
-        (True, {"edit": "add a hat", "human": "it barks"}, "edit", f"{EDITED} {CAPTIONS} {END}"),
+        (True, {"edit": "add a hat", **BARKS}, "edit", f"{EDITED} {CAPTIONS} {END}"),
         (False, {}, "", f"{START} {END}"),
-        (False, {"human": "it barks"}, "human difference", f"{START} Here is the difference: it barks. {END}"),
+        (False, BARKS, "human difference", f"{START} Here is the difference: it barks. {END}"),
         (False, {"edit": "add a hat"}, "edit", f"{EDITED} {END}"),
     ],
 )

@@ -42,10 +42,7 @@ def test_the_comparison_prompts_are_the_papers():
 
 @pytest.mark.parametrize(
     ("name", "context"),
-    [
-        ("compare_images_captions", "Context:\nImage 1: A\nImage 2: B\n"),
-        ("refine_differences", "Context: C\n"),
-    ],
+    [("compare_images_captions", "Context:\nImage 1: A\nImage 2: B\n"), ("refine_differences", "Context: C\n")],
 )
 def test_the_second_phase_asks_for_the_same_with_a_context(name, context):
     text = load(name).render(first_caption="A", second_caption="B", differences="C")

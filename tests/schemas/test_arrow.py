@@ -34,6 +34,7 @@ ROW_TYPES = sorted(
 )
 ids = {"ids": lambda kind: kind.__name__}
 TEXT, NUMBER = pa.string(), pa.float32()
+TAG = [("name", TEXT), ("score", NUMBER), ("tagger", TEXT)]
 
 
 def _values(annotation: Any, *, bits: int = 32) -> st.SearchStrategy[Any]:
@@ -51,14 +52,9 @@ def _values(annotation: Any, *, bits: int = 32) -> st.SearchStrategy[Any]:
     if typing.get_origin(annotation) in (types.UnionType, typing.Union):
         return st.one_of([_values(kind) for kind in typing.get_args(annotation)])
     if isinstance(annotation, type) and (is_dataclass(annotation) or issubclass(annotation, BaseModel)):
-        return st.builds(
-            annotation,
-            **{
-                n: _values(k)
-                for n, k in typing.get_type_hints(annotation).items()
-                if n[0] != "_" and n != "model_config"
-            },
-        )
+        hints = typing.get_type_hints(annotation).items()
+        fields = {name: _values(kind) for name, kind in hints if name[0] != "_" and name != "model_config"}
+        return st.builds(annotation, **fields)
     inner = typing.get_args(annotation)
     if inner[-1] is ...:
         return st.lists(_values(inner[0], bits=bits), max_size=3).map(tuple)
@@ -81,11 +77,7 @@ def _rows(kind: type[Row]) -> st.SearchStrategy[Row]:
         (NeighbourRow, "similarities", pa.list_(pa.list_(NUMBER))),
         (RemovalRow, "box", pa.list_(pa.int32(), 4)),
         (PreferenceRow, "prompt", pa.list_(pa.struct([("role", TEXT), ("text", TEXT)]))),
-        (
-            TagsRow,
-            "tags",
-            pa.list_(pa.struct([("name", TEXT), ("score", NUMBER), ("tagger", TEXT), ("objects", pa.list_(TEXT))])),
-        ),
+        (TagsRow, "tags", pa.list_(pa.struct([*TAG, ("objects", pa.list_(TEXT))]))),
         (SplitRow, "status", TEXT),
     ],
 )
@@ -129,10 +121,8 @@ def test_empty_values_stay_empty() -> None:
 
 
 def test_rows_without_a_result_keep_their_source_and_reason() -> None:
-    gone = [
-        Dropped(source_key=make_key(5), reason="too small", detail="3 px"),
-        Failed(source_key=make_key(6), reason="down"),
-    ]
+    small = Dropped(source_key=make_key(5), reason="too small", detail="3 px")
+    gone = [small, Failed(source_key=make_key(6), reason="down")]
     records = to_table([*gone, IMAGE], ImageRow).to_pylist()
     assert [(r["status"], r["reason"], r["detail"]) for r in records] == [
         ("dropped", "too small", "3 px"), ("failed", "down", ""), ("ok", "", ""),

@@ -27,11 +27,7 @@ BALL = Selector(shape="ball", colour="red", material="metal")
         (BALL, 0, "no red metal ball"),
         (BALL, 3, "three red metal balls"),
         (BALL.model_copy(update={"size": "small"}), None, "a small red metal ball"),
-        (
-            BALL.model_copy(update={"size": "medium", "column": "left"}),
-            None,
-            "a medium-sized red metal ball on the left",
-        ),
+        (BALL.model_copy(update={"size": "medium"}), None, "a medium-sized red metal ball"),
         (Selector(shape="box", colour="orange", pose="with its lid open"), None, "an orange box with its lid open"),
         (Selector(shape="sign", text="CAFE", depth="back"), None, "a sign in the background reading 'CAFE'"),
         (Selector(shape="car", facing="front", column="centre"), None, "a car in the centre facing the viewer"),
