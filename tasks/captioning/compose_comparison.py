@@ -73,9 +73,25 @@ def _versus(pair: MentionPair, scope: Scope) -> Statement:
     return Statement(scope.say("versus", first=pair[0].text, second=pair[1].text), claims_of(pair))
 
 
-def _gone(selectors: list[Selector], scope: Scope, *, side: Side) -> Statement:
-    here = [shown(side, selector, scope.graphs[side]) for selector in selectors]
-    there = [Mention(SIDES[1 - side], selector, 0) for selector in selectors]
+def _object_types(scope: Scope) -> list[Statement]:
+    """Say which things, or in unrelated photographs which kinds of things, only one photograph has."""
+    found = [part for side in SIDES if (part := _gone(side, scope))]
+    for contrast in scope.contrasts:
+        pair = word_contrast(contrast, scope.graphs, scope.rng) if "shape" in contrast.changed else None
+        if pair and pair[0].count is None:
+            found.append(_versus(pair, scope))
+    return found[:MOST_PER_AXIS]
+
+
+def _gone(side: Side, scope: Scope) -> Statement | None:
+    """Say what one photograph has and the other lacks, at most three things."""
+    things = [thing for a, thing in scope.lost() if a == side]
+    selectors = [describe(thing) if scope.one_world else Selector(shape=thing.shape) for thing in things]
+    absent = [a for a in dict.fromkeys(selectors) if not a.select(scope.graphs[1 - side])]
+    if not absent:
+        return None
+    here = [shown(side, selector, scope.graphs[side]) for selector in absent[:3]]
+    there = [Mention(SIDES[1 - side], selector, 0) for selector in absent[:3]]
     text = scope.say(
         "gone",
         here=side + 1,
@@ -84,23 +100,6 @@ def _gone(selectors: list[Selector], scope: Scope, *, side: Side) -> Statement:
         no_things=joined([mention.text for mention in there]),
     )
     return Statement(text, claims_of([*here, *there]))
-
-
-def _object_types(scope: Scope) -> list[Statement]:
-    """Say which things, or in unrelated photographs which kinds of things, only one photograph has."""
-    found = [part for side in SIDES if (part := _gone_from(side, scope))]
-    for contrast in scope.contrasts:
-        pair = word_contrast(contrast, scope.graphs, scope.rng) if "shape" in contrast.changed else None
-        if pair and pair[0].count is None:
-            found.append(_versus(pair, scope))
-    return found[:MOST_PER_AXIS]
-
-
-def _gone_from(side: Side, scope: Scope) -> Statement | None:
-    things = [thing for a, thing in scope.lost() if a == side]
-    selectors = [describe(thing) if scope.one_world else Selector(shape=thing.shape) for thing in things]
-    absent = [a for a in dict.fromkeys(selectors) if not a.select(scope.graphs[1 - side])]
-    return _gone(absent[:3], scope, side=side) if absent else None
 
 
 def _actions(scope: Scope) -> list[Statement]:

@@ -1,13 +1,9 @@
 """Ask the writing model again where the right answer follows from what it wrote, or is known (ours).
 
 Reads ``DifferenceRow``, the pairs, both images and their captions; writes one ``CheckRow`` per control and description.
-Needs the served model that wrote.
-
-``swapped``: the pair is shown in the other order, and all that the writer was told of it, too. The answer's halves must
-be more alike the description's crosswise than straight; the score is by how much, from -1 to 1, and a tie fails.
-
-``same``: one of the two images is shown twice, without captions; the instruction offers a sentence for "no difference".
-That passes, and a description whose halves are equal. The score is 1 or 0.
+``swapped``: the pair is shown in the other order, with all that the writer was told. The answer's halves must be more
+alike the description's crosswise than straight; the score is by how much, from -1 to 1, and a tie fails. ``same``: one
+image is shown twice, without captions. A sentence for "no difference", or equal halves, pass; the score is 1 or 0.
 """
 
 from collections import Counter
