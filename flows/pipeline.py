@@ -7,6 +7,7 @@ off, or where nothing that is on needs it: it reads nothing then, and its table,
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from pairwright.flows.load_profile import load_profile
 from pairwright.flows.stages import BY_NAME, GROUPS, RESULTS, STAGES, TABLES
@@ -37,7 +38,7 @@ class Pipeline:
     pipeline = pw.Pipeline("scenes", until="mining")
     pipeline.tables                              # the table that each stage writes; the same for every profile
     [stage.name for stage in pipeline.running]   # those that are on
-    pw.open("album").run(pipeline)               # do what the dataset owes of them
+    pipeline.run(pw.open("album"))               # do what the dataset owes of them
     """
 
     def __init__(self, profile: Profile | str, until: str = "") -> None:
@@ -86,6 +87,10 @@ class Pipeline:
             tables[stage.name] = fingerprint(stage, config, prompts=prompts, tables=tables) if stage.is_on else off
             planned.append(Planned(stage=stage, config=config, fingerprint=tables[stage.name]))
         return planned
+
+    def run(self, dataset: Any) -> Any:
+        """Do what a ``Dataset`` owes of these stages, and publish a version; return how that ended (``Report``)."""
+        return dataset.run(self)
 
     def __repr__(self) -> str:
         return f"<pipeline of profile {self.profile.name}: {' > '.join(stage.name for stage in self.running)}>"

@@ -91,7 +91,7 @@ def test_a_pipeline_does_what_a_dataset_owes_of_it(two: Path, tmp_path: Path) ->
     pipeline = pw.Pipeline(dataset.profile, until="differences")
     assert pipeline.tables[-1] == "differences"
     assert pipeline.tables[: len(dataset.tables)] == list(pw.Pipeline("laptop").tables)[: len(dataset.tables)]
-    report = dataset.run(pipeline)
+    report = pipeline.run(dataset)
     assert (report.is_complete, report.failures) == (True, [])
     assert "differences" not in pw.open(two)
     assert len(dataset["differences"]) > 0
