@@ -71,6 +71,9 @@ def walk_members(archive: TarBytes) -> Iterator[Member]:
     """The last member: whether its contents are all there shows when the next header is read."""
     walked = 0
     try:
+        if archive.read(2) == b"\x1f\x8b":
+            raise RefusedEntryError("gzipped archive", "unpack it first, with gunzip")
+        archive.seek(0)
         with tarfile.open(fileobj=archive, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:  # pyright: ignore[reportArgumentType, reportCallIssue] - reads and seeks only
             while walked < MAX_MEMBERS:
                 info = tar.next()

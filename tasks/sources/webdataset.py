@@ -47,7 +47,8 @@ from pairwright.tasks.sources.tars import Member, TarBytes, walk_members
 
 log = logging.getLogger(__name__)
 
-ENDING = ".tar"
+ENDINGS = (".tar", ".tar.gz", ".tgz")
+"""Gzipped tars are listed to be refused with a word on what to do."""
 TEXTS = (".txt", ".caption")
 RECORD = ".json"
 MAX_TEXT = 1 << 20
@@ -88,8 +89,8 @@ def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
 
 def _all_items(source: str) -> Iterator[ItemRow]:
     place = open_place(source)
-    found, fault = False, f"no name ends in {ENDING}"
-    for name in place.names((ENDING,)):
+    found, fault = False, "no name ends in .tar"
+    for name in place.names(ENDINGS):
         file = SourceFile(name=name, size=-1, stamp="")
         try:
             with reaching(name):
@@ -230,12 +231,12 @@ def _record(contents: dict[_Part, bytes]) -> Record:
 
 
 def _recognises(path: str) -> bool:
-    if path.lower().endswith(ENDING):
+    if path.lower().endswith(ENDINGS):
         return True
     if "://" in path or not Path(path).is_dir():
         return False
     names = [entry.name.lower() for entry in islice(Path(path).iterdir(), LOOKED_AT)]
-    return any(name.endswith(ENDING) for name in names) and not any(name.endswith(EXTENSIONS) for name in names)
+    return any(name.endswith(ENDINGS) for name in names) and not any(name.endswith(EXTENSIONS) for name in names)
 
 
 READER = Reader(

@@ -248,11 +248,23 @@ def test_truncated_and_damaged_tars_give_what_is_whole_and_say_that_something_is
         assert reasons(path) == {f"{name}.tar": reason}
 
 
-@pytest.mark.parametrize("data", [b"", b"this is no tar" * 100, bytes(10240), gzip.compress(bytes(10240), mtime=0)])
+@pytest.mark.parametrize("data", [b"", b"this is no tar" * 100, bytes(10240)])
 def test_a_file_that_is_no_tar_or_holds_no_sample_is_a_source_error(tmp_path, data):
     (tmp_path / "a.tar").write_bytes(data)
     with pytest.raises(SourceError, match=r"a\.tar: "):
         listed(tmp_path / "a.tar")
+
+
+def test_gzipped_tars_are_refused_with_what_to_do(tmp_path):
+    packed = gzip.compress(write_tar(tmp_path / "d/a.tar", ("a.png", picture())).read_bytes(), mtime=0)
+    for name in ("d/b.tar.gz", "d/c.tgz", "d/d.tar", "alone.tar.gz"):
+        (tmp_path / name).write_bytes(packed)
+    gzipped = "gzipped archive"
+    assert reasons(tmp_path / "d") == {"b.tar.gz": gzipped, "c.tgz": gzipped, "d.tar": gzipped}
+    source = recognise_source(str(tmp_path / "alone.tar.gz"))
+    assert source.startswith("webdataset:")
+    with pytest.raises(SourceError, match=r"alone\.tar\.gz: gzipped archive: unpack it first"):
+        listed(source.partition(":")[2])
 
 
 @pytest.mark.parametrize("place", ["missing.tar", "empty", "nothing-*.tar", "nothing-{0..3}.tar", "odd://x/a.tar"])
