@@ -62,6 +62,8 @@ class ArrowTable:
         """Map the file and read its schema."""
         self._size = size
         self._map = pa.memory_map(path)
+        if self._map.read(6) == b"ARROW1":
+            raise RefusedEntryError("another form of Arrow", "an Arrow file, not the stream that `datasets` saves")
         self.schema: pa.Schema = self._open().schema
 
     def group_rows(self) -> list[int]:

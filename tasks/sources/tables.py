@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import groupby, islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -23,7 +23,7 @@ import pyarrow as pa
 from pairwright.schemas.config import ReadingConfig, SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ItemRow
-from pairwright.tasks.sources.annotations import choose_splits
+from pairwright.tasks.sources.annotations import choose_splits, load_json
 from pairwright.tasks.sources.find_files import Place, SourceFile, open_place
 from pairwright.tasks.sources.open_table import ArrowTable, Cell, ParquetTable, to_record
 from pairwright.tasks.sources.read_entry import (
@@ -43,8 +43,6 @@ log = logging.getLogger(__name__)
 SPLIT_WORDS = ("train", "training", "validation", "valid", "val", "dev", "test", "testing", "eval", "evaluation")
 NUMBERED = re.compile(r"(?P<split>.+)-\d{5}-of-\d{5}(?:-[0-9a-f]+)?")
 """What the Hub calls the files of a split."""
-NOT_DATA = ("cache-", "indices")
-"""How the names of Arrow files begin that ``datasets`` leaves beside the data."""
 LOOKING_AHEAD = 8
 """Footers that are fetched at once."""
 ROWS_PER_SHARD = 256
@@ -142,18 +140,47 @@ def image_folder(config: SourceConfig) -> str:
 def list_rows(config: SourceConfig, limit: int | None, *, choose: Choose) -> Iterator[ItemRow]:
     """Yield an item per row of the source's tables, the first ``limit``; ``SourceError`` where no table is any good."""
     place = open_place(config.path)
-    with ThreadPoolExecutor(LOOKING_AHEAD) as threads:
+    threads = ThreadPoolExecutor(LOOKING_AHEAD)
+    try:
         listings = threads.map(partial(_look, place, config, choose), _find_tables(place, config.reading.splits))
         yield from islice(_list_items(place, config.kind, listings), limit)
+    finally:
+        threads.shutdown(cancel_futures=True)  # the footers beyond a limit
 
 
 def _find_tables(place: Place, splits: Sequence[str]) -> list[str]:
     names = place.names((".parquet", ".arrow") if place.is_local else (".parquet",))
-    found = {name: split_of(name) for name in names if not PurePosixPath(name).name.startswith(NOT_DATA)}
+    found = {name: split_of(name) for name in _without_leftovers(place, names)}
     if not found:
         raise SourceError(f"{place.address}: holds no Parquet file, and nothing on a local disk that `datasets` saved")
     wanted = choose_splits(place.address, splits, sorted(set(found.values())))
     return [name for name in sorted(found, key=os.fsencode) if found[name] in wanted]
+
+
+def _without_leftovers(place: Place, names: Sequence[str]) -> Iterator[str]:
+    """Leave out the Arrow files that are no data: caches, and those that an earlier save left in the same folder."""
+    data_files = lru_cache(_data_files)
+    for name in names:
+        path = Path(place.path(name))
+        state = path.with_name("state.json")
+        if path.suffix == ".arrow" and state.is_file():
+            is_data = path.name in data_files(state)
+        else:
+            is_data = path.suffix != ".arrow" or not path.name.startswith("cache-")
+        if is_data:
+            yield name
+
+
+def _data_files(state: Path) -> list[Any]:
+    """Return the names of the Arrow files that ``datasets`` saved, of which each must be there."""
+    said: dict[str, Any] = load_json(state, dict)
+    if said.get("_indices_data_files"):
+        raise SourceError(f"{state} selects rows; save it again with a newer `datasets`")
+    files = said.get("_data_files")
+    names = [one.get("filename") for one in files if isinstance(one, dict)] if isinstance(files, list) else []
+    if lacking := [name for name in names if not (isinstance(name, str) and (state.parent / name).is_file())]:
+        raise SourceError(f"{state}: names files that are not there: {shown_name(str(lacking)[:200])}")
+    return names
 
 
 def split_of(name: str) -> str:

@@ -1,7 +1,9 @@
 """Columns found by type, splits by name, rows listed from footers; damaged, hostile and remote tables; a build."""
 
+import json
 import os
 import re
+import time
 
 import datasets
 import fsspec
@@ -12,6 +14,7 @@ import pytest
 from pairwright.schemas.config import ImagesConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ImageRow, make_key
+from pairwright.tasks.sources import open_table
 from pairwright.tasks.sources.find_files import Place
 from pairwright.tasks.sources.readers import READERS, recognise_source
 from pairwright.tasks.sources.tables import split_of
@@ -180,6 +183,56 @@ def test_what_datasets_writes_is_read(tmp_path):
         ]
 
 
+def save(folder, number):
+    datasets.Dataset.from_dict({"image": DATA[:4]}).save_to_disk(folder, num_shards=number)
+    return folder / "state.json"
+
+
+def test_what_an_earlier_save_left_is_not_read(tmp_path):
+    state = save(tmp_path, 3)
+    save(tmp_path, 2)
+    assert len(list(tmp_path.glob("*.arrow"))) == 5
+    assert listed(tmp_path) == [f"data-0000{shard}-of-00002.arrow#{row}" for shard in (0, 1) for row in (0, 1)]
+    (tmp_path / "data-00001-of-00002.arrow").unlink()
+    with pytest.raises(SourceError, match=r"state\.json: .*data-00001-of-00002"):
+        listed(tmp_path)
+    state.write_text('{"_data_files": [{"filename": []}]}')
+    with pytest.raises(SourceError, match=r"state\.json"):
+        listed(tmp_path)
+
+
+def test_rows_selected_by_indices_are_refused(tmp_path):
+    state = save(tmp_path, 1)
+    said = json.loads(state.read_text()) | {"_indices_data_files": [{"filename": "indices.arrow"}]}
+    state.write_text(json.dumps(said))
+    with pytest.raises(SourceError, match=r"state\.json .*rows"):
+        listed(tmp_path)
+
+
+def test_the_file_form_of_arrow_is_refused(tmp_path):
+    table = pa.table({"image": DATA})
+    with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as file:
+        file.write_table(table)
+    with pytest.raises(SourceError, match=r"a\.arrow: an Arrow file, not the stream"):
+        listed(tmp_path)
+
+
+def test_a_limit_spares_the_footers_of_later_tables(tmp_path, monkeypatch):
+    for number in range(60):
+        write_images(tmp_path / f"{number:03d}.parquet", DATA[:1])
+    looked = []
+    look = Place.look
+
+    def note(self, name, *listed):
+        looked.append(name)
+        time.sleep(0.2 if len(looked) > 10 else 0)
+        return look(self, name, *listed)
+
+    monkeypatch.setattr(Place, "look", note)
+    assert len(list(READERS["parquet"].list_items(config_of(tmp_path), 2))) == 2
+    assert len(looked) < 60
+
+
 def test_damaged_files_are_items_that_are_dropped(tmp_path):
     good = write_images(tmp_path / "b.parquet").read_bytes()
     (tmp_path / "a.parquet").write_bytes(good[:-9])
@@ -263,6 +316,24 @@ def test_a_small_file_does_not_unfold_to_many_large_values(tmp_path):
         assert isinstance(row, ImageRow)
         most = max(most, pa.total_allocated_bytes() - before)
     assert most < 10 * len(value)
+
+
+def test_a_row_group_is_read_once_and_only_the_needed_columns(tmp_path, monkeypatch):
+    columns = {"image": DATA, "n": list(range(6)), "text": ["a"] * 6}
+    config = config_of(write_table(tmp_path / "a.parquet", columns, rows_per_group=3))
+    asked = []
+    read = open_table.ParquetTable.read_group
+
+    def note(self, group, columns, rows):
+        asked.append((group, list(columns), list(rows)))
+        return read(self, group, columns, rows)
+
+    monkeypatch.setattr(open_table.ParquetTable, "read_group", note)
+    items = list(READERS["parquet"].list_items(config, None))
+    assert asked == []
+    rows = list(READERS["parquet"].read_items([items[n] for n in (0, 2, 3)], config))
+    assert [row.key for row in rows] == [make_key(DATA[n]) for n in (0, 2, 3)]
+    assert asked == [(0, ["image", "text"], [0, 2]), (1, ["image", "text"], [0])]
 
 
 def test_paths_are_read_below_the_folder_only(tmp_path):
