@@ -101,8 +101,9 @@ class Place:
     def _matches(self, pattern: str) -> list[str]:
         if not glob.has_magic(pattern):
             return [pattern]
-        found = map(self._relative, self.system.glob(self.path(pattern)))
-        return sorted((name for name in found if _is_shown(name)), key=os.fsencode)
+        found: dict[str, dict[str, Any]] = self.system.glob(self.path(pattern), detail=True)
+        names = (self._relative(path) for path, info in found.items() if info["type"] != "directory")
+        return sorted(filter(_is_shown, names), key=os.fsencode)
 
     def _relative(self, path: str) -> str:
         return path[len(self.root) :].lstrip("/")

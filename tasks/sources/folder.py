@@ -50,6 +50,8 @@ def list_items(config: SourceConfig, limit: int | None = None) -> Iterator[ItemR
     if not root.is_dir():
         found = "is a file" if root.exists() else "there is no such folder"
         raise SourceError(f"{root}: {found}; give a folder that holds images")
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise SourceError(f"{root}: may not be read")
     names = list(walk_files(root))
     images = sorted((name for name in names if name.lower().endswith((*EXTENSIONS, "/"))), key=os.fsencode)
     ignored = len(names) - len(images)

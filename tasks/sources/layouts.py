@@ -176,9 +176,9 @@ def _open_layout(config: SourceConfig) -> Layout:
         if "://" in path:
             raise SourceError(f"{path}: {config.kind} is read from local disks only; copy or mount it")
     root, images = Path(config.path), _images_folder(config)
-    for path, what in ((root, "the data set's folder"), (images, "reading.images")):
+    for path, what in ((root, "where the data set is"), (images, "reading.images")):
         if not path.exists():
-            raise SourceError(f"{path}: there is no such folder; give {what}")
+            raise SourceError(f"{path}: there is no such file or folder; give {what}")
         if not os.access(path, os.R_OK | os.X_OK * path.is_dir()):
             raise SourceError(f"{path}: may not be read")
     if not images.is_dir():

@@ -53,10 +53,11 @@ def _read(item: ItemRow, config: ScenesConfig) -> Iterator[ImageRow | Dropped]:
             continue
         picture, graph = taken
         image = encode_png(picture)
+        key = make_key(image)
         yield ImageRow(
-            key=make_key(image),
+            key=key,
             source_key=item.key,
-            subject=make_key(image),
+            subject=key,
             image=image,
             format="png",
             width=picture.shape[1],

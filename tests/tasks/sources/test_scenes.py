@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import version
 from itertools import combinations
 from multiprocessing import get_context
 
@@ -18,6 +19,7 @@ from pairwright.schemas.claims import content_changes, is_no_change
 from pairwright.schemas.config import Profile, ScenesConfig
 from pairwright.schemas.rows import Dropped, ImageRow, make_key
 from pairwright.schemas.scene import DISTRACTORS, PREPOSITIONS
+from pairwright.tasks.sources import scenes
 from pairwright.tasks.sources.scenes import list_items, read_items
 from pairwright.tasks.store.masks import decode_mask
 
@@ -77,7 +79,7 @@ def test_limit_is_counted_in_photographs(limit, counts):
     assert all(item.key == item.source_key == item.subject for item in items)
 
 
-def test_keys_hash_all_that_decides_the_pixels():
+def test_keys_hash_all_that_decides_the_pixels(monkeypatch):
     plain = ScenesConfig(worlds=2)
     changes = (
         {"seed": 1},
@@ -93,6 +95,9 @@ def test_keys_hash_all_that_decides_the_pixels():
     assert len(keys) == 2 * (1 + len(changes))
     more = listed(plain.model_copy(update={"worlds": 9}))
     assert {item.key for item in more[:2]} == {item.key for item in listed(plain)}
+    for renderer in ("mitsuba", "pyoidn"):
+        monkeypatch.setattr(scenes, "version", lambda name, other=renderer: "9.9" if name == other else version(name))
+        assert not {item.key for item in listed(plain)} & keys
 
 
 def test_rows_say_what_they_hold(worlds):

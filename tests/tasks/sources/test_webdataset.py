@@ -288,6 +288,7 @@ def shards(folder, count=3):
 def test_patterns_and_folders_list_their_tars_in_order(tmp_path):
     shards(tmp_path / "d")
     write_tar(tmp_path / "d" / "deeper" / "z.TAR", ("z.png", picture(9)))
+    (tmp_path / "d" / "s-folder.tar").mkdir()
     everything = ["deeper/z.TAR/z", "s-000.tar/0", "s-001.tar/1", "s-002.tar/2"]
     assert [item.name for item in listed(tmp_path / "d")] == everything
     assert [item.name for item in listed(f"{tmp_path}/d/s-{{002..000}}.tar")] == everything[:0:-1]
