@@ -161,7 +161,7 @@ def make_cards(tables: Tables, cache: Path, scratch: Path, *, watch: Callable[[i
     preferences = next((name for name in PREFERENCES if tables.has(name)), "")
     path = place / f"{_mark(tables)}.duckdb"
     file = CardFile(path, tables.has("pairs"), preferences)
-    if not path.exists():
+    if not _opens(path, scratch):
         temporary = place / f"{path.name}.tmp-{uuid.uuid4().hex}"
         with naming(str(temporary), "written"):
             try:
@@ -175,6 +175,15 @@ def make_cards(tables: Tables, cache: Path, scratch: Path, *, watch: Callable[[i
             if old != path:
                 old.unlink(missing_ok=True)
     return file
+
+
+def _opens(path: Path, scratch: Path) -> bool:
+    """Return whether a file is there that DuckDB reads: a damaged one is made anew."""
+    try:
+        with open_database(str(path), scratch, read_only=True) as database:
+            return bool(database.execute("SELECT count(*) FROM texts").fetchall())
+    except duckdb.Error:
+        return False
 
 
 def _mark(tables: Tables) -> str:

@@ -27,6 +27,8 @@ def browsing(root, made, line):
         before = file.path.stat().st_mtime_ns
         assert make() == file
         assert file.path.stat().st_mtime_ns == before
+        file.path.write_bytes(b"damaged" * 1000)  # then it is made anew
+        assert make() == file
         subject = Subject(
             name="hand <b>made</b>", version="version 1", made="", counts=counts, profile=PROFILE, pairs=0
         )
