@@ -156,7 +156,8 @@ class BrowsePages:
     def picture(self, name: str) -> Path | None:
         """Return the file of a picture that one of the latest pages shows; nothing else has a name here."""
         src = f"{PICTURES}/{name}"
-        shown = ((folder.root, one) for folder in reversed(self._shown) for one in folder.written.values())
+        folders = [*self._shown]  # another thread may add a page meanwhile
+        shown = ((folder.root, one) for folder in reversed(folders) for one in folder.written.values())
         return next((root / one.src for root, one in shown if one.src == src), None)
 
     def decide(self, decisions: Sequence[Decision]) -> Sorted:

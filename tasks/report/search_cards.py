@@ -210,8 +210,10 @@ class CardSearch:
             asked.append(("NOT c.whole", []) if search.kind == NONE else ("list_contains(c.kinds, ?)", [search.kind]))
         if search.reason:
             asked.append(("NOT c.whole AND c.reason = ?", [search.reason]))
-        if search.decision in ("undecided", "decided"):
-            asked.append((f"v.verdict IS {'NOT ' * (search.decision == 'decided')}NULL", []))
+        if search.decision == "undecided":
+            asked.append(("v.verdict IS NULL", []))
+        elif search.decision == "decided":
+            asked.append(("v.verdict IS NOT NULL", []))
         elif search.decision:
             asked.append(("v.verdict = ?", [search.decision]))
         for column, sign, bound in (

@@ -5,6 +5,7 @@ is large, is decoded by our own rule.
 """
 
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -28,6 +29,8 @@ MOVING = (b"acTL", b"ANIM")
 """Chunks of moving PNG and WebP files, of which models see the first frame."""
 QUALITY = 85
 FILL, EDGE = 96, 255
+REACH = 6
+"""Pixels of a picture around a patch: the filter reaches 3 beyond it, and needs 3 more for those."""
 SAME_SHAPE = 0.02
 """By how much of their ratio the shapes of two pictures may differ: sides are whole pixels."""
 
@@ -99,12 +102,24 @@ class PictureFolder:
         """Write what a patch changes in an image ``(h, w, 3)`` as an overlay of its picture; empty: nothing.
 
         Pixels that the patch leaves as they are stay transparent: two sizes of one image show the same elsewhere.
+        Only what is around the patch is brought to the picture's size: images are large, and have many patches.
         """
         if key in self.written:
             return self.written[key].src
-        before, after = (np.asarray(_preview(one)) for one in (pixels, put_patch(pixels, *patch)))
+        data, (x0, y0, x1, y1) = patch
+        left, right, from_x, to_x = _around(x0, x1, pixels.shape[1], over.width)
+        top, bottom, from_y, to_y = _around(y0, y1, pixels.shape[0], over.height)
+        whole = pixels[from_y:to_y, from_x:to_x]
+        across, down = pixels.shape[1] / over.width, pixels.shape[0] / over.height
+        box = (left * across - from_x, top * down - from_y, right * across - from_x, bottom * down - from_y)
+        before, after = (
+            np.asarray(Image.fromarray(one).resize((right - left, bottom - top), Image.Resampling.LANCZOS, box=box))
+            for one in (whole, put_patch(whole, data, (x0 - from_x, y0 - from_y, x1 - from_x, y1 - from_y)))
+        )
         changed = (before != after).any(axis=2)
-        return self._add_overlay(key, np.dstack([after, np.uint8(255) * changed]) * changed[:, :, None], over)
+        shown = np.zeros((over.height, over.width, 4), np.uint8)
+        shown[top:bottom, left:right] = np.dstack([after, np.uint8(255) * changed]) * changed[:, :, None]
+        return self._add_overlay(key, shown, over)
 
     def add_masks(self, key: str, masks: Sequence[tuple[Mask, Colour]], *, over: Picture) -> str:
         """Write masks as one transparent overlay of a picture, neighbours of one colour joined; empty: none to show."""
@@ -139,6 +154,13 @@ class PictureFolder:
         path.write_bytes(data)
         self.written[key] = Picture(name, *size)
         return self.written[key]
+
+
+def _around(start: int, stop: int, size: int, shown: int) -> tuple[int, int, int, int]:
+    """Return first and last pixel of a picture that a change of an image reaches, and those of the image below them."""
+    scale = size / shown
+    first, last = max(int(start / scale) - REACH, 0), min(math.ceil(stop / scale) + REACH, shown)
+    return first, last, int(first * scale), min(math.ceil(last * scale), size)
 
 
 def _preview(pixels: RGB) -> Image.Image:

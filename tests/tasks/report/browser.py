@@ -83,5 +83,6 @@ def shown_in(frame) -> str:
 
 
 def overflows(page) -> bool:
-    """Say whether the page is wider than its window."""
-    return page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+    """Say whether the page is wider than its window; a phone's grows with what it shows."""
+    width = page.evaluate("Math.max(document.documentElement.scrollWidth, window.innerWidth)")
+    return width > page.viewport_size["width"]
