@@ -22,7 +22,7 @@ from pairwright.tasks.training.freeze_rows import Refused, count_reasons
 from pairwright.tasks.training.losses.rewards import CHOSEN
 
 LIBRARIES = ("torch", "transformers", "pyarrow", "pairwright.tasks.training.load_batches")
-"""What the server process reads before it forks."""
+"""What the server process reads before it forks, beside what the model's processor is made of."""
 MOST = 4
 """Processes per GPU, where their number is not set."""
 METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
@@ -85,12 +85,16 @@ def count_workers(wanted: int | str) -> int:
     return max(1, min(MOST, cores // (2 * int(os.environ.get("LOCAL_WORLD_SIZE", "1")))))
 
 
-def start_server() -> None:
-    """Let the server process read the libraries while the model is loaded."""
+def start_server(processor: Any) -> None:
+    """Let the server process read the libraries while the model is loaded.
+
+    Of a processor, too: else each process would read 2,000 modules of its own (torchvision, scipy), for each measuring.
+    """
     if METHOD == "forkserver":
         from multiprocessing import forkserver
 
-        forkserver.set_forkserver_preload([*LIBRARIES])
+        parts = [processor, *(getattr(processor, name, None) for name in ("image_processor", "tokenizer"))]
+        forkserver.set_forkserver_preload([*LIBRARIES, *sorted({type(part).__module__ for part in parts if part})])
         forkserver.ensure_running()
 
 

@@ -157,7 +157,7 @@ def open_table(path: Path) -> Table:
     try:
         with np.load(path) as file:
             return Table(**file)
-    except (OSError, ValueError, BadZipFile) as error:
+    except (OSError, EOFError, ValueError, BadZipFile) as error:
         raise StoreError(f"{path}: cannot be read: {error}. Delete it and give the same command again") from error
 
 

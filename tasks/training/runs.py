@@ -207,7 +207,8 @@ def append_refused(path: Path, refused: Sequence[Refused]) -> list[Refused]:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
     known = {json.loads(line)["key"] for line in text.splitlines()}
     new = list({one.key: one for one in refused if one.key not in known}.values())
-    _write(path, text + "".join(json.dumps(asdict(one)) + "\n" for one in new))
+    if new:  # each epoch meets the known ones again
+        _write(path, text + "".join(json.dumps(asdict(one)) + "\n" for one in new))
     return new
 
 
@@ -262,7 +263,7 @@ class MetricsFile:
         except FileNotFoundError:
             return
         except (OSError, pa.ArrowInvalid) as error:
-            log.warning("%s: cannot be read: %s. Metrics begin anew", self.path, error)
+            log.warning("%s: cannot be read: %s. What was logged before is left out", self.path, error)
             return
         self.entries = [tuple(row.values()) for row in table.to_pylist() if row["step"] <= step]
 

@@ -106,7 +106,7 @@ def make_trainer(job: Job) -> PreferenceTrainer:
     logging.getLogger("accelerate").setLevel(logging.WARNING)  # it tells each file of a checkpoint in parts
     processor = load_processor(job.start)
     if count_workers(config.data.dataloader_num_workers):
-        start_server()
+        start_server(processor)
     model = prepare_model(load_to_train(job.start, config), config)
     metrics = MetricsFile(run.metrics)
     if steps := run.steps():

@@ -173,8 +173,8 @@ def test_what_is_opened(qwen: Path, tmp_path: Path) -> None:
     assert isinstance(copy, Copy)
     assert not any(parameter.requires_grad for parameter in copy.model.parameters())
     assert not copy.model.training
-    for content in (None, b"no table"):
-        if content:
+    for content in (None, b"no table", b""):
+        if content is not None:
             (tmp_path / "reference.npz").write_bytes(content)
         with pytest.raises(StoreError, match=r"reference\.npz"):
             open_table(tmp_path / "reference.npz")
