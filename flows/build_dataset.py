@@ -28,6 +28,7 @@ from pairwright.flows.run_build import Request, RunShards, RunStep, Work
 from pairwright.flows.show_in_prefect import (
     UNREACHED,
     dataset_name,
+    end_dead_runs,
     end_state,
     logged,
     publish_report,
@@ -108,6 +109,8 @@ def update_dataset(dataset: str) -> State[None]:
         opened = Dataset.open(dataset)
         try:
             with hold(folder, LOCK, _refuse if folder.is_local else None):
+                if folder.is_local:  # whoever is alive holds the lock
+                    end_dead_runs()
                 return _resume(opened)
         except _Busy:
             said = f"another update of {dataset} is running; the next one sees the same"

@@ -10,12 +10,13 @@ import httpx
 from prefect import tags
 from prefect.artifacts import create_table_artifact
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext, TaskRunContext
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.logging.handlers import APILogHandler, PrefectConsoleHandler
 from prefect.runtime import flow_run
-from prefect.states import Completed, Failed
+from prefect.states import Completed, Crashed, Failed
 
 from pairwright.flows.run_build import Report
 from pairwright.flows.show_status import say_owed
@@ -82,6 +83,20 @@ def tagged(*words: str) -> Generator[None]:
         log.warning("the flow run is not tagged in Prefect: %s", error)
     with tags(*words):
         yield
+
+
+def end_dead_runs() -> None:
+    """Mark earlier runs of this name as crashed that Prefect takes for running: their processes were killed."""
+    own = FlowRunContext.get().flow_run
+    same = {"name": {"any_": [own.name]}, "id": {"not_any_": [own.id]}}
+    running = {"state": {"type": {"any_": ["RUNNING"]}}, "start_time": {"before_": own.start_time}}
+    dead = Crashed(message="its process is gone; the run after it goes on with its work")
+    try:
+        with get_client(sync_client=True) as client:
+            for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate({**same, **running})):
+                client.set_flow_run_state(run.id, dead, force=True)
+    except UNREACHED as error:
+        log.warning("runs that were killed are not marked in Prefect: %s", error)
 
 
 def dataset_name(dataset: str) -> str:

@@ -95,6 +95,24 @@ def test_a_schedule_is_applied_changed_and_paused(prefect: PrefectServer, album:
     assert [(one["schedule"]["cron"], one["active"]) for one in changed["schedules"]] == [("0 3 * * *", False)]
 
 
+def test_an_update_marks_killed_runs_of_its_dataset_alone(prefect: PrefectServer, album: Path) -> None:
+    flow = prefect.post("flows/", name="update-dataset")["id"]
+    state = {"type": "RUNNING"}
+    killed, other = (
+        prefect.post("flow_runs/", flow_id=flow, name=f"update-{place}", state=state)["id"]
+        for place in (album, f"{album}-of-another")
+    )
+    update = f"from pairwright.flows.build_dataset import update_dataset; update_dataset({str(album)!r})"
+    done = prefect.run("python", "-c", update)
+    assert done.returncode == 0, done.stderr
+    first, own = prefect.flow_runs(f"update-{album}")
+    assert (first["id"], first["state_type"]) == (killed, "CRASHED")
+    assert "the run after it goes on with its work" in first["state"]["message"]
+    assert own["state_type"] == "COMPLETED"
+    (alive,) = prefect.flow_runs(f"update-{album}-of-another")
+    assert (alive["id"], alive["state_type"]) == (other, "RUNNING")
+
+
 def test_the_deployments_of_the_repository_name_flows_and_their_parameters() -> None:
     from prefect.flows import load_flow_from_entrypoint
 
