@@ -87,7 +87,10 @@ def tagged(*words: str) -> Generator[None]:
 
 def end_dead_runs() -> None:
     """Mark earlier runs of this name as crashed that Prefect takes for running: their processes were killed."""
-    own = FlowRunContext.get().flow_run
+    context = FlowRunContext.get()
+    assert context
+    assert context.flow_run
+    own = context.flow_run
     same = {"name": {"any_": [own.name]}, "id": {"not_any_": [own.id]}}
     running = {"state": {"type": {"any_": ["RUNNING"]}}, "start_time": {"before_": own.start_time}}
     dead = Crashed(message="its process is gone; the run after it goes on with its work")
