@@ -44,6 +44,8 @@ class LazyGroup(TyperGroup):
         for param in command.params:
             if param.metavar is None:
                 param.metavar = WORDS.get(param.type_descriptor.annotation, param.name.upper())
+            if param.param_type_name == "argument":
+                param.display_type_rich = lambda ctx: ""  # noqa: ARG005  (DATASET, not DATASET <str>)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a panel of each kind of verbs, without loading any."""
