@@ -7,6 +7,8 @@ import yaml
 
 from pairwright.flows.cli import keep_quiet
 from pairwright.flows.stages import GROUPS
+from pairwright.tasks.store.dataset import hold
+from pairwright.tasks.store.files import Folder
 from tests.fixtures.command import run
 from tests.fixtures.prefect_server import PrefectServer
 from tests.flows.test_build_dataset import write_photographs
@@ -95,20 +97,22 @@ def test_a_schedule_is_applied_changed_and_paused(prefect: PrefectServer, album:
     assert [(one["schedule"]["cron"], one["active"]) for one in changed["schedules"]] == [("0 3 * * *", False)]
 
 
-def test_an_update_marks_killed_runs_of_its_dataset_alone(prefect: PrefectServer, album: Path) -> None:
+def test_an_update_waits_for_none_and_marks_killed_ones(prefect: PrefectServer, album: Path) -> None:
     flow = prefect.post("flows/", name="update-dataset")["id"]
-    state = {"type": "RUNNING"}
     killed, other = (
-        prefect.post("flow_runs/", flow_id=flow, name=f"update-{place}", state=state)["id"]
+        prefect.post("flow_runs/", flow_id=flow, name=f"update-{place}", state={"type": "RUNNING"})["id"]
         for place in (album, f"{album}-of-another")
     )
     update = f"from pairwright.flows.build_dataset import update_dataset; update_dataset({str(album)!r})"
+    with hold(Folder(str(album)), "schedule"):
+        done = prefect.run("python", "-c", update)
+    assert done.returncode == 0, done.stderr
+    assert [run["state_name"] for run in prefect.flow_runs(f"update-{album}")] == ["Running", "Skipped"]
     done = prefect.run("python", "-c", update)
     assert done.returncode == 0, done.stderr
-    first, own = prefect.flow_runs(f"update-{album}")
-    assert (first["id"], first["state_type"]) == (killed, "CRASHED")
+    first, _, own = prefect.flow_runs(f"update-{album}")
+    assert (first["id"], first["state_name"], own["state_name"]) == (killed, "Crashed", "Completed")
     assert "the run after it goes on with its work" in first["state"]["message"]
-    assert own["state_type"] == "COMPLETED"
     (alive,) = prefect.flow_runs(f"update-{album}-of-another")
     assert (alive["id"], alive["state_type"]) == (other, "RUNNING")
 
