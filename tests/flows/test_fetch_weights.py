@@ -12,6 +12,8 @@ import pytest
 
 from pairwright.flows.find_models import pin_models, served_models
 from pairwright.flows.load_profile import load_profile
+from pairwright.flows.pipeline import Pipeline
+from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models import sam as sam_segmenter
 from pairwright.tasks.models import weights as find_weights
 from tests.fixtures.checkpoints import write_dinov2_folder
@@ -201,3 +203,18 @@ def test_each_served_model_is_named_by_its_field():
     )
     assert served_models(own, "")["models.own"].model == "owner/own"
     assert served_models(load_profile("scenes"), "") == {}
+
+
+def test_missing_weights_name_a_setting_that_there_is(monkeypatch, tmp_path):
+    monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    gpu = load_profile("gpu", ["source=folder:x"])
+    named = []
+    for stage in Pipeline(gpu).running:
+        try:
+            if stage.pin:
+                stage.pin(gpu.section(stage.section))
+        except ModelError as error:
+            named += [word.rstrip(".") for word in str(error).split() if word.rstrip(".").endswith(".download=true")]
+    assert {"embedding.download=true", "segmentation.download=true"} <= set(named)
+    assert load_profile("gpu", named)

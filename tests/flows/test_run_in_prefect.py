@@ -25,6 +25,11 @@ import sys
 from pairwright.flows.run_in_prefect import evaluate_model
 evaluate_model("tiny", "nlvr2", data=sys.argv[1], to=sys.argv[2], server=sys.argv[3])
 """
+EXPORT = """
+import sys
+from pairwright.flows.run_in_prefect import export_dataset
+export_dataset(sys.argv[1], sys.argv[2], form="trl")
+"""
 
 
 def write_captions(folder: Path) -> list[Path]:
@@ -47,6 +52,19 @@ def test_scores_of_captions_are_a_table_of_the_run(prefect: PrefectServer, tmp_p
     assert "2 items, 2 references; protocol coco" in artifact["description"]
     scores = {row["name"]: row["value"] for row in json.loads(artifact["data"])}
     assert abs(scores["BLEU-1"] - 1) < 1e-9
+    asked = CAPTIONS.replace('"cider-d"', '"spice"')  # CoreNLP's files are fetched by nobody unasked
+    prefect.run("python", "-c", asked, *paths, PATH="")
+    _, skipped = prefect.flow_runs(f"evaluate-{paths[0]}")
+    assert (skipped["state_type"], "spice " in skipped["state"]["message"]) == ("FAILED", True)
+
+
+@pytest.mark.slow
+def test_an_export_shows_up_in_prefect(prefect: PrefectServer, rendered: Path, tmp_path: Path) -> None:
+    done = prefect.run("python", "-c", EXPORT, rendered, tmp_path / "export")
+    assert done.returncode == 0, done.stderr
+    (run,) = prefect.flow_runs(f"export-{rendered}")
+    assert (run["state_type"], set(run["tags"])) == ("COMPLETED", {rendered.name, "trl"})
+    assert list((tmp_path / "export").iterdir())
 
 
 @pytest.mark.slow
