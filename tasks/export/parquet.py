@@ -135,9 +135,9 @@ class _Parquet:
             self._files.append(self._folder / f"{self._name}-{len(self._files):05d}.unfinished")
             self._writer = pq.ParquetWriter(self._files[-1], self._schema, **_options(self._schema, self._images))
         table = pa.Table.from_pylist(self._waiting, schema=self._schema)
-        self._writer.write_table(table, row_group_size=ROWS_PER_GROUP)
         self._file_bytes += self._waiting_bytes
-        self._waiting, self._waiting_bytes = [], 0
+        self._waiting, self._waiting_bytes = [], 0  # what cannot be written is not tried again by ``close``
+        self._writer.write_table(table, row_group_size=ROWS_PER_GROUP)
 
     def _close_file(self) -> None:
         if self._writer:

@@ -1,6 +1,7 @@
 import json
 import logging
 import re
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from pairwright.tasks.export.tally_rows import Selection, Tally
 from pairwright.tasks.export.write_card import escape_markdown
 from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.exports import export_handmade as export
+from tests.fixtures.exports import export_some, preference
 from tests.tasks.report.handmade import build_handmade, make_whole
 
 
@@ -283,6 +285,20 @@ def test_an_export_that_fails_leaves_the_earlier_one(tmp_path, made, monkeypatch
     with pytest.raises(StoreError, match="No space left"):
         export(tmp_path, made, target="fresh")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dataset", "out"]
+
+
+@pytest.mark.parametrize(("form", "limit"), [("hf", 200_000), ("hf", 100), ("llamafactory", 100), ("webdataset", 100)])
+def test_the_first_fault_of_a_disk_is_what_is_said(tmp_path, form, limit):
+    noise = np.random.default_rng(0)
+    rows = [replace(preference(n), images=(noise.bytes(2000), noise.bytes(2000))) for n in range(120)]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        with pytest.raises(StoreError, match=r"out: .*File too large"):
+            export_some(tmp_path / "out", rows, form=form)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
 
 
 def test_no_preferences_is_a_clear_error(tmp_path):
