@@ -62,7 +62,11 @@ def own_temporary_folder() -> Path:
 
 @contextlib.contextmanager
 def replacing(target: Path) -> Generator[Path]:
-    """Yield an empty folder that takes the target's place when the block ends well, and is deleted when it does not."""
+    """Yield an empty folder that takes the target's place when the block ends well, and is deleted when it does not.
+
+    Where the target is a link, the folder that it leads to is replaced.
+    """
+    target = target.resolve()
     new, old = (target.with_name(f".{target.name}.{kind}") for kind in ("new", "old"))
     with _alone(target), naming(str(target), "replaced"):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +96,7 @@ def _delete(*folders: Path) -> None:
 @contextlib.contextmanager
 def _alone(target: Path) -> Generator[None]:
     """Hold the target's lock, which dies with its process; it is kept elsewhere, so that nothing is left beside it."""
-    lock = FileLock(Path(tempfile.gettempdir()) / f"pairwright-{make_key(str(target.absolute()), USER)}.lock")
+    lock = FileLock(Path(tempfile.gettempdir()) / f"pairwright-{make_key(str(target), USER)}.lock")
     try:
         lock.acquire(timeout=0.05)
     except Timeout as error:

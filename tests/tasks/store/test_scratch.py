@@ -84,6 +84,16 @@ def test_a_folder_appears_whole_and_replaces_the_old_one(tmp_path):
     assert names(target.parent) == ["out"]
 
 
+def test_where_a_link_leads_to_is_replaced_and_the_link_stays(tmp_path):
+    target, link = tmp_path / "large disk" / "out", tmp_path / "out"
+    target.mkdir(parents=True)
+    link.symlink_to(target)
+    for text in ("one", "two"):
+        fill(link, text)
+        assert (names(tmp_path), names(target.parent)) == (["large disk", "out"], ["out"])
+        assert (link.is_symlink(), (target / "a").read_text()) == (True, text)
+
+
 def test_a_fault_at_either_rename_leaves_the_old_one(tmp_path, monkeypatch):
     target = tmp_path / "out"
     fill(target, "one")
