@@ -84,11 +84,12 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
     )
     salt = [f"removed {shard.takedowns}"] if shard.removed else []
     name = f"{planned.table}/part-{make_key(*sources.values(), *salt)}.parquet"
-    if done := _done_before(shard, name, set(sources.values())):
-        return done
-    inputs = list(_input_rows(planned, shard, plan))
     with _open_kept(planned, Path(shard.journals) / Path(name).stem) as kept:
-        table = _results(planned, shard, inputs, kept)
+        if done := _done_before(shard, name, set(sources.values())):  # also while the file was waited for
+            if kept is not None:
+                kept.delete()
+            return done
+        table = _results(planned, shard, list(_input_rows(planned, shard, plan)), kept)
         if unknown := set(table.column("source_key").to_pylist()) - sources.keys():
             raise ValidationError(f"{shard.name}: results name inputs that the shard does not have: {min(unknown)}")
         table = _rename_sources(_in_order(table, list(sources), planned.stage.writes), sources)

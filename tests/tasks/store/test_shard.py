@@ -1,6 +1,7 @@
 """Shards: what a stage's function is given, and what is made of what it yields."""
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,19 @@ def test_a_shard_that_was_done_is_not_done_again(tmp_path: Path) -> None:
         first, second = (run_shard(build.planned[0], shard) for _ in range(2))
     assert first == second
     assert Path(config.calls).read_text().count("item") == len(WORDS)
+
+
+def test_what_another_process_did_meanwhile_is_not_done_again(tmp_path: Path) -> None:
+    """A worker of a killed build goes on to its end, and that of the next one waits for its journal."""
+    config = ToyConfig(calls=str(tmp_path / "calls"))
+    with open_toy(tmp_path / "out", WORDS, config) as build:
+        build.settle(build.planned[0])
+        (shard,) = build.shards(build.planned[0])
+        with ThreadPoolExecutor(2) as threads:
+            done = [threads.submit(run_shard, build.planned[0], shard) for _ in range(2)]
+    assert done[0].result() == done[1].result()
+    assert Path(config.calls).read_text().count("item") == len(WORDS)
+    assert not list(tmp_path.rglob("*.journal"))
 
 
 def test_a_stopped_shard_goes_on_where_it_was(tmp_path: Path) -> None:
