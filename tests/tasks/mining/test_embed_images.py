@@ -1,11 +1,14 @@
 """Images in, unit vectors out."""
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
+from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Dropped
 from pairwright.tasks.mining import embed_images as stage
 from pairwright.tasks.mining.embed_images import STAGE, count_processes, embed_images, name_models, pin_models
@@ -96,6 +99,16 @@ def test_images_prepared_elsewhere_give_the_same_rows(with_models, monkeypatch):
         else:
             assert made.key == wanted.key
             np.testing.assert_allclose(made.vector, wanted.vector, atol=2e-3)
+
+
+def test_a_model_that_gives_no_numbers_is_an_error(with_models, tmp_path):
+    shutil.copytree(with_models.clip.checkpoint, tmp_path, dirs_exist_ok=True)
+    weights = load_file(tmp_path / "open_clip_model.safetensors")
+    weights["visual.proj"][:] = float("nan")
+    save_file(weights, tmp_path / "open_clip_model.safetensors")
+    config = EmbeddingConfig(embedders=("clip",), clip=ClipConfig(checkpoint=str(tmp_path)))
+    with pytest.raises(ModelError, match=r"embedding\.clip: .*finite"):
+        list(embed_images([row(0)], config))
 
 
 def test_the_fingerprint_knows_the_models_in_use_and_nothing_else(with_models):

@@ -60,6 +60,19 @@ def test_rows_do_not_depend_on_the_shard():
     assert whole == single
 
 
+def test_the_key_is_that_of_the_candidates():
+    def found(values):
+        (row,) = search_neighbours(anchors(KEYS[:1]), SearchConfig(k=2), vectors={"angle": space(values)})
+        return row
+
+    moved, far = FAN.copy(), FAN.copy()
+    moved[1], far[5] = FAN[2], FAN[4]
+    same, other = found(far), found(moved)  # the latter with the same neighbours, one of them further away
+    assert found(FAN).key == same.key != other.key
+    assert same.neighbours == other.neighbours
+    assert found(np.roll(FAN, 1, axis=0)).key not in (same.key, other.key)
+
+
 def crowd(seed=0, count=120, width=16):
     """Return vectors in groups with exact duplicates, and their keys."""
     rng = np.random.default_rng(seed)
