@@ -278,14 +278,12 @@ class Build:
     @contextlib.contextmanager
     def _new_file(self, name: str) -> Generator[Path]:
         """Give a local path to write a work file to; it is under its name afterwards. Work files need no flush."""
-        if self.folder.is_local:
-            with naming(self.folder.path(name), "written"):
-                yield Path(self.folder.path(name))
-            return
-        path = self._scratch / uuid.uuid4().hex
-        yield path
-        self.folder.write(name, path.read_bytes())
-        path.unlink()
+        path = Path(self.folder.path(name)) if self.folder.is_local else self._scratch / uuid.uuid4().hex
+        with naming(str(path), "written"):
+            yield path
+        if not self.folder.is_local:
+            self.folder.write(name, path.read_bytes())
+            path.unlink()
 
     def _folder_of(self, table: str) -> str:
         if table == "items":

@@ -60,9 +60,8 @@ def write_vectors(folder: Path, index: Index) -> None:
     filled: dict[str, int] = {}
     open_files: dict[str, tuple[NDArray[np.float16], NDArray[np.float32]]] = {}
     for table in index.tables(["subject", "embedder", "vector", "norm"]):
-        for name in (
-            table.column("embedder").unique().to_pylist()
-        ):  # in the order in which each image's vectors were made
+        names = table.column("embedder").unique().to_pylist()  # in the order in which each image's vectors were made
+        for name in names:
             own = table.filter(pc.field("embedder") == name)
             subjects = np.array([key.encode() for key in own.column("subject").to_pylist()], dtype=KEY_TYPE)
             vectors = own.column("vector").combine_chunks().flatten().to_numpy().reshape(len(own), -1)
