@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.batches import Batches, Encoder
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.preprocess import Interpolation, Preprocess, Resize
-from pairwright.tasks.models.weights import Pretrained, loading, require_packages
+from pairwright.tasks.models.weights import Pretrained, is_local, loading, require_packages
 
 FIELD = "embedding.dinov2"
 CONFIG, PROCESSOR = "config.json", "preprocessor_config.json"
@@ -66,14 +67,18 @@ class Dinov2:
 
 
 def pin_dinov2(config: Dinov2Config, *, download: bool) -> Dinov2Config:
-    """Return the configuration with the revision of the weights that are on this machine."""
+    """Return the configuration with the revision of the weights that are on this machine; local ones are looked at."""
     require_packages(FIELD, "torch", "torchvision", "transformers")
-    return config.model_copy(update=MODELS.pin(config.model, config.revision, download=download))
+    pinned = config.model_copy(update=MODELS.pin(config.model, config.revision, download=download))
+    if is_local(pinned.model):
+        _transform(Path(pinned.model))
+    return pinned
 
 
 MODELS = Pretrained(
     field=FIELD,
     kind="DINOv2",
+    types=tuple(KINDS),
     known=KNOWN,
     weights=("model.safetensors", "pytorch_model.bin"),
     beside=(CONFIG, PROCESSOR),
@@ -88,18 +93,20 @@ def _load(configuration: str, batch: int) -> tuple[Preprocess, Encoder]:
     config = Dinov2Config.model_validate_json(configuration)
     device = choose_device()
     folder = MODELS.checked_folder(config.model, config.revision)
+    preprocess, kind = _transform(folder), KINDS[MODELS.find_type(folder)]
     with loading(FIELD, folder):
-        kind = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("model_type")
-        if kind not in KINDS:
-            raise ModelError(f"{FIELD}.model: {folder / CONFIG} describes a {kind}, not a {' or a '.join(KINDS)}")
-        model = getattr(transformers, KINDS[kind]).from_pretrained(folder, local_files_only=True).eval().to(device)
-        preprocess = transform_of(json.loads((folder / PROCESSOR).read_text(encoding="utf-8")))
+        model = getattr(transformers, kind).from_pretrained(folder, local_files_only=True).eval().to(device)
     encoder = Encoder(
         network=lambda crops: model(preprocess.numbers(crops)).last_hidden_state[:, 0],
         device=device,
         batches=Batches(batch),
     )
     return preprocess, encoder
+
+
+def _transform(folder: Path) -> Preprocess:
+    with loading(FIELD, folder):
+        return transform_of(json.loads((folder / PROCESSOR).read_text(encoding="utf-8")))
 
 
 def transform_of(values: Mapping[str, Any]) -> Preprocess:

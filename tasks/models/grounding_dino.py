@@ -10,13 +10,11 @@ whose own tokens' best score for it is above ``text_threshold``; of two boxes of
 ``max_iou``, the one with the higher score.
 """
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from pathlib import Path
 from types import MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -203,26 +201,20 @@ def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionC
     """Return the configuration with the revision of the weights that are on this machine; local ones are looked at.
 
     Raises:
-        ModelError: weights or packages are missing, or the weights are damaged or another model's: a build must not
+        ModelError: weights or packages are missing, or local files are damaged or another model's: a build must not
             work for hours to find that.
     """
     require_packages(FIELD, "torch", "torchvision", "transformers")
-    from safetensors import safe_open
-
-    pinned = MODELS.pin(config.model, config.revision, download=download)
-    if is_local(config.model):
-        folder = Path(config.model).expanduser()
-        with loading(FIELD, folder):
-            _check_kind(folder)
-            for file in folder.glob("*.safetensors"):
-                with safe_open(file, framework="np"):  # its header says how long the file must be
-                    pass
-    return config.model_copy(update=pinned)
+    pinned = config.model_copy(update=MODELS.pin(config.model, config.revision, download=download))
+    if is_local(pinned.model):
+        _processor(pinned.model, pinned.revision)
+    return pinned
 
 
 MODELS = Pretrained(
     field=FIELD,
     kind="Grounding DINO",
+    types=("grounding-dino",),
     known=KNOWN,
     weights=("model.safetensors",),
     beside=("config.json", "preprocessor_config.json", "tokenizer.json", "tokenizer_config.json"),
@@ -247,8 +239,8 @@ def _load(model: str, revision: str) -> GroundingNetwork:
 
     device = choose_device()
     folder = MODELS.checked_folder(model, revision)
+    MODELS.find_type(folder)
     with loading(FIELD, folder):
-        _check_kind(folder)
         network: Any = GroundingDinoForObjectDetection.from_pretrained(
             folder, local_files_only=True, use_safetensors=True
         )
@@ -263,9 +255,3 @@ def _load(model: str, revision: str) -> GroundingNetwork:
 def _batches(model: str, revision: str, fixed: int) -> Batches:  # noqa: ARG001 - batches are found for each network
     """Return how many images this process has found to go at once; it is kept for the next call."""
     return Batches(fixed, most=MAX_IMAGES, on_cpu=1)
-
-
-def _check_kind(folder: Path) -> None:
-    kind = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")
-    if kind != "grounding-dino":
-        raise ModelError(f"{FIELD}.model: {folder / 'config.json'} describes a {kind}, not a grounding-dino")

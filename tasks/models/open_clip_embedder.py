@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 Clip = TypeVar("Clip", bound=ClipConfig)
 FIELD = "embedding.clip"
 SAFE, PICKLE = "open_clip_model.safetensors", "open_clip_pytorch_model.bin"
+FOLDER_CONFIG = "open_clip_config.json"
 KNOWN = {
     ("ViT-L-14-quickgelu", "openai"): (
         "timm/vit_large_patch14_clip_224.openai",
@@ -104,7 +105,10 @@ def pin_clip(config: Clip, *, download: bool, field: str = FIELD) -> Clip:
 
 
 def _local_files(config: ClipConfig, field: str) -> list[Path]:
-    files = find_local(f"{field}.checkpoint", Path(config.checkpoint).expanduser())
+    path = Path(config.checkpoint).expanduser()
+    files = find_local(f"{field}.checkpoint", path)
+    if path.is_dir() and not (path / FOLDER_CONFIG).is_file():
+        raise ModelError(f"{field}.checkpoint: {path} holds no {FOLDER_CONFIG}")
     described = Path(config.model)
     return [*files, described] if described.suffix == ".json" and described.is_file() else files
 

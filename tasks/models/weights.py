@@ -8,6 +8,7 @@ profile says ``download: true``. What is missing, damaged or another file is a `
 import contextlib
 import hashlib
 import importlib.util
+import json
 import logging
 import os
 import sys
@@ -283,6 +284,8 @@ class Pretrained:
     """The section of the profile that names one, for messages."""
     kind: str
     """What a local one is called ("DINOv2")."""
+    types: tuple[str, ...]
+    """What ``config.json`` may say that it is."""
     known: Mapping[str, str]
     """The commits that are taken where a profile names none, by name on the Hub."""
     weights: tuple[str, ...]
@@ -313,11 +316,35 @@ class Pretrained:
         return find_on_hub(files, download=download).parent
 
     def checked_folder(self, model: str, revision: str, *, download: bool = False) -> Path:
-        """Return where a model lies, its local files being those that the revision names."""
+        """Return where a model lies; local files are of such a model, whole, and those that the revision names."""
         folder = self.folder(model, revision, download=download)
         if is_local(model):
-            check_revision(self.field, revision, identify_files(find_local(f"{self.field}.model", folder)), folder)
+            files = find_local(f"{self.field}.model", folder)
+            check_revision(self.field, revision, identify_files(files), folder)
+            self.find_type(folder)
+            self._check_weights(folder, files)
         return folder
+
+    def find_type(self, folder: Path) -> str:
+        """Return what ``config.json`` says that a model is; refuse another one."""
+        path = folder / "config.json"
+        with loading(self.field, folder):
+            found = json.loads(path.read_text(encoding="utf-8")).get("model_type")
+        if found not in self.types:
+            raise ModelError(f"{self.field}.model: {path} describes a {found}, not a {' or a '.join(self.types)}")
+        return found
+
+    def _check_weights(self, folder: Path, files: Sequence[Path]) -> None:
+        from safetensors import safe_open
+
+        endings = sorted({Path(name).suffix for name in self.weights})
+        weights = [file for file in files if file.suffix in endings]
+        if not weights:
+            raise ModelError(f"{self.field}.model: {folder} holds no weights (a file ending in {', '.join(endings)})")
+        for file in weights:
+            if file.suffix == ".safetensors":
+                with loading(self.field, file), safe_open(file, framework="np"):
+                    pass  # its header says how long the file must be
 
 
 @contextlib.contextmanager

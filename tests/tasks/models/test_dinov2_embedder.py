@@ -104,6 +104,7 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch, model, words):
         ("config.json", '{"model_type": "bert"}', "bert.* dinov2.* dinov2_with_registers"),
         ("config.json", "{", "embedding.dinov2: .*JSONDecodeError"),
         ("preprocessor_config.json", "{", "embedding.dinov2: .*JSONDecodeError"),
+        ("preprocessor_config.json", '{"do_center_crop": false}', "do_center_crop"),
         ("model.safetensors", "not weights", "embedding.dinov2: "),
     ],
 )
@@ -112,3 +113,13 @@ def test_a_damaged_folder_is_one_message(folder, tmp_path, name, text, words):
     (tmp_path / name).write_text(text)
     with pytest.raises(ModelError, match=words):
         _ = Dinov2(config=Dinov2Config(model=str(tmp_path))).prepare
+    with pytest.raises(ModelError, match=words):  # before a build, too
+        pin_dinov2(Dinov2Config(model=str(tmp_path)), download=False)
+
+
+@pytest.mark.parametrize("name", ["config.json", "preprocessor_config.json", "model.safetensors"])
+def test_a_folder_that_lacks_something_is_refused_before_a_build(folder, tmp_path, name):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / name).unlink()
+    with pytest.raises(ModelError, match=str(tmp_path)):
+        pin_dinov2(Dinov2Config(model=str(tmp_path)), download=False)

@@ -294,6 +294,8 @@ def test_pickles_are_not_read(folder, tmp_path):
     (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
     with pytest.raises(ModelError, match="safetensors"):
         detect(detector(tmp_path), [PHOTOGRAPHS["china"]], [["cat"]])
+    with pytest.raises(ModelError, match="safetensors"):
+        pin_grounding_dino(DetectionConfig(model=str(tmp_path)), download=False)
 
 
 @pytest.mark.parametrize(
@@ -312,3 +314,19 @@ def test_a_damaged_folder_is_one_message(folder, tmp_path, name, text, words):
     (tmp_path / name).write_text(text)
     with pytest.raises(ModelError, match=words):
         detect(detector(tmp_path), [PHOTOGRAPHS["china"]], [["cat"]])
+    with pytest.raises(ModelError, match=words):
+        pin_grounding_dino(DetectionConfig(model=str(tmp_path)), download=False)
+
+
+def test_a_folder_that_lacks_something_is_refused_before_a_build(folder, tmp_path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    config = DetectionConfig(model=str(tmp_path))
+    assert pin_grounding_dino(config, download=False).revision
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(ModelError, match=r"detection: .*model\.safetensors"):
+        pin_grounding_dino(config, download=False)
+    shutil.copy(folder / "model.safetensors", weights)
+    (tmp_path / "processor_config.json").unlink()
+    with pytest.raises(ModelError, match="detection: "):
+        pin_grounding_dino(config, download=False)

@@ -114,6 +114,12 @@ def test_a_folder_without_weights_never_becomes_a_random_model(tmp_path, folder)
         _ = OpenClip(config=config).prepare
 
 
+def test_a_folder_without_a_description_is_refused_before_a_build(tmp_path, folder):
+    (tmp_path / SAFE).write_bytes((folder / SAFE).read_bytes())
+    with pytest.raises(ModelError, match=r"embedding\.clip\.checkpoint: .* open_clip_config\.json"):
+        pin_clip(ClipConfig(checkpoint=str(tmp_path)), download=False)
+
+
 @pytest.mark.parametrize("damage", ["cut", "other architecture", "code"])
 def test_damaged_or_foreign_weights_are_one_message(tmp_path, damage):
     path = tmp_path / "tiny-damaged.pt"
