@@ -26,7 +26,7 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.namc import PAPER, CnnConfig, NamcConfig
 from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import make_key
-from pairwright.tasks.models.checkpoints import compare_shapes, read_checkpoint, shapes_of
+from pairwright.tasks.models.checkpoints import compare_shapes, name_some, read_checkpoint, shapes_of
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.namc import Namc, NamcSizes, NoiseIdentifier
 from pairwright.tasks.models.namc_places import (
@@ -50,6 +50,7 @@ WEIGHTS, WORDS, ABOUT = "model.safetensors", "words.json", "namc.json"
 FIELD = "--from"
 HEAD = 64
 """Dimensions of a head at the paper's size."""
+MAX_LAYERS = 100
 NOISE = "noise."
 """How the names of the noise module's weights begin."""
 
@@ -153,28 +154,39 @@ def load_captioner(folder: Path, config: NamcConfig | None = None) -> Captioner:
         folder: where it is.
         config: of a run that goes on with it: the size that it must have, and whether its noise module is wanted.
     """
-    about = read_about(folder)
+    about, words = read_about(folder), saved_words(folder / WORDS)
     config = config or NamcConfig(size=about.size, noise_enabled=False)
     if about.size != config.size or (config.noise_enabled and not about.noise):
         raise ModelError(
             f"{FIELD}: {folder} holds a NAMC of --size {about.size} {'with' if about.noise else 'without'} its "
             f"noise module, not of --size {config.size}{' with it' if config.noise_enabled else ''}"
         )
-    model = Namc(about.sizes, _make_noise(config, about.sizes.width) if config.noise_enabled else None)
-    load_weights(model, folder)
-    return Captioner(model, saved_words(folder / WORDS), about.cnn, about.length)
+    sizes = about.sizes
+    if sizes.layers > MAX_LAYERS or sizes.heads < 1 or sizes.width % sizes.heads or sizes.vocabulary != words.size:
+        raise ModelError(f"{FIELD}: {folder / ABOUT}: no NAMC of {words.size} words has these sizes: {sizes}")
+    try:
+        with torch.device("meta"):  # no memory is taken before it is known that the weights are of these sizes
+            model = Namc(sizes)
+    except (ValueError, RuntimeError, TypeError, OverflowError) as error:
+        raise ModelError(f"{FIELD}: {folder / ABOUT}: {error}") from error
+    if config.noise_enabled:
+        model.noise = _make_noise(config, sizes.width)
+    load_weights(model, folder, assign=True)
+    return Captioner(model, words, about.cnn, about.length)
 
 
-def load_weights(model: Namc, folder: Path) -> None:
-    """Load saved weights into a model; those of a noise module that it has not are passed over."""
-    weights = read_checkpoint(folder / WEIGHTS, field=FIELD)
+def load_weights(model: Namc, folder: Path, *, assign: bool = False) -> None:
+    """Load saved weights, or have the model take them; those of a noise module that it has not are passed over."""
+    weights = {name: value.float() for name, value in read_checkpoint(folder / WEIGHTS, field=FIELD).items()}
     if model.noise is None:
         weights = {name: value for name, value in weights.items() if not name.startswith(NOISE)}
     try:
         compare_shapes(shapes_of(weights), shapes_of(model.state_dict()))
+        if strange := [name for name, value in weights.items() if not value.isfinite().all()]:
+            raise ModelError(f"not finite: {name_some(strange)}")
     except ModelError as error:
         raise ModelError(f"{FIELD}: {folder / WEIGHTS}: {error}") from error
-    model.load_state_dict(weights)
+    model.load_state_dict(weights, assign=assign)
 
 
 def identify(folder: Path) -> str:

@@ -1,0 +1,54 @@
+"""What is said wrongly of a saved NAMC is refused before memory is taken for it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.namc import NamcConfig
+from pairwright.tasks.models.namc_words import learnt_words
+from pairwright.tasks.training.namc.captioner import load_captioner, make_captioner, save_captioner
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    words = learnt_words(["a red ball"] * 9, size=60)
+    save_captioner(make_captioner(words, NamcConfig(noise_enabled=False), {}, seed=0), tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model": "other"}, "holds no NAMC"),
+        ({"sizes": {"width": "wide"}}, "holds no NAMC"),
+        ({"sizes": {"width": 1 << 40}}, r"namc\.json: "),
+        ({"sizes": {"width": 1 << 20}}, r"model\.safetensors: .* should be "),
+        ({"sizes": {"layers": 60}}, r"model\.safetensors: it has no "),
+        ({"sizes": {"layers": 1 << 40}}, r"namc\.json: .* sizes"),
+        ({"sizes": {"heads": 5}}, r"namc\.json: .* sizes"),
+        ({"sizes": {"places": -1}}, r"namc\.json: "),
+        ({"sizes": {"dropout": 7.0}}, r"namc\.json: .*between 0 and 1"),
+        ({"sizes": {"vocabulary": 9}}, r"namc\.json: no NAMC of 20 words"),
+    ],
+    ids=str,
+)
+def test_what_is_said_wrongly_of_a_model_is_refused(saved: Path, changes: dict[str, Any], said: str) -> None:
+    about = json.loads((saved / "namc.json").read_text())
+    sizes = about["sizes"] | changes.get("sizes", {})
+    (saved / "namc.json").write_text(json.dumps(about | changes | {"sizes": sizes}))
+    with pytest.raises(ModelError, match=f"^--from: .*{said}"):
+        load_captioner(saved)
+
+
+def test_weights_that_are_no_numbers_are_refused(saved: Path) -> None:
+    weights = load_file(saved / "model.safetensors")
+    load_captioner(saved)
+    weights["encoder.join.bias"] = torch.full_like(weights["encoder.join.bias"], torch.nan)
+    save_file(weights, saved / "model.safetensors")
+    with pytest.raises(ModelError, match=r"not finite: encoder\.join\.bias"):
+        load_captioner(saved)
