@@ -52,6 +52,20 @@ def test_the_other_models_files_are_refused(ram: Checkpoint, sam: Path) -> None:
     assert "set tagging.taggers to ram" in refusal(tag_images.STAGE.pin, tagging(ram.config, "ram-plus"))
 
 
+def test_lists_of_another_length_are_refused(ram: Checkpoint, tmp_path: Path) -> None:
+    (tmp_path / "short.txt").write_text("dog\ncat\n")
+    short = str(tmp_path / "short.txt")
+    assert "2" in refusal(tag_images.STAGE.pin, tagging(ram.config, tags=short, thresholds=""))
+    assert refusal(tag_images.STAGE.pin, tagging(ram.config, thresholds=short)).startswith("tagging.ram.thresholds")
+
+
+def test_files_that_are_cut_short_are_refused(ram: Checkpoint, sam: Path) -> None:
+    for path in (sam, Path(ram.config.checkpoint)):
+        path.write_bytes(path.read_bytes()[:-1000])
+    assert "sam.pth" in refusal(segment_boxes.STAGE.pin, segmenting(sam))
+    assert "ram.pth" in refusal(tag_images.STAGE.pin, tagging(ram.config))
+
+
 def test_pickles_that_want_more_are_refused_and_not_run(ram: Checkpoint, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     path = write_payloads(tmp_path / "hostile", marker)["zip"]
