@@ -2,7 +2,10 @@
 
 import asyncio
 import multiprocessing
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 from pairwright.tasks.serving.loop import background, run
 
@@ -31,3 +34,23 @@ def test_a_worker_process_ends_by_itself() -> None:
     process.start()
     process.join(60)
     assert process.exitcode == 0
+
+
+SCRIPT = """
+from pairwright.tasks.serving.ask_rows import ask_rows
+from tests.fixtures.asking import QUICK, ask_once, config_of, items
+from tests.fixtures.chat_server import Hang, chat_server
+
+with chat_server(lambda asked: "good" if asked.text == "0" else Hang()) as server:
+    results = ask_rows(items(30), ask_once, config_of(server), pace=QUICK)
+    print(next(results).locator, flush=True)
+    raise SystemExit(130)
+"""
+
+
+def test_a_process_that_stops_while_questions_are_under_way_ends_in_silence() -> None:
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, cwd=Path(__file__).parents[3]
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("good\n", "", 130)
