@@ -74,6 +74,7 @@ class Ledger:
         )
         self.run("SET enable_progress_bar = false")  # it would be drawn on standard output
         self._loaded: dict[str, dict[str, int]] = {}
+        self._places: dict[str, str] = {}
         self.sweeping = False
         """Whether parts that hold rows which no longer count are left out as a whole: one may be of a removed image."""
         self.run("CREATE TEMP TABLE removed (mark VARCHAR)")
@@ -199,6 +200,7 @@ class Ledger:
         self._unite(stage)
         self._make_input(stage)
         name = stage.name
+        self._places.pop(name, None)
         if self.sweeping:
             self.run(f"DELETE FROM rows_{name} WHERE part IN ({self._stale(name)})")
         alive = f"r.status = 'ok' AND r.source_key IN (SELECT source_key FROM input_{name})"
@@ -352,7 +354,10 @@ class Ledger:
 
     def places(self, table: str) -> str:
         """Return a hash of where a table's live rows are: those with the same keys may be other rows than before."""
-        return str(self.run(f"SELECT bit_xor(md5_number(key || ' ' || part || ' ' || row)) FROM live_{table}")[0][0])
+        if table not in self._places:  # half a second per million rows, and asked for with every few that are read
+            query = f"SELECT bit_xor(md5_number(key || ' ' || part || ' ' || row)) FROM live_{table}"
+            self._places[table] = str(self.run(query)[0][0])
+        return self._places[table]
 
     def part_names(self, table: str) -> list[str]:
         """Return the files of a table's parts, by the number that ``part`` columns use."""

@@ -129,6 +129,16 @@ def test_the_index_rises_by_subject(tables: Tables) -> None:
     assert [subject.hex() for subject in subjects] == sorted([*[_key("0")] * 3, *[_key("1")] * 2])
 
 
+def test_places_are_those_of_the_last_settling(tables: Tables) -> None:
+    tables.items("a", "b")
+    tables.part(1, _row("a", "a"))
+    tables.settle()
+    before = tables.ledger.places("words")
+    tables.part(2, _row("b", "b"))
+    tables.settle()
+    assert tables.ledger.places("words") != before
+
+
 def test_a_stage_by_source_owes_what_was_made_from_something_else(tables: Tables) -> None:
     plain = replace(STAGE, name="plain", reads={"words": CaptionRow})
     careful = replace(plain, name="careful", by_source=True)
