@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pairwright.schemas.arrow import no_rows, schema_of
 from pairwright.schemas.config import UnitingConfig
@@ -40,9 +41,8 @@ def unite_pairs(
     """
     everything = pa.concat_tables([table.select(COLUMNS) for table in (given, similar, by_nouns)])
     if all_admitted is not None:
-        images = all_admitted.column("key").to_numpy()
-        both = [np.isin(everything.column(name).to_numpy(), images) for name in ("first", "second")]
-        everything = everything.filter(pa.array(both[0] & both[1]))
+        images = all_admitted.column("key")
+        everything = everything.filter(pc.field("first").isin(images) & pc.field("second").isin(images))
     kept = _keep(everything, config.max_pairs_per_image) if config.max_pairs_per_image else None
     for pair in rows:
         images = (("first", pair.first), ("second", pair.second))
