@@ -248,8 +248,10 @@ def find_recall(folder: Path, matrix: Halves, index: Any, *, k: int, probes: int
             hits, total = json.loads(file.read_text())
             return hits, total, False
         hits, total = measure_recall(matrix, index, k=k, probes=probes, band=band)
+        new = folder / uuid.uuid4().hex
         with naming(str(file), "written"):
-            file.write_text(json.dumps([hits, total]))
+            new.write_text(json.dumps([hits, total]))
+            new.rename(file)
     return hits, total, True
 
 
