@@ -6,6 +6,7 @@ weights. Needs PyTorch and transformers. Images are prepared as the folder's ``B
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,7 +36,7 @@ KINDS = {"dinov2": "Dinov2Model", "dinov2_with_registers": "Dinov2WithRegistersM
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 DEFAULTS: Mapping[str, Any] = {
     "do_resize": True, "size": {"shortest_edge": 224}, "resample": 3, "do_center_crop": True,
-    "crop_size": {"height": 224, "width": 224}, "do_rescale": True, "do_normalize": True,
+    "crop_size": {"height": 224, "width": 224}, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True,
     "image_mean": CLIP_MEAN, "image_std": CLIP_STD,
 }  # fmt: skip
 """What ``BitImageProcessor`` does where its file is silent."""
@@ -115,8 +116,9 @@ def transform_of(values: Mapping[str, Any]) -> Preprocess:
     resize, size = _resizing(said["size"])
     crop = (said["crop_size"]["height"], said["crop_size"]["width"]) if said["do_center_crop"] else size
     crops = said["do_center_crop"] or resize == "exact"  # else images differ in size
-    scales = said["do_resize"] and said["do_rescale"] and said["do_normalize"] and said["resample"] in RESAMPLE
-    if not crops or not scales or crop[0] > size[0] or crop[1] > size[1]:
+    scales = said["do_rescale"] and math.isclose(said["rescale_factor"], 1 / 255, rel_tol=1e-6) and said["do_normalize"]
+    resizes = said["do_resize"] and said["resample"] in RESAMPLE
+    if not crops or not scales or not resizes or crop[0] > size[0] or crop[1] > size[1]:
         raise ModelError(f"{FIELD}: {PROCESSOR} prepares images in a way that is not supported: {dict(values)}")
     mean, std = said["image_mean"], said["image_std"]
     return Preprocess(

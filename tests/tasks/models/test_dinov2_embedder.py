@@ -105,6 +105,7 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch, model, words):
         ("config.json", "{", "embedding.dinov2: .*JSONDecodeError"),
         ("preprocessor_config.json", "{", "embedding.dinov2: .*JSONDecodeError"),
         ("preprocessor_config.json", '{"do_center_crop": false}', "do_center_crop"),
+        ("preprocessor_config.json", '{"rescale_factor": 0.0078}', "rescale_factor"),
         ("model.safetensors", "not weights", "embedding.dinov2: "),
     ],
 )
