@@ -112,4 +112,7 @@ def test_time_and_disk_stop_a_build_between_rounds(tmp_path: Path, capsys: pytes
     assert f"pairwright resume {out}\n" in said
     assert run("resume", out, "--set", "run.budget.max_hours=0", "--set", "run.budget.max_disk_gb=0.000001") == 1
     assert f"{STOPPED}max_disk_gb: " in capsys.readouterr().err
+    another = ["--set", "run.budget.max_disk_gb=1", "--stage", "embeddings"]
+    assert run("resume", out, *another) == 1, "of another stage, none is made"
+    assert f"pairwright resume {out} --stage images" in capsys.readouterr().err
     assert run("resume", out, "--set", "run.budget.max_disk_gb=1") == 0

@@ -63,6 +63,8 @@ def test_a_first_build_that_is_held_back_leaves_no_version(tmp_path: Path, capsy
     assert run(*words, "--set", "gates.min_yield={pairs: 1}") == 1
     assert "no version" in capsys.readouterr().err
     assert versions(out) == []
+    assert run("resume", out, "--set", "mining.min_similarity=0") == 2, "that would change rows"
+    assert "--set mining.min_similarity=0: " in capsys.readouterr().err
     assert run("resume", out, "--set", "gates.min_yield={pairs: 0}") == 0, "another bound lets it pass"
     assert versions(out) == ["000001.json"]
 
