@@ -20,6 +20,7 @@ from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Self
 
 from filelock import FileLock, Timeout
@@ -185,8 +186,10 @@ class Build:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
 
     def settle(self, planned: Planned) -> Counts:
         """Take in what a stage's table holds now and count it; stages before it must be settled."""

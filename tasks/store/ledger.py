@@ -69,6 +69,7 @@ class Ledger:
     def __init__(self, folder: Folder, scratch: Path) -> None:
         """Open an empty ledger that may spill into ``scratch``."""
         self.folder = folder
+        self._scratch = scratch
         self._database = duckdb.connect(
             config={"memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch), "preserve_insertion_order": True}
         )
@@ -82,8 +83,14 @@ class Ledger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self._database.close()
+        if isinstance(error, duckdb.OutOfMemoryException):
+            about = str(error).partition("\n")[0]
+            raise StoreError(
+                f"{self._scratch}: has no room for what does not fit into {MEMORY_LIMIT} of memory: {about} Make room "
+                "there, or set TMPDIR to a folder on a larger disk; `pairwright resume` goes on"
+            ) from error
 
     def run(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return what a query of the settled tables gives (``live_S``, ``input_S``, ``outcome_S``, ``rows_S``)."""

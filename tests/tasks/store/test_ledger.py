@@ -9,6 +9,7 @@ import pytest
 from pairwright.schemas.arrow import to_table
 from pairwright.schemas.errors import StoreError, ValidationError
 from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ItemRow, PairRow, Row, make_key
+from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import COLLECTION, DUPLICATE, Ledger
 from pairwright.tasks.store.part import Part, describe_part, encode_part, read_about
@@ -216,6 +217,17 @@ def test_a_part_must_state_what_it_holds(tables: Tables, about: dict[str, str]) 
     tables.folder.write(name, encode_part(rows, stated))
     with pytest.raises(StoreError, match=r"part-1\.parquet"):
         tables.ledger.load(planned(STAGE))
+
+
+def test_a_full_disk_of_the_scratch_folder_is_said(tmp_path: Path) -> None:
+    with (
+        pytest.raises(StoreError, match=r"spill: has no room .*TMPDIR"),
+        Build(Folder(str(tmp_path)), (), ()) as build,
+    ):
+        build.ledger.run(
+            "SET memory_limit = '20MB'; SET max_temp_directory_size = '1MB'; "
+            "SELECT count(DISTINCT md5(i::VARCHAR)) FROM range(1000000) t(i)"
+        )
 
 
 def test_counts_that_do_not_add_up_are_an_error(tables: Tables) -> None:
