@@ -105,7 +105,7 @@ class ScenesConfig(Section):
     """Width of a photograph in pixels."""
     height: Annotated[int, Field(ge=64, le=2048)] = 360
     """Height of a photograph in pixels."""
-    samples_per_pixel: Annotated[int, Field(ge=1, le=4096)] = 4
+    samples_per_pixel: Annotated[int, Field(ge=1, le=4096)] = 2
     """Light paths per pixel, before the denoiser: more gives truer shadows and is slower."""
     no_change_share: Share = 0.15
     """Share of photographs that differ from their base by viewpoint or light only."""

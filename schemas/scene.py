@@ -86,6 +86,8 @@ class SceneObject(Frozen):
     """Visible pixels / pixels of its silhouette inside the frame were it alone (0 to 1)."""
     mask: Mask
     """Its visible pixels."""
+    support: str | None = None
+    """Id of the object that it rests on; ``None``: it stands on the ground."""
 
 
 class SceneChange(Frozen):
@@ -124,3 +126,5 @@ class SceneGraph(Frozen):
     """Every object that is visible in the photograph."""
     changes: tuple[SceneChange, ...] = ()
     """What was changed from the base photograph; empty for the base itself."""
+    exposure: str = ""
+    """JSON of ``tasks.scenes.photograph.Exposure``: how to take the photograph again."""

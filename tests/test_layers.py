@@ -15,7 +15,7 @@ from tests.fixtures.parsed import imports_in, parse
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("schemas", "prompts", "tasks", "flows")
-SHARED = ("tasks.models", "tasks.pages", "tasks.serving", "tasks.store", "tasks.texts")
+SHARED = ("tasks.models", "tasks.pages", "tasks.scenes", "tasks.serving", "tasks.store", "tasks.texts")
 HEAVY = (
     "torch",
     "faiss",

@@ -16,7 +16,7 @@ from pairwright.schemas.rows import Dropped, ImageRow, ItemRow, make_key
 from pairwright.tasks.sources.reader import Reader
 from pairwright.tasks.store.images import encode_png
 
-SCENES_VERSION = 2
+SCENES_VERSION = 3
 LICENCE = "CC0-1.0"
 
 
@@ -42,7 +42,7 @@ def read_items(items: Sequence[ItemRow], source: SourceConfig) -> Iterator[Image
 
 
 def _read(item: ItemRow, config: ScenesConfig) -> Iterator[ImageRow | Dropped]:
-    from pairwright.tasks.sources.scene.world import photograph_world  # loads Mitsuba
+    from pairwright.tasks.scenes.world import photograph_world  # loads Mitsuba
 
     where = json.loads(item.locator)
     settings = config.model_copy(update={"photographs": where["photographs"]})

@@ -18,7 +18,7 @@ from pairwright.schemas.claims import Graphs
 from pairwright.schemas.rows import PreferenceRow, make_key
 from pairwright.schemas.scene import ChangeType, Mask, SceneChange, SceneGraph, SceneObject
 from pairwright.tasks.captioning.compose_difference import compose_difference
-from pairwright.tasks.sources.scene.vocabulary import COLOURS
+from pairwright.tasks.scenes.vocabulary import COLOURS
 from tests.fixtures.preferences_to_train import preference
 
 SIDE, CELL, RADIUS = 64, 21, 8

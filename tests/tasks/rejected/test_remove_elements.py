@@ -319,8 +319,8 @@ def test_weights_are_pinned_named_and_loaded_once_per_gpu(weights, monkeypatch, 
 @pytest.fixture(scope="module")
 def rendered():
     """Two worlds: the image, and for each thing its element and the picture of the world without it."""
-    from pairwright.tasks.sources.scene import world
-    from pairwright.tasks.sources.scene.render import build_scene, survey
+    from pairwright.tasks.scenes import world
+    from pairwright.tasks.scenes.render import build_scene, survey
 
     config, found = ScenesConfig(seed=3, worlds=2, photographs=2, width=128, height=96, samples_per_pixel=8), []
     for index in range(2):

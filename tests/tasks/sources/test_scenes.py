@@ -205,10 +205,10 @@ def test_photographs_have_equal_content_only_if_their_changes_are_equal(worlds):
 
 @pytest.mark.parametrize("material", ["rubber", "metal", "wooden", "ceramic"])
 def test_colours_look_like_their_names(material):
-    from pairwright.tasks.sources.scene.plan import colours_of
-    from pairwright.tasks.sources.scene.render import build_scene, develop, expose, survey
-    from pairwright.tasks.sources.scene.state import Camera, Scene, Thing
-    from pairwright.tasks.sources.scene.vocabulary import COLOURS, Light, View
+    from pairwright.tasks.scenes.plan import colours_of
+    from pairwright.tasks.scenes.render import build_scene, develop, expose, survey
+    from pairwright.tasks.scenes.state import Camera, Scene, Thing
+    from pairwright.tasks.scenes.vocabulary import COLOURS, Light, View
 
     names = colours_of("ball", material)
     spots = [(x, y) for y in (-1, 0.2, 1.4) for x in (-1.5, -0.5, 0.5, 1.5)]

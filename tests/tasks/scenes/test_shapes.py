@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from pairwright.schemas.scene import PLURALS, PREPOSITIONS
-from pairwright.tasks.sources.scene.places import STYLES, surfaces_of
-from pairwright.tasks.sources.scene.shapes import (
+from pairwright.tasks.scenes.places import STYLES, surfaces_of
+from pairwright.tasks.scenes.shapes import (
     FORMS,
     arc,
     ball,
@@ -17,7 +17,7 @@ from pairwright.tasks.sources.scene.shapes import (
     tube,
     turned,
 )
-from pairwright.tasks.sources.scene.vocabulary import (
+from pairwright.tasks.scenes.vocabulary import (
     COLOURS,
     METALLIC_COLOURS,
     NEAR_COLOURS,

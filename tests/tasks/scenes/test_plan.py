@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from pairwright.tasks.sources.scene.plan import (
+from pairwright.tasks.scenes.plan import (
     all_visible,
     fits,
     overlap,
@@ -14,8 +14,8 @@ from pairwright.tasks.sources.scene.plan import (
     stands_free,
     visible_shares,
 )
-from pairwright.tasks.sources.scene.state import Camera, Scene, Thing
-from pairwright.tasks.sources.scene.vocabulary import Light, View
+from pairwright.tasks.scenes.state import Camera, Scene, Thing
+from pairwright.tasks.scenes.vocabulary import Light, View
 
 VIEW = View(0, 30, "a raised viewpoint from the front")
 CAMERA = Camera(VIEW, 128, 96)

@@ -1,6 +1,6 @@
 import numpy as np
 
-from pairwright.tasks.sources.scene.render import Survey, develop, tone_map
+from pairwright.tasks.scenes.render import Survey, develop, tone_map
 
 
 def test_tones_by_hand():

@@ -6,18 +6,18 @@ import this module only to render.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.config import ScenesConfig
 from pairwright.schemas.scene import SceneGraph, SceneObject
-from pairwright.tasks.sources.scene.changes import Draft, vary
-from pairwright.tasks.sources.scene.plan import MIN_VISIBLE, draw_world, plan_camera
-from pairwright.tasks.sources.scene.render import Survey, build_scene, develop, expose, survey
-from pairwright.tasks.sources.scene.state import FAR, NEAR, Camera, Mask, Scene, Thing
-from pairwright.tasks.sources.scene.vocabulary import PLACES, SHAPES
+from pairwright.tasks.scenes.changes import Draft, vary
+from pairwright.tasks.scenes.photograph import EXPOSURES, Exposure
+from pairwright.tasks.scenes.plan import MIN_VISIBLE, draw_world, plan_camera
+from pairwright.tasks.scenes.render import Survey, survey
+from pairwright.tasks.scenes.state import FAR, NEAR, Camera, Mask, Scene, Thing
+from pairwright.tasks.scenes.vocabulary import PLACES, SHAPES
 from pairwright.tasks.store.masks import encode_mask
 
 ATTEMPTS = 60
@@ -64,6 +64,7 @@ def _describe_thing(thing: Thing, camera: Camera, mask: Mask) -> SceneObject:
         box=box,
         visible=_visible_share(thing, camera, mask),
         mask=encode_mask(mask),
+        support=thing.support,
     )
 
 
@@ -71,8 +72,6 @@ def _describe_thing(thing: Thing, camera: Camera, mask: Mask) -> SceneObject:
 class _Setup:
     draft: Draft
     camera: Camera
-    built: Any
-    """The renderer's scene."""
     seen: Survey
     seeds: tuple[int, ...]
     """Where all randomness of this world starts: seed, world, attempt."""
@@ -98,11 +97,10 @@ def _set_up_base(config: ScenesConfig, index: int) -> _Setup | None:
         if scene is None:
             continue
         camera = Camera(scene.view, config.width, config.height)
-        built = build_scene(scene)
-        seen = survey(built, camera, seed=index)
+        seen = survey(scene, camera)
         if _all_seen(scene, camera, seen):
             coarse = plan_camera(scene.view, width=config.width, height=config.height)
-            return _Setup(Draft(scene, coarse, 1), camera, built, seen, seeds)
+            return _Setup(Draft(scene, coarse, 1), camera, seen, seeds)
     return None
 
 
@@ -118,18 +116,17 @@ def _set_up_variation(config: ScenesConfig, base: _Setup, number: int) -> _Setup
 
 
 def _look(base: _Setup, draft: Draft) -> _Setup | None:
-    built = build_scene(draft.scene)
     camera = replace(base.camera, view=draft.scene.view)
-    seen = survey(built, camera, seed=base.seeds[1])
+    seen = survey(draft.scene, camera)
     if not _all_seen(draft.scene, camera, seen):
         return None
-    after = seen if camera == base.camera else survey(built, base.camera, seed=base.seeds[1])
+    after = seen if camera == base.camera else survey(draft.scene, base.camera)
     least = MIN_CHANGED * camera.width * camera.height
     for change in draft.changes:
         things = {name for name in (change.object_id, *change.object_ids) if name}
         if things and base.seen.changed(after, things) < least:
             return None
-    return _Setup(draft, camera, built, seen, base.seeds)
+    return _Setup(draft, camera, seen, base.seeds)
 
 
 def _all_seen(scene: Scene, camera: Camera, seen: Survey) -> bool:
@@ -138,7 +135,8 @@ def _all_seen(scene: Scene, camera: Camera, seen: Survey) -> bool:
 
 def _take(config: ScenesConfig, setup: _Setup, number: int) -> Photograph:
     seed = int(np.random.default_rng((*setup.seeds, number)).integers(2**31))
-    light = expose(setup.built, setup.camera, samples=config.samples_per_pixel, seed=seed)
-    picture = develop(light, setup.seen)
+    exposure = Exposure(setup.draft.scene, config.width, config.height, config.samples_per_pixel, seed)
     world = f"world-{setup.seeds[1]:05d}"
-    return picture, describe(setup.draft, setup.camera, setup.seen, world=world, number=number)
+    graph = describe(setup.draft, setup.camera, setup.seen, world=world, number=number)
+    saved = EXPOSURES.dump_json(exposure).decode()
+    return exposure.take(setup.seen.albedo), graph.model_copy(update={"exposure": saved})

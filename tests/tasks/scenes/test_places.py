@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from pairwright.tasks.sources.scene import places
-from pairwright.tasks.sources.scene.vocabulary import COLOURS, TEXTS
+from pairwright.tasks.scenes import places
+from pairwright.tasks.scenes.vocabulary import COLOURS, TEXTS
 
 
 def test_linear_values_of_srgb_by_hand():

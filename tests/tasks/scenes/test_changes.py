@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from pairwright.schemas.scene import ChangeType
-from pairwright.tasks.sources.scene.changes import CONTENT, DISTRACTING, Draft, vary
-from pairwright.tasks.sources.scene.plan import (
+from pairwright.tasks.scenes.changes import CONTENT, DISTRACTING, Draft, vary
+from pairwright.tasks.scenes.plan import (
     LEAST,
     MOST,
     PLANNED_VISIBLE,
@@ -16,7 +16,7 @@ from pairwright.tasks.sources.scene.plan import (
     stands_free,
     visible_shares,
 )
-from pairwright.tasks.sources.scene.vocabulary import NEAR_COLOURS, PLACES, SHAPES
+from pairwright.tasks.scenes.vocabulary import NEAR_COLOURS, PLACES, SHAPES
 
 WORLDS = 24
 

@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pairwright.tasks.sources.scene.state import DISTANCE, TARGET, Camera, Scene, Thing
-from pairwright.tasks.sources.scene.vocabulary import Light, View
+from pairwright.tasks.scenes.state import DISTANCE, TARGET, Camera, Scene, Thing
+from pairwright.tasks.scenes.vocabulary import Light, View
 
 FRONT = Camera(View(0, 30, "a raised viewpoint from the front"), 256, 192)
 RIGHT, AWAY, UP = np.eye(3)
@@ -54,7 +54,7 @@ def test_frame_and_distance():
 
 @pytest.mark.parametrize("view", [View(0, 30, ""), View(13, 21, ""), View(-13, 41, "")])
 def test_silhouettes_are_where_the_renderer_sees_things(view):
-    from pairwright.tasks.sources.scene.render import build_scene, survey
+    from pairwright.tasks.scenes.render import build_scene, survey
 
     things = (replace(CAR, yaw=0.6), Thing("cone", "cone", "blue", "rubber", "medium", x=-1.4, y=-0.5))
     camera = replace(FRONT, view=view)

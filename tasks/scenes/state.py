@@ -10,8 +10,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwright.tasks.sources.scene.shapes import Part, Soup, extent_of, form_of
-from pairwright.tasks.sources.scene.vocabulary import SHAPES, SIZES, Facing, Light, Size, View
+from pairwright.tasks.scenes.shapes import Part, Soup, extent_of, form_of
+from pairwright.tasks.scenes.vocabulary import SHAPES, SIZES, Facing, Light, Size, View
 
 
 @dataclass(frozen=True, slots=True)

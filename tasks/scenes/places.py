@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from pairwright.tasks.sources.scene.shapes import Soup, rounded_box, triangles_of_grid
+from pairwright.tasks.scenes.shapes import Soup, rounded_box, triangles_of_grid
 
 Picture = NDArray[np.float32]
 Rgb = Sequence[float]

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from pairwright.tasks.sources.scene.places import STYLES
-from pairwright.tasks.sources.scene.shapes import Soup, extent_of
-from pairwright.tasks.sources.scene.state import SURE_DEGREES, Camera, Scene, Thing
-from pairwright.tasks.sources.scene.vocabulary import (
+from pairwright.tasks.scenes.places import STYLES
+from pairwright.tasks.scenes.shapes import Soup, extent_of
+from pairwright.tasks.scenes.state import SURE_DEGREES, Camera, Scene, Thing
+from pairwright.tasks.scenes.vocabulary import (
     COLOURS,
     DIRECTIONS,
     FACINGS,

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from pairwright.tasks.sources.scene.changes import Draft
-from pairwright.tasks.sources.scene.render import build_scene, survey
-from pairwright.tasks.sources.scene.state import Camera, Scene, Thing
-from pairwright.tasks.sources.scene.vocabulary import Light, View
-from pairwright.tasks.sources.scene.world import describe
+from pairwright.tasks.scenes.changes import Draft
+from pairwright.tasks.scenes.render import build_scene, survey
+from pairwright.tasks.scenes.state import Camera, Scene, Thing
+from pairwright.tasks.scenes.vocabulary import Light, View
+from pairwright.tasks.scenes.world import describe
 from pairwright.tasks.store.masks import decode_mask
 
 VIEW = View(0, 41, "a high viewpoint from the front")

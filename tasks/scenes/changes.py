@@ -12,7 +12,7 @@ import numpy as np
 
 from pairwright.schemas.phrases import number, plural
 from pairwright.schemas.scene import ChangeType, SceneChange
-from pairwright.tasks.sources.scene.plan import (
+from pairwright.tasks.scenes.plan import (
     DRAWS,
     MOST,
     add_like,
@@ -29,8 +29,8 @@ from pairwright.tasks.sources.scene.plan import (
     put_on_ground,
     turn_to,
 )
-from pairwright.tasks.sources.scene.state import Camera, Scene, Thing
-from pairwright.tasks.sources.scene.vocabulary import (
+from pairwright.tasks.scenes.state import Camera, Scene, Thing
+from pairwright.tasks.scenes.vocabulary import (
     FACINGS,
     HEIGHTS,
     NEAR_COLOURS,

@@ -1,0 +1,312 @@
+"""Render scenes: meshes, materials, lights and the camera of a photograph, its light, and what is where in it.
+
+Reads and writes nothing. Needs Mitsuba, whose variant is set here, with one thread, since the worker processes share
+the cores, and Open Image Denoise: import this module only to render.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import drjit
+import mitsuba as mi
+import numpy as np
+import pyoidn
+from numpy.typing import NDArray
+
+from pairwright.tasks.scenes.places import Picture, hide, linear, sign_board, stain, surfaces_of
+from pairwright.tasks.scenes.shapes import Part, Soup, corner_normals, planar_uv
+from pairwright.tasks.scenes.state import TARGET, Camera, Mask, Scene, Thing
+from pairwright.tasks.scenes.vocabulary import COLOURS, TINTS, Light
+
+mi.set_variant("scalar_rgb")
+mi.set_log_level(mi.LogLevel.Error)
+drjit.set_thread_count(1)
+
+Plugin = dict[str, Any]
+Plane = NDArray[np.float32]
+FIXED = {
+    "dark": (0.02, 0.02, 0.024),
+    "pale": (0.82, 0.8, 0.74),
+    "steel": (0.55, 0.56, 0.58),
+    "glow": (0.95, 0.55, 0.12),
+}
+
+
+def _rgb(value: Any) -> Plugin:
+    return {"type": "rgb", "value": [float(v) for v in value]}
+
+
+@lru_cache(maxsize=256)
+def _paint(of: Any, *which: Any) -> tuple[Any, ...]:
+    """Return the textures of what ``of(*which)`` paints, made once: it returns pictures or linear colours."""
+    return tuple(_rgb(one) if one.ndim == 1 else _bitmap(one) for one in map(np.asarray, of(*which)))
+
+
+def _bitmap(picture: Picture) -> mi.Texture:
+    bitmap = mi.Bitmap(np.ascontiguousarray(picture, dtype=np.float32))
+    texture = {"type": "bitmap", "bitmap": bitmap, "raw": True, "filter_type": "bilinear", "wrap_mode": "repeat"}
+    return mi.load_dict(texture)
+
+
+def _colours_of(colour: str, material: str) -> list[NDArray[Any]]:
+    """Return what a body is painted with, and for leather its grain."""
+    srgb = COLOURS[colour]
+    if material == "leather":
+        return [hide(srgb), hide(srgb) / hide(srgb).mean(axis=(0, 1))]
+    if material == "metal":  # anodised: lighter than paint, because half of what it reflects is dark room
+        return [np.clip(linear(srgb) * 1.25 + 0.03, 0, 0.95)]
+    return [stain(srgb) if material == "wooden" else linear(srgb)]
+
+
+def _board_of(text: str, colour: str) -> list[NDArray[Any]]:
+    return [sign_board(text, COLOURS[colour])[::-1]]
+
+
+def _place_of(place: str, style: int) -> list[NDArray[Any]]:
+    surfaces = surfaces_of(place, style)
+    return [np.asarray(one.colour) if one.picture is None else one.picture for one in surfaces]
+
+
+def _glossy(colour: Any, roughness: float, *, metallic: float = 0.0) -> Plugin:
+    """Return a surface under a coat; ``roughplastic`` looks the same but takes 25 ms to set up each time."""
+    return {
+        "type": "principled",
+        "base_color": colour,
+        "roughness": roughness,
+        "specular": 0.5,
+        "metallic": metallic,
+    }
+
+
+ROUGHNESS = {"metal": 0.2, "ceramic": 0.14, "wooden": 0.6, "leather": 0.45, "rubber": 0.75}
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """Mesh, what it is painted with, and how it reflects."""
+
+    soup: Soup
+    normals: Soup
+    """Of the corners."""
+    uv: Soup
+    paint: Any
+    """Colour or texture."""
+    bsdf: Plugin
+
+
+def _shells(scene: Scene) -> Iterator[tuple[str, Shell]]:
+    """Yield the meshes of things ("thing_part") and of the place."""
+    for thing in scene.things:
+        for k, part in enumerate(thing.parts()):
+            normals = corner_normals(part.soup) if part.normals is None else part.normals
+            uv = _board_uv(thing, part) if part.role == "board" else planar_uv(part.soup) / thing.scale
+            yield f"{thing.id}_{k}", Shell(part.soup, normals, uv, *_surface(thing, part))
+    paints = _paint(_place_of, scene.place, scene.style)
+    for k, (one, paint) in enumerate(zip(surfaces_of(scene.place, scene.style), paints, strict=True)):
+        bsdf = {"type": "diffuse", "reflectance": paint}
+        yield f"place_{k}", Shell(one.soup, corner_normals(one.soup), one.uv, paint, bsdf)
+
+
+def _surface(thing: Thing, part: Part) -> tuple[Any, Plugin]:
+    if part.role == "board":
+        (paint,) = _paint(_board_of, thing.text or "", thing.colour)
+        return paint, {"type": "diffuse", "reflectance": paint}
+    if part.role == "steel":
+        steel = _rgb(FIXED["steel"])
+        return steel, {"type": "roughconductor", "alpha": 0.2, "specular_reflectance": steel, "material": "none"}
+    if part.role != "body":
+        return _rgb(FIXED[part.role]), _glossy(_rgb(FIXED[part.role]), 0.4)
+    paint, *grain = _paint(_colours_of, thing.colour, thing.material)
+    bsdf = _glossy(paint, ROUGHNESS[thing.material], metallic=0.95 * (thing.material == "metal"))
+    if grain:
+        bsdf = {"type": "bumpmap", "bsdf": bsdf, "arbitrary": grain[0], "scale": 0.08}
+    return paint, bsdf
+
+
+def _board_uv(thing: Thing, part: Part) -> Soup:
+    """Return the texture coordinates of a board: from its own left bottom corner to its right top one."""
+    left = part.soup.reshape(-1, 3)[..., :2] - (thing.x, thing.y)
+    along = left @ np.array([np.cos(thing.yaw), np.sin(thing.yaw)])
+    height = part.soup.reshape(-1, 3)[..., 2]
+    scaled = [(axis - axis.min()) / (axis.max() - axis.min()) for axis in (along, height)]
+    return np.stack(scaled, axis=-1).reshape(-1, 3, 2)
+
+
+def _mesh(name: str, shell: Shell, plugin: str, made: Plugin, *, attribute: Soup | None = None) -> mi.Mesh:
+    """Return the mesh with a material, or with an emitter, which shines flat; ``attribute``: what varies over it."""
+    props = mi.Properties()
+    props[plugin] = mi.load_dict(made)
+    smooth = plugin == "bsdf"
+    corners = shell.soup.reshape(-1, 3).astype(np.float32)
+    mesh = mi.Mesh(
+        name, len(corners), len(shell.soup), props=props, has_vertex_normals=smooth, has_vertex_texcoords=True
+    )
+    if attribute is not None:
+        mesh.add_attribute("vertex_look", 3, attribute.astype(np.float32).ravel())
+    values = mi.traverse(mesh)
+    values["vertex_positions"] = corners.ravel()
+    values["faces"] = np.arange(len(corners), dtype=np.uint32)
+    if smooth:
+        values["vertex_normals"] = shell.normals.astype(np.float32).ravel()
+    values["vertex_texcoords"] = shell.uv.reshape(-1, 2).astype(np.float32).ravel()
+    values.update()
+    return mesh
+
+
+Triple = tuple[float, float, float]
+KEYS: dict[str, Triple] = {"left": (-4.8, -1.2, 5.8), "right": (4.8, -1.2, 5.8), "above": (0.5, -0.8, 7.4)}
+
+
+def _lights(light: Light) -> dict[str, Plugin]:
+    """Return a large soft key light, a tall window across from it and an even sky (a gradient costs a fifth more time).
+
+    The window is weak: it is there to be seen in what is glossy, by which metal and glaze are told from paint.
+    """
+    tint = np.array(TINTS[light.tint])
+    power = 0.42 if light.dim else 1.0
+    side = -5.5 if light.direction == "right" else 5.5
+    return {
+        "key": _panel(KEYS[light.direction], (0, 0.2, 0), size=(1.0, 1.0), radiance=68.0 * power * tint),
+        "window": _panel((side, -2.5, 3.2), (0, 0.2, 0.2), size=(0.7, 1.6), radiance=7.0 * power * tint),
+        "sky": {"type": "constant", "radiance": _rgb(0.42 * power * (0.5 + 0.5 * tint))},
+    }
+
+
+def _panel(origin: Triple, target: Triple, *, size: tuple[float, float], radiance: NDArray[np.float64]) -> Plugin:
+    pose = mi.ScalarTransform4f().look_at(origin=list(origin), target=list(target), up=[0, 0.01, 1])
+    return {
+        "type": "rectangle",
+        "to_world": pose @ mi.ScalarTransform4f().scale([*size, 1]),
+        "emitter": {"type": "area", "radiance": _rgb(radiance)},
+    }
+
+
+def _lit(name: str, shell: Shell) -> mi.Mesh:
+    return _mesh(name, shell, "bsdf", {"type": "twosided", "bsdf": shell.bsdf})
+
+
+def build_scene(scene: Scene) -> mi.Scene:
+    """Return the renderer's scene, with materials and lights."""
+    meshes = {name: _lit(name, shell) for name, shell in _shells(scene)}
+    return mi.load_dict({"type": "scene", **meshes, **_lights(scene.light)}, optimize=False)
+
+
+def _build_sensor(camera: Camera, samples: int) -> mi.Sensor:
+    """Return the renderer's camera; the box filter keeps pixels independent of the order of samples."""
+    field = math.degrees(2 * math.atan(camera.width / (2 * camera.focal)))
+    pose = mi.ScalarTransform4f().look_at(origin=list(camera.position), target=list(TARGET), up=[0, 0, 1])
+    film = {"type": "hdrfilm", "width": camera.width, "height": camera.height, "rfilter": {"type": "box"}}
+    film |= {"pixel_format": "rgb", "component_format": "float32"}
+    sampler = {"type": "multijitter", "sample_count": samples}
+    return mi.load_dict(
+        {"type": "perspective", "fov": field, "fov_axis": "x", "to_world": pose, "film": film, "sampler": sampler}
+    )
+
+
+BOUNCES = 3
+"""Light that reaches things directly or over one other surface; a fourth costs a fifth more time and shows little."""
+COLOUR_SAMPLES = 4
+"""Enough for smooth edges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What each pixel of a photograph shows, without light and noise."""
+
+    names: tuple[str, ...]
+    """Ids of the meshes, "thing_part"."""
+    shape: NDArray[np.int32]
+    """Number of the mesh at the pixel: ``names[k]`` has number k + 1; 0: none."""
+    normal: Plane
+    """Two components of where the surface at the pixel faces."""
+    albedo: Plane
+    """Mean colour over the pixel."""
+
+    def mask(self, *things: str) -> Mask:
+        """Return the pixels that show some of the things."""
+        numbers = [k + 1 for k, name in enumerate(self.names) if name.split("_")[0] in things]
+        return np.isin(self.shape, numbers)
+
+    def changed(self, after: Survey, things: set[str]) -> int:
+        """Return how many pixels of these things, before or after, now show something else."""
+        region = self.mask(*things) | after.mask(*things)
+        other = np.array(["", *self.names])[self.shape] != np.array(["", *after.names])[after.shape]
+        other |= np.abs(self.albedo - after.albedo).sum(axis=-1) > 0.2
+        other |= np.abs(self.normal - after.normal).sum(axis=-1) > 0.5
+        return int((other & region).sum())
+
+
+def _render(built: mi.Scene, camera: Camera, *, depth: int, seed: int, samples: int) -> Plane:
+    light = mi.render(
+        built,
+        sensor=_build_sensor(camera, samples),
+        integrator=mi.load_dict({"type": "path", "max_depth": depth, "rr_depth": 8}),
+        seed=mi.UInt32(seed),
+        spp=samples,
+    )
+    return np.array(light, dtype=np.float32)
+
+
+def survey(scene: Scene, camera: Camera) -> Survey:
+    """Look at what is where; the renderer's ``aov`` takes three times as long."""
+    shells = dict(_shells(scene))
+    looks = {}
+    for number, (name, shell) in enumerate(shells.items(), 1):
+        seen = _towards(shell, camera)
+        look = np.concatenate([np.full((*seen.normals.shape[:2], 1), number), seen.normals[..., :2] + 1], axis=-1)
+        plain = {"type": "mesh_attribute", "name": "vertex_look"}
+        looks[name] = _mesh(name, seen, "emitter", {"type": "area", "radiance": plain}, attribute=look)
+    look = _shine(looks, camera, samples=1)
+    shape, normal = np.round(look[..., 0]).astype(np.int32), look[..., 1:] - 1
+    return Survey(tuple(shells), shape, normal, survey_colours(scene, camera))
+
+
+def survey_colours(scene: Scene, camera: Camera) -> Plane:
+    """Return the mean colour of the surfaces at each pixel; the denoiser keeps edges that are edges in it."""
+    meshes = {
+        name: _mesh(name, _towards(shell, camera), "emitter", {"type": "area", "radiance": shell.paint})
+        for name, shell in _shells(scene)
+    }
+    return _shine(meshes, camera, samples=COLOUR_SAMPLES)
+
+
+def _shine(meshes: dict[str, mi.Mesh], camera: Camera, *, samples: int) -> Plane:
+    built = mi.load_dict({"type": "scene", **meshes}, optimize=False)
+    return _render(built, camera, depth=1, seed=0, samples=samples)
+
+
+def _towards(shell: Shell, camera: Camera) -> Shell:
+    """Return the mesh with all of its triangles turned towards the camera: emitters shine to one side."""
+    edges = shell.soup[:, 1:] - shell.soup[:, :1]
+    faces = np.cross(edges[:, 0], edges[:, 1])
+    away = ((camera.position - shell.soup[:, 0]) * faces).sum(axis=1) < 0
+    order = np.where(away[:, None], [0, 2, 1], [0, 1, 2])[..., None]
+    soup, normals, uv = (
+        np.take_along_axis(one.reshape(len(order), 3, -1), order, axis=1)
+        for one in (shell.soup, shell.normals, shell.uv)
+    )
+    return replace(shell, soup=soup, normals=normals, uv=uv)
+
+
+def expose(built: mi.Scene, camera: Camera, *, samples: int, seed: int) -> Plane:
+    """Gather the light of every pixel; a pixel's draws depend on the seed alone."""
+    return _render(built, camera, depth=BOUNCES, seed=seed, samples=samples)
+
+
+def develop(light: Plane, albedo: Plane) -> NDArray[np.uint8]:
+    """Return the picture: without the noise of few samples (Open Image Denoise), its tones those of sRGB."""
+    return tone_map(np.maximum(pyoidn.denoise(light, albedo, None, hdr=True), 0))
+
+
+def tone_map(light: Plane) -> NDArray[np.uint8]:
+    """Return sRGB: linear up to 0.6, then a soft shoulder, which keeps hues and saves highlights."""
+    knee = np.float32(0.6)
+    soft = knee + (1 - knee) * (1 - np.exp(-(light - knee) / (1 - knee)))
+    value = np.clip(np.where(light > knee, soft, light), 0, 1)
+    srgb = np.where(value <= 0.0031308, 12.92 * value, 1.055 * np.power(value, 1 / 2.4) - 0.055)
+    return np.round(srgb * 255).astype(np.uint8)
