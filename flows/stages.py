@@ -27,6 +27,7 @@ from pairwright.tasks.preferences import build_preferences, split_pairs
 from pairwright.tasks.rejected import (
     choose_elements,
     choose_removals,
+    choose_targets,
     detect_boxes,
     edit_texts,
     edit_with_model,
@@ -72,6 +73,7 @@ STAGES: tuple[Stage, ...] = (
     edit_with_model.STAGE,  # counterfactual; before the samples: the model that reads text may still be up
     sample_texts.STAGE,  # sampled
     find_mentions.STAGE,  # mentions; from here on, servers that this build started leave the GPU to these models
+    choose_targets.STAGE,  # targets
     tag_images.STAGE,  # tags
     detect_boxes.STAGE,  # boxes
     segment_boxes.STAGE,  # masks

@@ -23,6 +23,7 @@ from pairwright.schemas.removing import (
     RemovalsConfig,
     SegmentationConfig,
     TaggingConfig,
+    TargetsConfig,
 )
 from pairwright.schemas.section import (
     UNSET,
@@ -390,6 +391,11 @@ class Profile(Section):
     def uniting(self) -> UnitingConfig:
         """Return how pairs are united."""
         return UnitingConfig(max_pairs_per_image=self.mining.max_pairs_per_image, excludes=bool(self.exclude.sources))
+
+    @property
+    def targets(self) -> TargetsConfig:
+        """What chooses the elements that texts about rendered scenes need removed."""
+        return compose(TargetsConfig, self)
 
     @property
     def fitted(self) -> FittedConfig:

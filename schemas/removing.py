@@ -124,8 +124,8 @@ class RemovalsConfig(ModelSection):
     """Say how elements are removed from images."""
 
     uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"lama"}
-    inpainter: Literal["telea", "navier-stokes", "lama"] = "telea"
-    """Who fills the hole: two methods of OpenCV, or LaMa."""
+    inpainter: Literal["telea", "navier-stokes", "lama", "rendered"] = "telea"
+    """Who fills the hole: two methods of OpenCV, LaMa, or the renderer of scenes, without the element."""
     lama: LamaConfig = LamaConfig()
     dilate_pixels: Count = 5
     """Pixels by which a mask grows before the hole is filled."""
@@ -149,6 +149,8 @@ class InspectionConfig(Section):
     """A thing found in the hole with at least this score, and not seen beside it before, has grown."""
     max_rim: Annotated[float, Field(ge=0)] = 1.0
     """How strong the edge along the hole's rim may be, as a multiple of the strongest edges around; more is a halo."""
+    max_difference: Annotated[float, Field(ge=0)] = 8.0
+    """Levels (of 255) by which a rendered removal may differ from what the scene shows without the element."""
     batch_size: Batch = 0
     """Images that the detector takes at once; 0: as many as fit."""
     detection: Annotated[DetectionConfig | None, UNSET, Filled("detection")] = None
@@ -161,6 +163,13 @@ class FittedConfig(Section):
     enabled: Annotated[bool, Filled("rejections.by_clip")]
     clip: Annotated[ClipConfig, Filled("embedding.clip")]
     batch_size: Annotated[Batch, Filled("embedding.batch_size")] = 0
+
+
+class TargetsConfig(Section):
+    """Elements that a text about rendered scenes needs removed; made of other sections."""
+
+    enabled: Annotated[bool, Filled("rejections.by_graphs")]
+    elements: Annotated[ElementsConfig, Filled("elements")]
 
 
 class RejectionsConfig(Section):
@@ -187,6 +196,11 @@ class RejectionsConfig(Section):
         if self.min_crop_area > self.max_crop_area:
             raise ValueError(f"min_crop_area {self.min_crop_area} is above max_crop_area {self.max_crop_area}")
         return self
+
+    @property
+    def by_graphs(self) -> bool:
+        """Say whether scene graphs score."""
+        return self.enabled and self.scorer == "scene-graph"
 
     @property
     def by_clip(self) -> bool:

@@ -310,6 +310,16 @@ class MentionRow(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRow(Row):
+    """Hold the element of a rendered image (``subject``) whose removal makes the most of a chosen text untrue."""
+
+    object_ids: tuple[str, ...]
+    """The element, and what rests on it."""
+    drop: float
+    """Share of the text's true statements that its removal makes untrue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tag:
     """Be one name of something in an image."""
 
@@ -430,7 +440,10 @@ class RemovalRow(Row):
     dilate: int
     """Pixels around the mask that are filled, too."""
     feather: int
-    """Pixels around those over which the filling fades: from ``dilate + feather + 1`` away on, nothing changes."""
+    """Pixels around those over which the filling fades: from ``dilate + feather + 1`` away on, nothing changes.
+
+    Of a rendered removal ``dilate`` is 0, and the filling fades around all that changes: shadows and reflections, too.
+    """
     inpainter: str
     changed_outside: int
     """Pixels outside the feathered mask that differ from the original; must be 0."""
@@ -453,6 +466,8 @@ class InspectionRow(Row):
     rim: float = 0.0
     """Strength of the edge along the hole's rim, as a multiple of the strongest around it; 0: too little to measure."""
     changed_outside: int = 0
+    difference: float = 0.0
+    """Levels (of 255) by which a rendered removal differs from the scene without the element; 0: not rendered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ into what the model takes of it, ``tag`` names what is in many of those.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -49,12 +49,16 @@ class SceneTagger:
 
     def tag(self, prepared: Sequence[SceneGraph | None]) -> list[tuple[Tag, ...]]:
         """Return single objects first; an image without a graph has no tags."""
-        return [tuple(_tags(graph)) if graph else () for graph in prepared]
+        return [tuple(tags_of(graph)) if graph else () for graph in prepared]
 
 
-def _tags(graph: SceneGraph) -> list[Tag]:
+def tags_of(graph: SceneGraph) -> list[Tag]:
+    """Return the objects of a scene, and its groups of like objects; what rests on one goes with it."""
+    riders: dict[str | None, list[SceneObject]] = defaultdict(list)
+    for thing in graph.objects:
+        riders[thing.support].append(thing)
     found = [
-        _tag(noun(Selector(colour=thing.colour, material=thing.material, shape=thing.shape)), [thing])
+        _tag(noun(Selector(colour=thing.colour, material=thing.material, shape=thing.shape)), [thing], riders)
         for thing in graph.objects
     ]
     for names in GROUPINGS:
@@ -62,12 +66,13 @@ def _tags(graph: SceneGraph) -> list[Tag]:
         for thing in graph.objects:
             members[Selector(**{name: getattr(thing, name) for name in names})].append(thing)
         found += [
-            _tag(f"{number(len(things))} {noun(selector, len(things))}", things)
+            _tag(f"{number(len(things))} {noun(selector, len(things))}", things, riders)
             for selector, things in members.items()
             if len(things) > 1
         ]
     return found
 
 
-def _tag(name: str, things: Sequence[SceneObject]) -> Tag:
-    return Tag(name=name, score=1.0, tagger="scene-graph", objects=tuple(thing.id for thing in things))
+def _tag(name: str, things: Sequence[SceneObject], riders: Mapping[str | None, Sequence[SceneObject]]) -> Tag:
+    ids = [one.id for thing in things for one in (thing, *riders.get(thing.id, ()))]
+    return Tag(name=name, score=1.0, tagger="scene-graph", objects=tuple(dict.fromkeys(ids)))

@@ -3,7 +3,8 @@
 Reads ``RemovalRow``, the images and the boxes of the original images; writes one ``InspectionRow`` per removal. In
 order: no pixel beyond ``dilate + feather`` of the mask changed; there is no halo (``measure_rim``); the detector finds
 nothing of the element's tag in its place (``compare_boxes``), and nothing else that was not seen before. It sees the
-whole altered image with all its tags, since scores depend on scale, surroundings and prompt; one of scenes never looks.
+whole altered image with all its tags, since scores depend on scale, surroundings and prompt; one of scenes never looks. A
+rendered removal is compared with the light of the scene without the element instead (``measure_difference``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,10 +30,12 @@ from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import Ready, Seen, in_groups
 from pairwright.tasks.rejected.compare_boxes import Found, Grown, Place, find_grown, look_for_element
 from pairwright.tasks.rejected.measure_removals import cut_removal, measure_rim
+from pairwright.tasks.rejected.render_removals import RENDERED, measure_difference
 from pairwright.tasks.store.images import RefusedImageError
 from pairwright.tasks.store.stage import Stage, Uses
 
 CHANGED_OUTSIDE, HALO = "changed outside", "halo along the rim"
+NOT_THE_SCENE = "not what the scene shows"
 STILL_THERE, GROWN = "still detected", "something grew in its place"
 BAD_PATCH = "patch does not fit its image"
 GROUP = 256
@@ -44,9 +47,10 @@ NOT_LOOKED, NOTHING = Found(-1.0, -1.0), Grown("", 0.0)
 class Trace:
     """Findings about a removal before a detector looks."""
 
-    rim: float
-    changed_outside: int
     why: str
+    rim: float = 0.0
+    changed_outside: int = 0
+    difference: float = 0.0
     shown: tuple[Any, Place] | None = None
     """The altered image as the detector takes it, and what was filled; ``None``: it does not look."""
 
@@ -80,6 +84,10 @@ def _looking(config: InspectionConfig) -> Detector | None:
 def _trace(config: InspectionConfig, detector: Detector | None, row: RemovalRow, seen: Seen) -> Trace | Dropped:
     """Check a removal without the detector, and prepare what that takes; may run in another process."""
     try:
+        if row.inpainter.startswith(RENDERED):
+            difference = measure_difference(row, seen)
+            why = NOT_THE_SCENE if difference > config.max_difference else ""
+            return Trace(difference=difference, why=why)
         around = cut_removal(row, seen)
     except (RefusedImageError, ValueError) as error:
         return Dropped(source_key=row.key, reason=BAD_PATCH, detail=f"{row.tag}: {error}")
@@ -127,7 +135,9 @@ def _look(
 def _row(one: Ready[RemovalRow, Trace], why: str, found: Found, grown: Grown) -> InspectionRow:
     row, trace = one.row, one.part
     return InspectionRow(
-        key=make_key("inspection", row.key, why, trace.rim, found.before, found.after, grown.tag, grown.score),
+        key=make_key(
+            "inspection", row.key, why, trace.rim, trace.difference, found.before, found.after, grown.tag, grown.score
+        ),
         source_key=row.key,
         subject=row.image_key,
         element=row.subject,
@@ -139,6 +149,7 @@ def _row(one: Ready[RemovalRow, Trace], why: str, found: Found, grown: Grown) ->
         grown_score=grown.score,
         rim=trace.rim,
         changed_outside=trace.changed_outside,
+        difference=trace.difference,
     )
 
 

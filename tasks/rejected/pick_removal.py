@@ -83,12 +83,15 @@ def score_by_graphs(
     first, second = images[0].graph, images[1].graph
     if first is None or second is None:
         return
-    graphs = (first, second)
-    true = [claim for claim in CLAIMS.validate_json(difference.claims) if holds(claim, graphs)]
     for one in candidates:
-        left = _without(graphs, one.side, one.element.object_ids)
-        broken = sum(not holds(claim, left) for claim in true)
-        yield one, Fit(float(np.float32(broken / max(len(true), 1))))
+        yield one, Fit(share_broken(difference, (first, second), one.side, one.element.object_ids))
+
+
+def share_broken(difference: DifferenceRow, graphs: Graphs, side: int, object_ids: Sequence[str]) -> float:
+    """Return the share of a text's true statements that are untrue once objects are gone from one of its images."""
+    true = [claim for claim in CLAIMS.validate_json(difference.claims) if holds(claim, graphs)]
+    left = _without(graphs, side, object_ids)
+    return float(np.float32(sum(not holds(claim, left) for claim in true) / max(len(true), 1)))
 
 
 def _without(graphs: Graphs, side: int, object_ids: Sequence[str]) -> Graphs:

@@ -2,7 +2,8 @@
 
 Reads ``ElementRow`` and the images, writes one ``RemovalRow`` per element that can be removed. Its mask is dilated, the
 hole filled from the place around it, and the filling faded in over the feather; every other pixel stays as it was, and
-so do the visible pixels of the other objects of a rendered scene. Shadows stay. Needs what the inpainter needs.
+so do the visible pixels of the other objects of a rendered scene. Shadows stay. A rendered scene is better photographed
+again (``render_removals``). Needs what the inpainter needs.
 """
 
 from collections import deque
@@ -21,8 +22,9 @@ from pairwright.schemas.scene import Mask
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.inpainting import Inpainter, OpenCVInpainter, Window
 from pairwright.tasks.models.lama import LamaInpainter, pin_lama
-from pairwright.tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups
+from pairwright.tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups, prepare_ahead
 from pairwright.tasks.rejected.measure_removals import measure_distance
+from pairwright.tasks.rejected.render_removals import RENDERED, name_renderer, render_removal
 from pairwright.tasks.store.images import RGB, decode_rgb
 from pairwright.tasks.store.masks import cut_mask, decode_mask, encode_patch, read_runs
 from pairwright.tasks.store.stage import Stage, Uses
@@ -65,9 +67,14 @@ def remove_elements(
     for row in rows:
         if row.why:
             yield Dropped(source_key=row.key, reason=NOT_CHOSEN, detail=f"{row.tag}: {row.why}")
+    items = [(row, images[row.subject]) for row in rows if not row.why]
+    if config.inpainter == RENDERED:
+        render = partial(render_removal, feather=config.feather_pixels)
+        for one in prepare_ahead(items, render, on_gpu=False):
+            yield one if isinstance(one, Dropped) else one.part
+        return
     inpainter = make_inpainter(config)
     on_gpu = _has_weights(config) and count_gpus() > 0
-    items = [(row, images[row.subject]) for row in rows if not row.why]
     most = _most(items, config)
 
     def fill(ready: Sequence[Ready[ElementRow, Cut]]) -> Iterator[Filled]:
@@ -221,6 +228,8 @@ def _removal(config: RemovalsConfig, version: str, result: Filled | Dropped) -> 
 
 
 def _name_models(config: RemovalsConfig) -> tuple[str, ...]:
+    if config.inpainter == RENDERED:
+        return (name_renderer(),)
     return (make_inpainter(config).version,) if _has_weights(config) else ()
 
 

@@ -1,8 +1,8 @@
 """Name what is in each image (paper 004, section 3.1: the key elements).
 
 Reads ``ImageRow``, and the nouns of the preferred texts about it (``MentionRow``) where those tag, too; writes one
-``TagsRow`` per image. Needs what the taggers need. All tags of a scene's graph are kept; of the others each name once,
-those of texts first, then by falling score, unless it names no thing (``tag_filter``; ours).
+``TagsRow`` per image. Needs what the taggers need. Of a scene's graph those are kept that texts need (``TargetRow``); of
+the others each name once, those of texts first, then by falling score, unless it names no thing (``tag_filter``; ours).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,17 @@ from itertools import chain
 from typing import Any
 
 from pairwright.schemas.config import TaggingConfig
-from pairwright.schemas.rows import NO_ROWS, Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, make_key
+from pairwright.schemas.rows import (
+    NO_ROWS,
+    Dropped,
+    ImageRow,
+    MentionRow,
+    RefusedTag,
+    Tag,
+    TagsRow,
+    TargetRow,
+    make_key,
+)
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import Ready, Seen, by_image, in_groups
 from pairwright.tasks.models.ram import RamTagger, pin_ram
@@ -26,13 +36,19 @@ NOUNS, GRAPH = "nouns", "scene-graph"
 PAST_MOST = "past the most that are kept"
 MAX_NAMES = 1000
 """Names of an image that are looked at; RAM's 4,585 are never all in one."""
+NOT_NEEDED = "no chosen text needs an element of it removed"
 Mentions = Mapping[str, tuple[MentionRow, ...]]
+Targets = Mapping[str, tuple[TargetRow, ...]]
 
 
 def tag_images(
-    rows: Sequence[ImageRow], config: TaggingConfig, *, mentions: Mentions = NO_ROWS
+    rows: Sequence[ImageRow], config: TaggingConfig, *, mentions: Mentions = NO_ROWS, targets: Targets | None = None
 ) -> Iterator[TagsRow | Dropped]:
-    """Yield the tags of each image, or why there are none; ``mentions``: by image, the nouns of the texts about it."""
+    """Yield the tags of each image, or why there are none.
+
+    By image: ``mentions``, the nouns of the texts about it; ``targets``, the elements of a rendered one that texts need
+    removed, the only ones of its graph that are tags (``None``: all are).
+    """
     taggers = make_taggers(config)
     if not taggers:  # only texts tag: no image is looked at
         for row in rows:
@@ -44,7 +60,14 @@ def tag_images(
     def tag(images: Sequence[Ready[ImageRow, Any]]) -> Iterator[TagsRow | Dropped]:
         found = [tagger.tag([image.part[place] for image in images]) for place, tagger in enumerate(taggers)]
         for image, *lists in zip(images, *found, strict=True):
-            yield _row(image.row, list(chain(*lists)), mentions.get(image.row.key, ()), config)
+            seen = list(chain(*lists))
+            if targets is not None and image.row.graph is not None:
+                needed = {target.object_ids for target in targets.get(image.row.key, ())}
+                seen = [tag for tag in seen if tag.tagger != GRAPH or tag.objects in needed]
+                if not needed:
+                    yield Dropped(source_key=image.row.key, reason=NOT_NEEDED, detail=image.row.name)
+                    continue
+            yield _row(image.row, seen, mentions.get(image.row.key, ()), config)
 
     yield from in_groups([(row, row) for row in rows], prepare, tag, on_gpu=on_gpu, size=GROUP)
 
@@ -117,10 +140,13 @@ def _has_weights(config: TaggingConfig) -> bool:
 def _fit(stage: Stage, config: TaggingConfig) -> Stage:
     """Return the stage with what its taggers look at: images, graphs, texts."""
     unseen = [("image", make_taggers(config)), ("graph", GRAPH in config.taggers), ("captions", False)]
-    texts = stage.uses if NOUNS in config.taggers else ()
-    return replace(stage, uses=texts, without=tuple(column for column, wanted in unseen if not wanted))
+    texts = (MENTIONS,) if NOUNS in config.taggers else ()
+    targets = (TARGETS,) if GRAPH in config.taggers else ()
+    return replace(stage, uses=(*texts, *targets), without=tuple(column for column, wanted in unseen if not wanted))
 
 
+MENTIONS = Uses(table="mentions", row=MentionRow, kind="many", counts=True)
+TARGETS = Uses(table="targets", row=TargetRow, kind="many", counts=True)
 STAGE = Stage(
     name="tags",
     version=1,
@@ -132,7 +158,7 @@ STAGE = Stage(
     models=_name_models,
     pin=_pin_models,
     processes=_count_processes,
-    uses=(Uses(table="mentions", row=MentionRow, kind="many", counts=True),),
+    uses=(MENTIONS, TARGETS),
     fit=_fit,
     only_in=("pairs", "given_preferences"),
 )

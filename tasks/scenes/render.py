@@ -303,10 +303,20 @@ def develop(light: Plane, albedo: Plane) -> NDArray[np.uint8]:
     return tone_map(np.maximum(pyoidn.denoise(light, albedo, None, hdr=True), 0))
 
 
+KNEE = np.float32(0.6)
+
+
 def tone_map(light: Plane) -> NDArray[np.uint8]:
     """Return sRGB: linear up to 0.6, then a soft shoulder, which keeps hues and saves highlights."""
-    knee = np.float32(0.6)
-    soft = knee + (1 - knee) * (1 - np.exp(-(light - knee) / (1 - knee)))
-    value = np.clip(np.where(light > knee, soft, light), 0, 1)
+    soft = KNEE + (1 - KNEE) * (1 - np.exp(-(light - KNEE) / (1 - KNEE)))
+    value = np.clip(np.where(light > KNEE, soft, light), 0, 1)
     srgb = np.where(value <= 0.0031308, 12.92 * value, 1.055 * np.power(value, 1 / 2.4) - 0.055)
     return np.round(srgb * 255).astype(np.uint8)
+
+
+def linear_of(picture: NDArray[np.uint8]) -> Plane:
+    """Return the light of which ``tone_map`` makes a picture."""
+    srgb = np.minimum(picture.astype(np.float32) / 255, 254.5 / 255)
+    value = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
+    soft = KNEE - (1 - KNEE) * np.log((1 - value) / (1 - KNEE))
+    return np.where(value > KNEE, soft, value).astype(np.float32)
