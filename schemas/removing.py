@@ -136,6 +136,11 @@ class RemovalsConfig(ModelSection):
     max_side: Annotated[int, Field(ge=64, le=8192)] = 1024
     """Longest side in pixels of what LaMa sees; holes in larger surroundings are filled at a smaller scale (ours)."""
 
+    @property
+    def rendered(self) -> bool:
+        """Say whether scenes are photographed again."""
+        return self.inpainter == "rendered"
+
 
 class InspectionConfig(Section):
     """Say by what removals are checked (ours); one that fails is kept with its reason, and not chosen."""
@@ -149,10 +154,11 @@ class InspectionConfig(Section):
     """A thing found in the hole with at least this score, and not seen beside it before, has grown."""
     max_rim: Annotated[float, Field(ge=0)] = 1.0
     """How strong the edge along the hole's rim may be, as a multiple of the strongest edges around; more is a halo."""
-    max_difference: Annotated[float, Field(ge=0)] = 8.0
-    """Levels (of 255) by which a rendered removal may differ from what the scene shows without the element."""
+    max_difference: Annotated[float, Field(ge=0)] = 2.0
+    """Levels (of 255) by which a rendered removal may differ from what the scene shows without the element, noise aside."""
     batch_size: Batch = 0
     """Images that the detector takes at once; 0: as many as fit."""
+    rendered: Annotated[bool, UNSET, Filled("removals.rendered")] = False
     detection: Annotated[DetectionConfig | None, UNSET, Filled("detection")] = None
 
 

@@ -3,12 +3,12 @@
 Reads ``RemovalRow``, the images and the boxes of the original images; writes one ``InspectionRow`` per removal. In
 order: no pixel beyond ``dilate + feather`` of the mask changed; there is no halo (``measure_rim``); the detector finds
 nothing of the element's tag in its place (``compare_boxes``), and nothing else that was not seen before. It sees the
-whole altered image with all its tags, since scores depend on scale, surroundings and prompt; one of scenes never looks. A
-rendered removal is compared with the light of the scene without the element instead (``measure_difference``).
+whole altered image with all its tags, since scores depend on scale, surroundings and prompt; one of scenes never looks.
+A rendered removal is compared with the light of the scene without the element instead (``measure_difference``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,7 @@ from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import Ready, Seen, in_groups
 from pairwright.tasks.rejected.compare_boxes import Found, Grown, Place, find_grown, look_for_element
 from pairwright.tasks.rejected.measure_removals import cut_removal, measure_rim
-from pairwright.tasks.rejected.render_removals import RENDERED, measure_difference
+from pairwright.tasks.rejected.render_removals import PER_SHARD, measure_difference
 from pairwright.tasks.store.images import RefusedImageError
 from pairwright.tasks.store.stage import Stage, Uses
 
@@ -84,7 +84,7 @@ def _looking(config: InspectionConfig) -> Detector | None:
 def _trace(config: InspectionConfig, detector: Detector | None, row: RemovalRow, seen: Seen) -> Trace | Dropped:
     """Check a removal without the detector, and prepare what that takes; may run in another process."""
     try:
-        if row.inpainter.startswith(RENDERED):
+        if config.rendered:
             difference = measure_difference(row, seen)
             why = NOT_THE_SCENE if difference > config.max_difference else ""
             return Trace(difference=difference, why=why)
@@ -135,9 +135,7 @@ def _look(
 def _row(one: Ready[RemovalRow, Trace], why: str, found: Found, grown: Grown) -> InspectionRow:
     row, trace = one.row, one.part
     return InspectionRow(
-        key=make_key(
-            "inspection", row.key, why, trace.rim, trace.difference, found.before, found.after, grown.tag, grown.score
-        ),
+        key=make_key("inspection", row.key, why, trace.rim, trace.difference, *found, *grown),
         source_key=row.key,
         subject=row.image_key,
         element=row.subject,
@@ -162,6 +160,10 @@ def _count_processes(config: InspectionConfig) -> int | None:
     return count_detectors(config.detection) if config.detection and _looking(config) else None
 
 
+def _fit(stage: Stage, config: InspectionConfig) -> Stage:
+    return replace(stage, rows_per_shard=PER_SHARD) if config.rendered else stage
+
+
 STAGE = Stage(
     name="inspected",
     version=1,
@@ -176,4 +178,5 @@ STAGE = Stage(
     ),
     models=_name_models,
     processes=_count_processes,
+    fit=_fit,
 )

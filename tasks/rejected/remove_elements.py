@@ -9,7 +9,7 @@ again (``render_removals``). Needs what the inpainter needs.
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from pairwright.tasks.models.inpainting import Inpainter, OpenCVInpainter, Windo
 from pairwright.tasks.models.lama import LamaInpainter, pin_lama
 from pairwright.tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups, prepare_ahead
 from pairwright.tasks.rejected.measure_removals import measure_distance
-from pairwright.tasks.rejected.render_removals import RENDERED, name_renderer, render_removal
+from pairwright.tasks.rejected.render_removals import PER_SHARD, name_renderer, render_removal
 from pairwright.tasks.store.images import RGB, decode_rgb
 from pairwright.tasks.store.masks import cut_mask, decode_mask, encode_patch, read_runs
 from pairwright.tasks.store.stage import Stage, Uses
@@ -68,7 +68,7 @@ def remove_elements(
         if row.why:
             yield Dropped(source_key=row.key, reason=NOT_CHOSEN, detail=f"{row.tag}: {row.why}")
     items = [(row, images[row.subject]) for row in rows if not row.why]
-    if config.inpainter == RENDERED:
+    if config.rendered:
         render = partial(render_removal, feather=config.feather_pixels)
         for one in prepare_ahead(items, render, on_gpu=False):
             yield one if isinstance(one, Dropped) else one.part
@@ -228,7 +228,7 @@ def _removal(config: RemovalsConfig, version: str, result: Filled | Dropped) -> 
 
 
 def _name_models(config: RemovalsConfig) -> tuple[str, ...]:
-    if config.inpainter == RENDERED:
+    if config.rendered:
         return (name_renderer(),)
     return (make_inpainter(config).version,) if _has_weights(config) else ()
 
@@ -247,6 +247,10 @@ def _has_weights(config: RemovalsConfig) -> bool:
     return config.inpainter == "lama"
 
 
+def _fit(stage: Stage, config: RemovalsConfig) -> Stage:
+    return replace(stage, rows_per_shard=PER_SHARD) if config.rendered else stage
+
+
 STAGE = Stage(
     name="removals",
     version=3,
@@ -259,4 +263,5 @@ STAGE = Stage(
     models=_name_models,
     pin=_pin_models,
     processes=_count_processes,
+    fit=_fit,
 )

@@ -1,8 +1,8 @@
 """Name what is in each image (paper 004, section 3.1: the key elements).
 
 Reads ``ImageRow``, and the nouns of the preferred texts about it (``MentionRow``) where those tag, too; writes one
-``TagsRow`` per image. Needs what the taggers need. Of a scene's graph those are kept that texts need (``TargetRow``); of
-the others each name once, those of texts first, then by falling score, unless it names no thing (``tag_filter``; ours).
+``TagsRow`` per image. Needs what the taggers need. Of a scene's graph those are kept that texts need (``TargetRow``),
+of the others each name once, those of texts first, then by falling score, unless it names no thing (``tag_filter``).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
