@@ -155,7 +155,7 @@ class InspectionConfig(Section):
     max_rim: Annotated[float, Field(ge=0)] = 1.0
     """How strong the edge along the hole's rim may be, as a multiple of the strongest edges around; more is a halo."""
     max_difference: Annotated[float, Field(ge=0)] = 2.0
-    """Levels (of 255) by which a rendered removal may differ from what the scene shows without the element, noise aside."""
+    """Levels (of 255), beyond noise, by which a rendered removal may differ from the scene without the element."""
     batch_size: Batch = 0
     """Images that the detector takes at once; 0: as many as fit."""
     rendered: Annotated[bool, UNSET, Filled("removals.rendered")] = False

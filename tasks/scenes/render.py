@@ -210,6 +210,8 @@ def _build_sensor(camera: Camera, samples: int) -> mi.Sensor:
 
 BOUNCES = 3
 """Light that reaches things directly or over one other surface; a fourth costs a fifth more time and shows little."""
+GLARE = np.float32(2)
+"""Most light of a pixel that counts (white is 1): a spark that few paths find would stay as a spot."""
 COLOUR_SAMPLES = 4
 """Enough for smooth edges."""
 
@@ -295,7 +297,7 @@ def _towards(shell: Shell, camera: Camera) -> Shell:
 
 def expose(built: mi.Scene, camera: Camera, *, samples: int, seed: int) -> Plane:
     """Gather the light of every pixel; a pixel's draws depend on the seed alone."""
-    return _render(built, camera, depth=BOUNCES, seed=seed, samples=samples)
+    return np.minimum(_render(built, camera, depth=BOUNCES, seed=seed, samples=samples), GLARE)
 
 
 def develop(light: Plane, albedo: Plane) -> NDArray[np.uint8]:

@@ -319,19 +319,15 @@ def test_weights_are_pinned_named_and_loaded_once_per_gpu(weights, monkeypatch, 
 @pytest.fixture(scope="module")
 def rendered():
     """Two worlds: the image, and for each thing its element and the picture of the world without it."""
-    from pairwright.tasks.scenes import world
-    from pairwright.tasks.scenes.render import build_scene, survey
+    from pairwright.tasks.scenes.photograph import exposure_of
+    from pairwright.tasks.scenes.world import photograph_world
 
     config, found = ScenesConfig(seed=3, worlds=2, photographs=2, width=128, height=96, samples_per_pixel=8), []
     for index in range(2):
-        setup = world._set_up_base(config, index)
-        picture, graph = world._take(config, setup, 0)
+        picture, graph = next(photograph_world(config, index))
         image = photograph(picture, graph=graph)
         for one in graph.objects[:4]:
-            draft = replace(setup.draft, scene=setup.draft.scene.without(one.id))
-            built = build_scene(draft.scene)
-            other = replace(setup, draft=draft, built=built, seen=survey(built, setup.camera, seed=index))
-            truth, _ = world._take(config, other, 0)
+            truth = exposure_of(graph).without(one.id).take()
             found.append((image, element(image, decode_mask(one.mask), one.id, tag=one.shape), truth))
     return found
 

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from pairwright.schemas.config import TaggingConfig
-from pairwright.schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, make_key
+from pairwright.schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, TargetRow, make_key
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.models.ram import RamTagger
@@ -173,12 +173,23 @@ def test_absurdly_many_and_long_names_are_bounded() -> None:
     assert refused[0] == RefusedTag(name="x" * 60, reason="too long for a name")
 
 
+def test_scenes_keep_the_tags_that_texts_need() -> None:
+    scene = graph(thing("a", "ball", "red"), thing("b", "ball", "red"), thing("c", "sign", "blue"))
+    rows = [image(0, scene=scene), image(1, scene=scene)]
+    target = row_of(TargetRow, source="pair", subject=rows[0].key, object_ids=("b",))
+    found, dropped = tag_images(rows, TaggingConfig(), targets={rows[0].key: (target,)})
+    assert isinstance(found, TagsRow)
+    assert [tag.objects for tag in found.tags] == [("b",)]
+    assert isinstance(dropped, Dropped)
+    assert dropped.reason == "no chosen text needs an element of it removed"
+
+
 def test_what_is_read_depends_on_the_taggers() -> None:
     def fitted(*taggers: str) -> tuple[tuple[str, ...], set[str]]:
         stage = STAGE.fit(STAGE, TaggingConfig.model_validate({"taggers": taggers}))
         return tuple(use.table for use in stage.uses), set(stage.without)
 
-    assert fitted("scene-graph") == ((), {"captions"})
+    assert fitted("scene-graph") == (("targets",), {"captions"})
     assert fitted("nouns") == (("mentions",), {"image", "graph", "captions"})
     assert fitted("nouns", "ram") == (("mentions",), {"graph", "captions"})
     assert fitted("ram-plus") == ((), {"graph", "captions"})

@@ -54,11 +54,11 @@ def test_frame_and_distance():
 
 @pytest.mark.parametrize("view", [View(0, 30, ""), View(13, 21, ""), View(-13, 41, "")])
 def test_silhouettes_are_where_the_renderer_sees_things(view):
-    from pairwright.tasks.scenes.render import build_scene, survey
+    from pairwright.tasks.scenes.render import survey
 
     things = (replace(CAR, yaw=0.6), Thing("cone", "cone", "blue", "rubber", "medium", x=-1.4, y=-0.5))
     camera = replace(FRONT, view=view)
-    seen = survey(build_scene(Scene("a photo studio", 0, view, Light("left", "white"), things)), camera)
+    seen = survey(Scene("a photo studio", 0, view, Light("left", "white"), things), camera)
     for thing in things:
         alone, mask = camera.silhouette(thing), seen.mask(thing.id)
         assert (alone & mask).sum() / (alone | mask).sum() > 0.93

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pairwright.tasks.scenes.changes import Draft
-from pairwright.tasks.scenes.render import build_scene, survey
+from pairwright.tasks.scenes.render import survey
 from pairwright.tasks.scenes.state import Camera, Scene, Thing
 from pairwright.tasks.scenes.vocabulary import Light, View
 from pairwright.tasks.scenes.world import describe
@@ -14,7 +14,7 @@ CAMERA = Camera(VIEW, 128, 96)
 
 def look(*things):
     scene = Scene("a photo studio", 0, VIEW, Light("left", "warm", dim=True), things)
-    seen = survey(build_scene(scene), CAMERA)
+    seen = survey(scene, CAMERA)
     return seen, describe(Draft(scene, CAMERA, 1), CAMERA, seen, world="world-00001", number=2)
 
 

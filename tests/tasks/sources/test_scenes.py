@@ -215,9 +215,9 @@ def test_colours_look_like_their_names(material):
     balls = [Thing(c, "ball", c, material, "medium", x=x, y=y) for c, (x, y) in zip(names, spots, strict=False)]
     view = View(0, 41, "")
     camera = Camera(view, 128, 96)
-    built = build_scene(Scene("a photo studio", 0, view, Light("left", "white"), tuple(balls)))
-    seen = survey(built, camera)
-    picture = develop(expose(built, camera, samples=4, seed=0), seen)
+    scene = Scene("a photo studio", 0, view, Light("left", "white"), tuple(balls))
+    seen = survey(scene, camera)
+    picture = develop(expose(build_scene(scene), camera, samples=4, seed=0), seen.albedo)
     lab = cv2.cvtColor(picture.astype(np.float32) / 255, cv2.COLOR_RGB2Lab) * (0.5, 1, 1)
     named = np.array([[COLOURS[c] for c in COLOURS]], np.float32) / 255
     palette = cv2.cvtColor(named, cv2.COLOR_RGB2Lab)[0] * (0.5, 1, 1)
