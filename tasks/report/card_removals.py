@@ -250,5 +250,7 @@ def _facts(check: InspectionRow) -> Iterator[str]:
         yield f"grown: {check.grown} {check.grown_score:.2f}"
     if check.rim:
         yield f"rim {check.rim:.1f} x its surroundings"
+    if check.difference:
+        yield f"{check.difference:.1f} levels of 255 from the scene without it"
     if check.changed_outside:
         yield f"{check.changed_outside:,} pixels changed outside"

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import groupby
 
 from pairwright.schemas.arrow import R
 from pairwright.schemas.rows import (
@@ -218,8 +219,19 @@ def find_author(pair: str, texts: Texts, *, text: str) -> RejectedTextRow | None
 def mark_words(text: str, other: str) -> list[Segment]:
     """Return the text cut where its words differ from another's; joined, the segments are the text.
 
-    Words are compared as they are written; punctuation counts as words, white space does not.
+    Words are compared as they are written; punctuation counts as words, white space does not. Of two texts about two
+    images each, what they say of the first is compared, then what they say of the second.
     """
+    cut, other_cut = _find_cut(text), _find_cut(other)
+    if not (cut and other_cut):
+        return _mark(text, other)
+    halves = (text[: cut[0]], other[: other_cut[0]]), (text[cut[0] :], other[other_cut[0] :])
+    segments = [segment for half, beside in halves for segment in _mark(half, beside)]
+    runs = groupby(segments, key=lambda segment: segment.differs)
+    return [Segment("".join(one.text for one in run), differs=differs) for differs, run in runs]
+
+
+def _mark(text: str, other: str) -> list[Segment]:
     found = [(match.start(), match.end()) for match in TOKEN.finditer(text)]
     words, others = [text[start:end] for start, end in found], TOKEN.findall(other)
     if not others or len(words) + len(others) > MOST_WORDS:
@@ -239,9 +251,14 @@ def split_sides(statement: str) -> tuple[str, str] | None:
 
     It is cut once, between what names only the first image and what names only the second, without the conjunction.
     """
+    cut = _find_cut(statement)
+    return (statement[: cut[0]].strip(), statement[cut[1] :].strip()) if cut else None
+
+
+def _find_cut(text: str) -> tuple[int, int] | None:
     found = None
-    for cut in CUT.finditer(statement):
-        before, after = statement[: cut.start()].strip(), statement[cut.end() :].strip()
+    for cut in CUT.finditer(text):
+        before, after = text[: cut.start()], text[cut.end() :]
         if FIRST.search(before) and SECOND.search(after) and not SECOND.search(before) and not FIRST.search(after):
-            found = before, after  # the last: "In Image 1, ..." has a comma, too
+            found = cut.span()  # the last: "In Image 1, ..." has a comma, too
     return found

@@ -131,6 +131,12 @@ def test_words_that_the_other_text_lacks_are_marked(text, other, found):
     assert marked(text, other) == found
 
 
+def test_halves_about_one_image_each_are_compared_with_each_other():
+    first, second = "the first image has a red ball", "the second image has no cube"
+    swapped = "the first image has no cube, while the second image has a red ball."
+    assert marked(f"{first}, while {second}.", swapped) == ["a red ball", "no cube"]
+
+
 words = st.text(alphabet="ab ,.\n<>&é'-", max_size=40)
 
 
