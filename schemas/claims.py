@@ -62,6 +62,12 @@ class Claim(Frozen):
 CLAIMS: TypeAdapter[tuple[Claim, ...]] = TypeAdapter(tuple[Claim, ...])
 """Reads and writes the ``claims`` column: ``CLAIMS.validate_json(row.claims)``."""
 
+
+def dump_claims(claims: tuple[Claim, ...]) -> str:
+    """Return the ``claims`` column."""
+    return CLAIMS.dump_json(claims, exclude_defaults=True).decode()
+
+
 Graphs = tuple[SceneGraph, SceneGraph]
 
 

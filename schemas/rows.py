@@ -297,6 +297,8 @@ class RejectedTextRow(Row):
     """How close it is to the chosen text (TF-IDF cosine, 0 to 1)."""
     skipped_true: int
     """Candidates passed over because they were accidentally true of this pair."""
+    claims: str = "[]"
+    """As of ``DifferenceRow``: what the text says, false of the pair."""
     served: tuple[Served, ...] = ()
 
 

@@ -12,7 +12,7 @@ from random import Random
 
 from pairwright.prompts import difference_verbs, load
 from pairwright.prompts.differences import PROMPTS, Instruction, difference_regex, draw_verbs, instruct
-from pairwright.schemas.claims import CLAIMS, Graphs
+from pairwright.schemas.claims import Graphs, dump_claims
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import (
@@ -86,7 +86,7 @@ def _compose(row: PairRow, config: DifferencesConfig, graphs: Graphs) -> Differe
         return Dropped(source_key=row.key, reason=found.reason, detail=found.detail)
     written, parts, attempts = found
     made = _row(row, replace(parts, text=written.text), key=row.key, attempts=attempts, model=config.writer)
-    claims = CLAIMS.dump_json(written.claims, exclude_defaults=True).decode()
+    claims = dump_claims(written.claims)
     return replace(made, claims=claims, no_change=any(claim.kind == "no_change" for claim in written.claims))
 
 

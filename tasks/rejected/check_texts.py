@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pairwright.schemas.claims import CLAIMS, Claim, Graphs, all_hold
+from pairwright.schemas.claims import CLAIMS, Claim, Graphs, all_hold, dump_claims
 from pairwright.schemas.rows import DifferenceRow, ImageRow, Images, PairRow, Pairs, RejectedTextRow, Served, make_key
 from pairwright.tasks.rejected.compare_words import Halves, repeats, says_no_change, says_nothing_else
 from pairwright.tasks.rejected.read_phrases import read_phrases
@@ -96,6 +96,7 @@ def rejected_row(
     true: bool | None = False,
     score: float | None = None,
     skipped_true: int = 0,
+    claims: tuple[Claim, ...] = (),
     served: tuple[Served, ...] = (),
 ) -> RejectedTextRow:
     """Return the row of a text that is wrong for the description's pair, or, with ``true`` None, unchecked.
@@ -111,5 +112,6 @@ def rejected_row(
         note=note + (", unchecked" if true is None else ""),
         score=likeness(row.text, text) if score is None else score,
         skipped_true=skipped_true,
+        claims=dump_claims(claims),
         served=served,
     )

@@ -50,7 +50,8 @@ class Edit:
         old, new = self.old, self.new
         if old.selector == new.selector:
             return new if claim == old else claim
-        concerned = claim.side == old.side and claim.selector == old.selector and claim.kind in MENTIONING
+        told = claim.kind in MENTIONING or claim.kind == "relation"
+        concerned = told and (claim.side, claim.selector) == (old.side, old.selector)
         return claim.model_copy(update={"selector": new.selector}) if concerned else claim
 
 
@@ -71,9 +72,12 @@ def _edit(row: DifferenceRow, rng: Random, truth: Truth) -> RejectedTextRow | Dr
         text = _rewritten(row, edit)
         if text is None:
             continue
-        true = truth.of(tuple(map(edit.apply, claims)))
+        edited = tuple(map(edit.apply, claims))
+        true = truth.of(edited)
         if not true:
-            return rejected_row(row, text, maker="edited", note=edit.note, true=true, skipped_true=skipped)
+            return rejected_row(
+                row, text, maker="edited", note=edit.note, true=true, skipped_true=skipped, claims=edited
+            )
         skipped += 1
     return Dropped(source_key=row.key, reason="no edit makes it false", detail=f"{skipped} left it true")
 
@@ -143,7 +147,7 @@ def _some(words: list[str], rng: Random) -> list[str]:
 
 STAGE = Stage(
     name="edited",
-    version=2,
+    version=3,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

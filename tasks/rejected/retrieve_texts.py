@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from pairwright.schemas.claims import CLAIMS
 from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow
 from pairwright.tasks.rejected.check_texts import TRUTH_USES, WORD, Truth, is_description_true, rejected_row, truth_of
@@ -78,9 +79,15 @@ def _retrieve(own: Sequence[DifferenceRow], candidates: list[Candidate], truth: 
     for skipped, (row, score) in enumerate(candidates):
         true = is_description_true(row, own, truth)
         if not true:
-            note = f"of pair {row.subject}"
             return rejected_row(
-                own[0], row.text, maker="retrieved", note=note, true=true, score=score, skipped_true=skipped
+                own[0],
+                row.text,
+                maker="retrieved",
+                note=f"of pair {row.subject}",
+                true=true,
+                score=score,
+                skipped_true=skipped,
+                claims=CLAIMS.validate_json(row.claims),
             )
     reason = "all similar descriptions are true" if candidates else "no other description"
     return Dropped(source_key=own[0].key, reason=reason, detail=f"{len(candidates)} tried")
@@ -118,7 +125,7 @@ def _content(row: DifferenceRow) -> str:
 
 STAGE = Stage(
     name="retrieved",
-    version=2,
+    version=3,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

@@ -28,12 +28,13 @@ def swap_texts(
             yield Dropped(source_key=row.key, reason="swapped text is true", detail=row.text)
         else:
             text = fill_template(row.verbs[::-1], *row.halves[::-1])
-            yield rejected_row(row, text, maker="swapped", note="first and second exchanged", true=true)
+            note = "first and second exchanged"
+            yield rejected_row(row, text, maker="swapped", note=note, true=true, claims=swapped)
 
 
 STAGE = Stage(
     name="swapped",
-    version=2,
+    version=3,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

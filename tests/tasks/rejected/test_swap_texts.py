@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairwright.prompts import difference_verbs
-from pairwright.schemas.claims import Claim, Selector
+from pairwright.schemas.claims import CLAIMS, Claim, Selector
 from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import Dropped, RejectedTextRow, make_key
 from pairwright.tasks.rejected.swap_texts import swap_texts
@@ -25,6 +25,7 @@ def test_swapped_texts_are_false_and_in_the_template(seed):
             assert row.no_change or truth(row, exchanged(row), pairs, images)
             continue
         assert not truth(row, exchanged(row), pairs, images)
+        assert CLAIMS.validate_json(found.claims) == exchanged(row)
         assert isinstance(read_difference(found.text, difference_verbs()), Difference)
 
 
