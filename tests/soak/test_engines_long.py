@@ -28,6 +28,7 @@ from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, read_toy, read_t
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 BIN = Path(sys.executable).parent
+ROOT = Path(__file__).parent.parent.parent
 SMALL = {
     "scenes.worlds": 6, "scenes.width": 96, "scenes.height": 72, "scenes.samples_per_pixel": 4, "run.workers": 2,
     "run.rows_per_shard": 3, "run.rows_per_shard_of": "{images: 1}",
@@ -174,7 +175,7 @@ def test_a_standing_cluster_builds_on_an_object_store_and_loses_a_worker(tmp_pat
             {"method": "PUT", "path": "/data/", "what": "reset", "left": 99, "every": 17},
         )
         with (
-            dask_cluster(tmp_path, {**os.environ}) as (address, workers),
+            dask_cluster(tmp_path, {**os.environ, "PYTHONPATH": str(ROOT)}) as (address, workers),
             DaskWorkers(RunConfig(address=address)) as cluster,
         ):
             config = ToyConfig(seconds_per_row=0.2, calls=str(tmp_path / "calls"))
@@ -184,10 +185,10 @@ def test_a_standing_cluster_builds_on_an_object_store_and_loses_a_worker(tmp_pat
                     time.sleep(0.05)
                 workers[0].kill()
 
-            thread = threading.Thread(target=kill)
+            thread = threading.Thread(target=kill, daemon=True)
             thread.start()
             counts, outcomes = build_toy("s3://data/toy", WORDS, config, rows_per_shard=2, workers=cluster)
-            thread.join()
+            thread.join(10)
         assert not [outcome.result for outcome in outcomes if isinstance(outcome.result, ShardFailed)]
         assert {count.failed + count.pending for count in counts} == {0}
         build_toy(tmp_path / "local", WORDS, rows_per_shard=2)
