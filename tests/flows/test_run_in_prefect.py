@@ -69,8 +69,15 @@ def test_an_export_shows_up_in_prefect(prefect: PrefectServer, rendered: Path, t
 
 @pytest.mark.slow
 def test_scores_of_a_model_are_a_table_of_the_run(prefect: PrefectServer, tmp_path: Path) -> None:
-    asked = {"image": ["a.png", "b.png"], "text": 'Is the statement "dogs" True or False?'}
-    lines = [{**asked, "answer": answer, "question_id": n} for n, answer in enumerate(["True", "False"])]
+    lines = [
+        {
+            "image": ["a.png", "b.png"],
+            "text": f'Is the statement "{n} dogs" True or False?',
+            "answer": answer,
+            "question_id": n,
+        }
+        for n, answer in enumerate(["True", "False"])
+    ]
     folder = write_folder(tmp_path, images=["a.png", "b.png"], files={}, lines={"NLVR2.jsonl": lines})
     with chat_server(lambda _: "True") as server:
         done = prefect.run("python", "-c", MODEL, folder, tmp_path / "scores.json", server.url)
