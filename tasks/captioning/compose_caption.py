@@ -127,6 +127,7 @@ TARGETS = (60, 90)
 TOLD_WHOLE = 8
 """Of so many objects, none is left out."""
 MOST_RELATIONS = 3
+TALLIED, MOST_TALLIED = ("colour", "material", "shape", "size"), 3
 
 
 def compose_caption(graph: SceneGraph, rng: Random) -> tuple[Statement, ...]:
@@ -203,11 +204,13 @@ def _relations(graph: SceneGraph, rng: Random) -> list[Statement]:
 
 
 def _tallies(graph: SceneGraph, rng: Random) -> list[Statement]:
-    name = rng.choice(("colour", "material", "shape", "size"))
-    values = sorted({getattr(thing, name) for thing in graph.objects})
-    if not values:
+    """Count the objects by one attribute: all of them, so only by one that has few values here."""
+    ways = [sorted({getattr(thing, name) for thing in graph.objects}) for name in TALLIED]
+    told = [(name, values) for name, values in zip(TALLIED, ways, strict=True) if 0 < len(values) <= MOST_TALLIED]
+    if not told:
         return []
-    selectors = [Selector(**{name: value}) for value in rng.sample(values, min(2, len(values)))]
+    name, values = rng.choice(told)
+    selectors = [Selector(**{name: value}) for value in rng.sample(values, len(values))]
     mentions = [Mention(0, selector, selects(selector, graph)) for selector in selectors]
     text = _say("tally", rng, things=joined([mention.text for mention in mentions]))
     return [Statement(text, claims_of(mentions))]

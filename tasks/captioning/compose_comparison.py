@@ -1,8 +1,7 @@
 """Compose a summary of commonalities and differences (CaD) of two photographs from their scene graphs.
 
 Needs ``prompts/comparison_sentences.j2`` and the two layouts. An axis (paper 003 has six) on which there is nothing to
-say is left out. Of one scene, light and viewpoint are mentioned among the commonalities where they differ, too: they
-are on none of the axes.
+say is left out. Where nothing in the scene has changed, the last difference is that of light and viewpoint, on no axis.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -199,7 +198,7 @@ def write_commonalities(scope: Scope) -> list[Statement]:
     first, second = scope.graphs
     found: list[Statement] = []
     if is_no_change(scope.graphs):
-        found = [Statement(scope.say("same_scene"), (Claim(side=0, kind="no_change"),)), *_other_view(scope)]
+        found = [Statement(scope.say("same_scene"), (Claim(side=0, kind="no_change"),))]
     found += _same_things(scope)
     if first.place == second.place:
         text = scope.say("same_place", place=first.place, within_place=within(first.place))
@@ -266,7 +265,10 @@ def compose_comparison(graphs: Graphs, rng: Random) -> Statement | None:
     scope = Scope(graphs, contrasts, rng)
     if is_no_change(graphs):
         same = (Claim(side=0, kind="no_change"),)
-        found = [(axis, [Statement(scope.say(f"unchanged_{axis}"), same)]) for axis in AXES[:-1]]
+        found: list[tuple[str, list[Statement]]] = [
+            (axis, [Statement(scope.say(f"unchanged_{axis}"), same)]) for axis in AXES[:-1]
+        ]
+        found.append(("view", _other_view(scope)))
     else:
         found = [(axis, AXIS_WRITERS[axis](scope)) for axis in AXES]
     differences = [(axis, statements) for axis, statements in found if statements]

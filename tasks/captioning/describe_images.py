@@ -208,7 +208,7 @@ def _fit(stage: Stage, config: CaptionsConfig) -> Stage:
 
 STAGE = Stage(
     name="captions",
-    version=3,
+    version=4,
     group="captioning",
     reads={"images": ImageRow},
     writes=CaptionRow,

@@ -184,3 +184,12 @@ def test_refused(reason, text):
 
 def test_a_long_answer_is_cut_off_even_with_a_full_stop():
     assert refuse_caption(GOOD, finish_reason="length") == RefusedText("cut off", "length")
+
+
+@PROPERTY
+@given(st.integers(0, 10**6))
+def test_a_tally_is_of_all_objects(seed):
+    scene = random_world(Random(seed), "w")[0]
+    for part in compose_caption(scene, Random(seed)):
+        if re.search(r"can be counted|^Counting through|^All in all", part.text):
+            assert sum(claim.count for claim in part.claims) == len(scene.objects), part.text
