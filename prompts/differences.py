@@ -11,6 +11,8 @@ from random import Random
 
 from pairwright.prompts import difference_verbs, load
 
+UNCHANGED = "{second}. Both images show {first}."
+"""What a description is that says that nothing has changed (ours): no difference to be put in the template."""
 SLOT = "[object description]"
 TEMPLATE = "difference_template"
 WITHOUT_CAPTIONS = {
@@ -67,7 +69,9 @@ def instruct(verbs: Sequence[str], *, captions: tuple[str, str] | None, human: s
 
 
 def fill_template(verbs: Sequence[str], first: str, second: str) -> str:
-    """Return the template with two verbs and two halves."""
+    """Return the template with two verbs and two halves; without verbs, that nothing has changed."""
+    if not verbs:
+        return UNCHANGED.format(first=first, second=second)
     return load(TEMPLATE).render(first_verb=verbs[0], first=first, second_verb=verbs[1], second=second)
 
 

@@ -7,7 +7,7 @@ words that stand for a claim.
 import re
 from collections.abc import Sequence
 
-from pairwright.schemas.claims import Selector
+from pairwright.schemas.claims import Relation, Selector
 from pairwright.schemas.scene import PREPOSITIONS
 
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
@@ -15,6 +15,12 @@ SIZES = {"small": "small", "medium": "medium-sized", "large": "large"}
 COLUMNS = {"left": "on the left", "centre": "in the centre", "right": "on the right"}
 DEPTHS = {"front": "in the foreground", "middle": "in the middle ground", "back": "in the background"}
 FACINGS = {"left": "facing left", "right": "facing right", "front": "facing the viewer", "back": "facing away"}
+SPOKEN: dict[Relation, str] = {
+    "left of": "to the left of",
+    "right of": "to the right of",
+    "in front of": "in front of",
+    "behind": "behind",
+}
 SURFACE = {"size": SIZES, "column": COLUMNS, "depth": DEPTHS, "facing": FACINGS}
 """Attributes whose words differ from their values."""
 
@@ -33,6 +39,11 @@ def plural(noun: str) -> str:
     return f"{noun[:-1]}ies" if re.search(r"[^aeiou]y$", noun) else f"{noun}s"
 
 
+def capital(text: str) -> str:
+    """Return the text with its first letter a capital."""
+    return text[:1].upper() + text[1:]
+
+
 def number(count: int) -> str:
     """Return a count in words, in digits above twelve."""
     return NUMBERS[count] if count < len(NUMBERS) else str(count)
@@ -46,11 +57,6 @@ def with_article(phrase: str) -> str:
 def bare(phrase: str) -> str:
     """Take a phrase's own article off."""
     return re.sub(r"^(an?|the) ", "", phrase)
-
-
-def with_the(phrase: str) -> str:
-    """Put "the" in the place of a phrase's own article."""
-    return f"the {bare(phrase)}"
 
 
 def within(place: str) -> str:

@@ -12,12 +12,11 @@ from typing import Literal
 
 from pairwright.prompts import load_wordings
 from pairwright.schemas.claims import Selector
-from pairwright.schemas.phrases import COLUMNS, DEPTHS, joined, number, some, surface
+from pairwright.schemas.phrases import COLUMNS, DEPTHS, capital, joined, number, some, surface
 from pairwright.schemas.scene import SceneGraph, SceneObject
 from pairwright.tasks.captioning.statements import (
     Mention,
     Statement,
-    capital,
     claims_of,
     describe,
     everything,

@@ -11,17 +11,15 @@ from typing import Literal, get_args
 
 from pairwright.prompts import load, load_wordings
 from pairwright.schemas.claims import Claim, Graphs, Selector, is_no_change
-from pairwright.schemas.phrases import COLUMNS, DEPTHS, joined, noun, some, within
+from pairwright.schemas.phrases import COLUMNS, DEPTHS, SPOKEN, capital, joined, noun, some, within
 from pairwright.schemas.scene import SceneObject
 from pairwright.tasks.captioning.statements import (
     SIDES,
-    SPOKEN,
     Contrast,
     Mention,
     MentionPair,
     Side,
     Statement,
-    capital,
     claims_of,
     describe,
     everything,

@@ -3,12 +3,14 @@
 Needs ``prompts/difference_template.j2`` (paper 001's) and the phrases of ``prompts/difference_phrases.j2`` (ours).
 """
 
+import re
+from dataclasses import replace
 from random import Random
 
 from pairwright.prompts import load_wordings
 from pairwright.prompts.differences import fill_template
 from pairwright.schemas.claims import Claim, Graphs, is_no_change
-from pairwright.schemas.phrases import bare, joined, noun, some, with_the, within
+from pairwright.schemas.phrases import joined, noun, some, within
 from pairwright.tasks.captioning.statements import (
     SIDES,
     Contrast,
@@ -20,26 +22,36 @@ from pairwright.tasks.captioning.statements import (
     describe,
     everything,
     find_contrasts,
+    find_relation,
     picked,
     scene_claim,
     selects,
     shared,
     shown,
 )
+from pairwright.tasks.texts.say_claims import VIEWS, Phrased, say_claims
 
 MOST_CHANGES = 3
 MOST_THINGS = 3
+ANCHOR_SHARE = 0.3
+"""How often a change is told with what the thing stands beside."""
 PLACE_SHARE = 0.45
 """How often a half names the place."""
 
 
 def compose_difference(graphs: Graphs, rng: Random) -> Statement | None:
     """Return a description and its claims, or ``None`` where the graphs give no words for a difference."""
-    halves = _unchanged(graphs, rng) if is_no_change(graphs) else _contrasting(graphs, rng)
+    if is_no_change(graphs):
+        return _unchanged(graphs, rng)
+    halves = _contrasting(graphs, rng)
     if halves is None:
         return None
-    first, second = rng.sample([prompt.text for prompt in load_wordings("difference_phrases").kinds["verb"]], 2)
-    text = fill_template((first, second), halves[0].text, halves[1].text)
+    verbs: list[str] = []
+    for half in halves:
+        kind = "plain_verb" if re.search(r"\bno\b", half.text) else "verb"
+        choices = [prompt.text for prompt in load_wordings("difference_phrases").kinds[kind]]
+        verbs.append(rng.choice([verb for verb in choices if verb not in verbs]))
+    text = fill_template(verbs, halves[0].text, halves[1].text)
     return Statement(text, (*halves[0].claims, *halves[1].claims))
 
 
@@ -48,7 +60,7 @@ def _contrasting(graphs: Graphs, rng: Random) -> tuple[Statement, Statement] | N
     if graphs[0].world == graphs[1].world:
         pairs = picked(find_contrasts(graphs), graphs, rng, limit=MOST_CHANGES)
         rng.shuffle(pairs)
-        mentions = _by_side(pairs)
+        mentions = _by_side([_anchored(pair, graphs, rng) for pair in pairs])
     else:
         mentions = _contents(graphs, rng)
     if not mentions[0] or not mentions[1]:
@@ -56,6 +68,20 @@ def _contrasting(graphs: Graphs, rng: Random) -> tuple[Statement, Statement] | N
     named = rng.random() < PLACE_SHARE
     first, second = (_half(mentions[side], graphs, rng, named=named) for side in SIDES)
     return first, second
+
+
+def _anchored(pair: MentionPair, graphs: Graphs, rng: Random) -> MentionPair:
+    """Say now and then beside what the thing stands, where one photograph shows it alone of its looks."""
+    single = [mention for mention in pair if mention.count is None]
+    if not single or rng.random() > ANCHOR_SHARE:
+        return pair
+    told = single[0]
+    [thing] = told.selector.select(graphs[told.side])
+    related = find_relation(thing, graphs[told.side], rng)
+    if related is None:
+        return pair
+    anchored = replace(told, beside=(related.relation, related.other))
+    return (anchored, pair[1]) if told.side == 0 else (pair[0], anchored)
 
 
 def _contents(graphs: Graphs, rng: Random) -> list[list[Mention]]:
@@ -112,37 +138,16 @@ def _half(mentions: list[Mention], graphs: Graphs, rng: Random, *, named: bool) 
     return Statement(text, claims)
 
 
-def _unchanged(graphs: Graphs, rng: Random) -> tuple[Statement, Statement]:
-    """Say that nothing has changed: the first half shows the scene, the second says that it is the same."""
+def _unchanged(graphs: Graphs, rng: Random) -> Statement:
+    """Say that nothing has changed, by what light or viewpoint differ, and what both photographs show."""
     # Another viewpoint may hide some of several like things: another number of them would read as a change.
     common = [a for a in shared(graphs) if selects(a, graphs[0]) == selects(a, graphs[1])]
     looks = rng.sample(common, min(len(common), rng.choice((1, 2, MOST_THINGS))))
-    things = [shown(0, selector, graphs[0]) for selector in looks]
-    first = Statement(graphs[0].place, (scene_claim(0, "place", graphs[0]),))
-    if things:
-        first = _half(things, graphs, rng, named=rng.random() < 2 * PLACE_SHARE)
-    kinds = ["unchanged", "unchanged_view", "unchanged_light"]
-    if things and graphs[0].place == graphs[1].place:
-        kinds += ["unchanged_place", "unchanged_things"] * 2
-    return first, _same(rng.choice(kinds), things, graphs, rng=rng)
-
-
-def _same(kind: str, things: list[Mention], graphs: Graphs, *, rng: Random) -> Statement:
-    values = {
-        "place": graphs[1].place,
-        "the_place": with_the(graphs[1].place),
-        "bare_place": bare(graphs[1].place),
-        "things": joined([mention.text for mention in things]),
-        "the_things": joined([f"the {noun(mention.selector, mention.count or 1)}" for mention in things]),
-        "viewpoint": graphs[1].viewpoint,
-        "light": graphs[1].light,
-    }
-    there = claims_of(Mention(1, mention.selector, mention.count) for mention in things)
-    claims = {
-        "unchanged_place": (scene_claim(1, "place", graphs[1]), *there),
-        "unchanged_things": there,
-        "unchanged_view": (scene_claim(1, "viewpoint", graphs[1]),),
-        "unchanged_light": (scene_claim(1, "light", graphs[1]),),
-    }
-    text = load_wordings("difference_phrases").say(kind, rng, **values)
-    return Statement(text, (Claim(side=0, kind="no_change"), *claims.get(kind, ())))
+    told: list[Phrased] = [name for name in VIEWS if getattr(graphs[0], name) != getattr(graphs[1], name)]
+    if not looks or rng.random() < PLACE_SHARE:
+        told.append("place")
+    claims = [Claim(side=0, kind="no_change")]
+    for side in SIDES:
+        claims += claims_of(shown(side, look, graphs[side]) for look in looks)
+        claims += [scene_claim(side, kind, graphs[side]) for kind in told]
+    return Statement(say_claims(claims, "template", rng), tuple(claims))

@@ -42,7 +42,7 @@ from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_u
 from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
-from pairwright.tasks.texts.differences import Difference, read_difference, refuse_length
+from pairwright.tasks.texts.differences import Difference, read_composed, read_difference, refuse_length
 from pairwright.tasks.texts.words import ends_short, says_no_change
 
 
@@ -81,7 +81,7 @@ def _compose(row: PairRow, config: DifferencesConfig, graphs: Graphs) -> Differe
     def compose(attempt: int) -> Statement | None:
         return compose_difference(graphs, Random(make_key("difference", config.seed, row.key, attempt)))
 
-    found = compose_true(compose, lambda text: read_difference(text, difference_verbs()), graphs, config)
+    found = compose_true(compose, lambda text: read_composed(text, difference_verbs()), graphs, config)
     if isinstance(found, RefusedText):
         return Dropped(source_key=row.key, reason=found.reason, detail=found.detail)
     written, parts, attempts = found
@@ -197,14 +197,14 @@ def _fit(stage: Stage, config: DifferencesConfig) -> Stage:
 
 STAGE = Stage(
     name="described",
-    version=2,
+    version=3,
     group="captioning",
     reads={"pairs": PairRow},
     writes=DifferenceRow,
     function=describe_differences,
     config="differences",
     models=name_validators,
-    prompts=("difference_template", "difference_phrases"),
+    prompts=("difference_template", "difference_phrases", "answer_sentences"),
     uses=(
         Uses(table="images", row=ImageRow, on="images", without=("image",)),
         Uses(table="captions", row=CaptionRow, on="images", counts=True),

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Literal, get_args
 
 from pairwright.schemas.claims import Claim, Graphs, Relation, Selector, all_hold, content_changes, stands
-from pairwright.schemas.phrases import noun, some, the
+from pairwright.schemas.phrases import SPOKEN, noun, some, the
 from pairwright.schemas.scene import SceneGraph, SceneObject
 
 Side = Literal[0, 1]
@@ -37,11 +37,14 @@ class Mention:
     side: Side
     selector: Selector
     count: int | None = None
+    beside: tuple[Relation, Selector] | None = None
+    """How it stands to one other thing."""
 
     @property
     def text(self) -> str:
-        """Return the indefinite noun phrase."""
-        return some(self.selector, self.count)
+        """Return the indefinite noun phrase, and beside what the thing stands."""
+        phrase = some(self.selector, self.count)
+        return f"{phrase} {SPOKEN[self.beside[0]]} {the(self.beside[1])}" if self.beside else phrase
 
     @property
     def claim(self) -> Claim:
@@ -55,7 +58,14 @@ class Mention:
 
 def claims_of(mentions: Iterable[Mention]) -> tuple[Claim, ...]:
     """Return the claims of some mentions."""
-    return tuple(mention.claim for mention in mentions)
+    return tuple(claim for mention in mentions for claim in _claims_of(mention))
+
+
+def _claims_of(mention: Mention) -> Iterator[Claim]:
+    yield mention.claim
+    if mention.beside:
+        relation, other = mention.beside
+        yield Claim(side=mention.side, kind="relation", selector=mention.selector, relation=relation, other=other)
 
 
 def describe(thing: SceneObject, *attributes: str) -> Selector:
@@ -77,11 +87,6 @@ def shown(side: Side, selector: Selector, graph: SceneGraph) -> Mention:
 def scene_claim(side: Side, kind: Literal["place", "light", "viewpoint"], graph: SceneGraph) -> Claim:
     """Return what the graph says of the photograph as a whole."""
     return Claim(side=side, kind=kind, value=getattr(graph, kind))
-
-
-def capital(text: str) -> str:
-    """Return the text with its first letter a capital."""
-    return text[:1].upper() + text[1:]
 
 
 ATTRIBUTES = ("shape", "colour", "material", "size", "facing", "pose", "text")
@@ -244,12 +249,6 @@ ADDITIONS: tuple[tuple[str, ...], ...] = (
     ("column", "pose"),
 )
 """What is added to colour, material and shape, shortest first, until a phrase fits one object only."""
-SPOKEN: dict[Relation, str] = {
-    "left of": "to the left of",
-    "right of": "to the right of",
-    "in front of": "in front of",
-    "behind": "behind",
-}
 OPPOSITES: dict[Relation, Relation] = {
     "left of": "right of",
     "right of": "left of",

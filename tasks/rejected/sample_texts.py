@@ -8,9 +8,17 @@ Of the samples not known to be true the closest is taken: one far off may well n
 from collections.abc import Iterator, Sequence
 from functools import partial
 from operator import attrgetter
+from random import Random
 
 from pairwright.prompts import difference_verbs
-from pairwright.prompts.differences import TEMPLATE, WITHOUT_CAPTIONS, difference_regex, fill_template, instruct
+from pairwright.prompts.differences import (
+    TEMPLATE,
+    WITHOUT_CAPTIONS,
+    difference_regex,
+    draw_verbs,
+    fill_template,
+    instruct,
+)
 from pairwright.schemas.config import SampledTextsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import (
@@ -24,6 +32,7 @@ from pairwright.schemas.rows import (
     RejectedTextRow,
     Row,
     Served,
+    make_key,
 )
 from pairwright.tasks.rejected.check_texts import Truth, is_as_true, likeness, rejected_row, truth_of
 from pairwright.tasks.serving.ask_rows import ask_rows
@@ -53,7 +62,8 @@ async def _sample(
     pair = pairs.get(row.subject)
     if pair is None or pair.first not in images or pair.second not in images:
         return Dropped(source_key=row.key, reason="image is missing", detail=row.subject)
-    instruction = instruct(row.verbs, captions=None)
+    verbs = row.verbs or draw_verbs(Random(make_key("sampled verbs", config.seed, row.key)))
+    instruction = instruct(verbs, captions=None)
     read: list[Difference | RefusedText] = []
     served: list[Served] = []
     for number in range(1, config.samples + 1):

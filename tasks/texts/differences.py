@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+from pairwright.prompts.differences import UNCHANGED
 from pairwright.schemas.replies import RefusedText
 from pairwright.tasks.texts.words import WORD
 
@@ -71,8 +72,8 @@ class Difference:
 
     first_half: str
     second_half: str
-    verbs: tuple[str, str]
-    """As they stand in the text, in lower case."""
+    verbs: tuple[str, ...]
+    """As they stand in the text, in lower case; none where it says that nothing has changed."""
     text: str
     """The whole, on one line and without quotation marks around it."""
 
@@ -97,6 +98,16 @@ def read_difference(text: str, known: tuple[str, ...], *, finish_reason: str = "
     if PLACEHOLDER.search(text):
         return RefusedText("placeholder kept", text[-80:])
     return _read_halves(text, (parts[0].strip(), parts[1].strip().removesuffix(".")), _forms(known))
+
+
+def read_composed(text: str, known: tuple[str, ...]) -> Difference | RefusedText:
+    """Read a description that was written from scene graphs: where nothing has changed, it says so off the template.
+
+    Its halves are then what both images show, and the statement that they show the same.
+    """
+    unchanged = re.escape(UNCHANGED).replace(r"\{second\}", "(.+?)").replace(r"\{first\}", "(.+)")
+    found = re.fullmatch(unchanged, text)
+    return Difference(found[2], found[1], (), text) if found else read_difference(text, known)
 
 
 def refuse_length(read: Difference, max_words: int) -> RefusedText | None:

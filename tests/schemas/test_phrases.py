@@ -13,7 +13,6 @@ from pairwright.schemas.phrases import (
     tail,
     the,
     with_article,
-    with_the,
     within,
 )
 
@@ -63,7 +62,6 @@ def test_places():
     assert within("a wooden table-top") == "on a wooden table-top"
     assert within("a room corner") == "in a room corner"
     assert within("an unknown place") == "in an unknown place"
-    assert with_the("a room corner") == "the room corner"
     assert bare("an attic") == "attic"
 
 

@@ -13,7 +13,7 @@ from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import Dropped, make_key
 from pairwright.tasks.rejected.compare_words import SCENE_WORDS
 from pairwright.tasks.rejected.edit_texts import edit_texts
-from pairwright.tasks.texts.differences import Difference, read_difference
+from pairwright.tasks.texts.differences import Difference, read_composed
 from tests.fixtures.descriptions import described, description
 from tests.fixtures.graphs import PROPERTY, graph, rows_of, thing
 from tests.fixtures.reader import read_phrases
@@ -26,7 +26,7 @@ CONFIG = RejectedTextsConfig()
 def test_edited_texts_differ_in_one_place_and_stay_in_the_template(seed):
     rows, pairs, images = described([seed])
     for row, found in zip(rows, edit_texts(rows, CONFIG, pairs=pairs, images=images), strict=True):
-        assert isinstance(read_difference(found.text, difference_verbs()), Difference), found.text
+        assert isinstance(read_composed(found.text, difference_verbs()), Difference), found.text
         old, new = row.text.split(), found.text.split()
         blocks = [op for op in SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes() if op[0] != "equal"]
         assert 1 <= len(blocks) <= 3, found.text
@@ -43,7 +43,7 @@ def test_edited_texts_are_false(seed):
     for row, found in zip(rows, edit_texts(rows, CONFIG, pairs=pairs, images=images), strict=True):
         if found.note.split()[0] == "place":
             continue
-        read = read_difference(found.text, difference_verbs())
+        read = read_composed(found.text, difference_verbs())
         scenes = [images[key].graph for key in (pairs[row.subject].first, pairs[row.subject].second)]
         phrases = [read_phrases(half) for half in (read.first_half, read.second_half)]
         understood = sum(map(len, phrases)) == len(read_phrases(row.text))
