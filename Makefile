@@ -40,7 +40,7 @@ docs: .venv/.core  ## write the pages that are made from the source
 	$(BIN)/python docs/write_pages.py
 
 bench: .venv/.tests $(if $(filter serve,$(BENCH)),.venv-vllm/.served)  ## measure; prints ratios of two sides measured in one run
-	@for name in $(or $(BENCH),cluster store build embed search remove train namc export view $(if $(wildcard .venv-vllm/.served),serve)); do $(BIN)/python -m tests.bench.bench_$$name || exit 1; done
+	@for name in $(or $(BENCH),cluster store build embed search remove train namc export view truth $(if $(wildcard .venv-vllm/.served),serve)); do $(BIN)/python -m tests.bench.bench_$$name || exit 1; done
 
 soak: .venv/.tests  ## the long runs: faults, kills, launchers, clusters, servers, browsers
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile search --timeout 7200 $(ARGS)

@@ -1,0 +1,136 @@
+"""The benchmark's reader of texts: sentences by hand about two small scenes, true ones and planted false ones."""
+
+import pytest
+
+from pairwright.schemas.scene import Mask, SceneChange
+from tests.bench.bench_truth import Figure
+from tests.bench.truth_style import distinct_bigrams, tell_apart
+from tests.bench.truth_text import Reader, find_changes, is_ambiguous, is_true, tells
+from tests.fixtures.graphs import graph, thing
+
+
+def at(name, first, **values):
+    """Make an object whose pixels are column ``first`` of a picture of 4 x 10 pixels."""
+    column = ("left", "centre", "right")[min(3 * first // 10, 2)]
+    mask = Mask(height=4, width=10, counts=(4 * first, 4, 4 * (9 - first)))
+    return thing(name, column=column, box=(first, 0, first + 1, 4), **values).model_copy(update={"mask": mask})
+
+
+BALL, MUG = at("ball", 0), at("mug", 9, shape="mug", material="ceramic", size="large", depth="back")
+SIGN = at("sign", 4, shape="sign", colour="green", text="OPEN", size="medium")
+BOX = at("box", 8, shape="box", colour="blue", material="wooden", pose="with its lid open")
+BLUE = BALL.model_copy(update={"colour": "blue"})
+CHANGES = (SceneChange(type="colour", object_id="ball"), SceneChange(type="disappearance", object_id="mug"))
+PAIR = (graph(BALL, MUG, SIGN, BOX), graph(BLUE, SIGN, BOX, changes=CHANGES, light="cool light from the right"))
+READER = Reader(PAIR)
+
+
+def false_in(text, pair=PAIR):
+    """Return the false statements of a text that is read whole."""
+    reading = READER.read(text)
+    assert not reading.unread
+    assert reading.said
+    return [said for said in reading.said if not is_true(said, pair)]
+
+
+def template(first, second):
+    halves = f"the first image shows {first}, while the second image has {second}."
+    return f"The difference between the two images is that {halves}"
+
+
+TRUE = (
+    template("a small red metal ball on the left", "a blue metal ball on the left"),
+    template("a wooden table-top with a red ceramic mug in the background", "a scene without a mug or a red ball"),
+    template("a green metal sign reading 'OPEN', and no blue ball", "three objects in all but no red ceramic mug"),
+    template(
+        "a blue wooden box with its lid open but no blue ball", "a wooden table-top that has a sign but lacks a mug"
+    ),
+    "Image 1 contains a red ceramic mug, whereas Image 2 has no red ceramic mug.",
+    "In Image 1, the red metal ball stands to the left of the red ceramic mug.",
+    "Differences:\n1. Counting the objects: One counts four objects in Image 1 and three objects in Image 2.",
+)
+FALSE = (
+    template("a large red metal ball", "a blue metal ball"),
+    template("a red metal ball", "a blue metal ball on the right"),
+    template("a scene without a red ball", "a blue metal ball"),
+    template("a red metal ball", "a wooden table-top where one sees a ceramic mug"),
+    template("two red metal balls", "a blue metal ball"),
+    template("a green metal sign reading 'EXIT'", "no mug"),
+    template("a red metal ball", "the same scene, in which no object has changed"),
+    "A red metal ball can be seen in Image 2 but not in Image 1.",
+    "Both images contain a ceramic mug.",
+    "In Image 1, the red metal ball stands to the right of the red ceramic mug.",
+    "One counts four objects in Image 1 and two objects in Image 2.",
+    "No object was added, taken away or replaced by another.",
+    "Only the light differs: warm light from the left in Image 1, cool light from the right in Image 2.",
+    "Everything is lit by cool light from the right.",
+)
+
+
+@pytest.mark.parametrize("text", TRUE)
+def test_true_sentences_have_no_false_statement(text):
+    assert false_in(text) == []
+
+
+@pytest.mark.parametrize("text", FALSE)
+def test_planted_false_statements_are_found(text):
+    assert false_in(text)
+
+
+@pytest.mark.parametrize("said", ["a red metal bell", "a red metal ball that smiles", "perhaps a red metal ball"])
+def test_what_is_not_understood_is_never_taken_for_true(said):
+    reading = READER.read(template(said, "a blue metal ball"))
+    assert reading.said == ()
+    assert len(reading.unread) == 1
+
+
+def test_of_one_scene_in_another_light_only_the_light_differs():
+    pair = (PAIR[0], graph(*PAIR[0].objects, light=PAIR[1].light))
+    values = "warm light from the left in Image 1, cool light from the right in Image 2."
+    assert false_in(f"1. Only the light differs: {values}", pair) == []
+
+
+def test_of_what_stands_somewhere_the_sentence_names_the_place_once():
+    assert false_in("On the left of Image 1, one sees a red metal ball.") == []
+    assert false_in("On the right of Image 1, one sees a red metal ball.")
+    assert false_in("One red ball and one mug stand in the scene, one on the left and one on the right.")
+
+
+def test_a_definite_phrase_that_fits_several_things_is_ambiguous():
+    pair = (graph(BALL, MUG, BLUE.model_copy(update={"id": "other"})), PAIR[1])
+    said = READER.read("In Image 1, the metal ball stands to the left of the red ceramic mug.").said
+    assert [one.look for one in said if is_ambiguous(one, pair)] == [(("material", "metal"), ("shape", "ball"))]
+    assert not any(is_ambiguous(one, PAIR) for one in said)
+
+
+def test_a_change_that_no_statement_tells_is_missed():
+    told = READER.read(template("a red metal ball", "a blue metal ball")).said
+    changes = find_changes(PAIR)
+    assert [(a and a.id, b and b.id) for a, b in changes] == [("ball", "ball"), ("mug", None)]
+    assert [any(tells(one, change, PAIR) for one in told) for change in changes] == [True, False]
+    unseen = graph(*PAIR[0].objects[1:], changes=(SceneChange(type="viewpoint"),))
+    assert find_changes((PAIR[0], unseen)) == []
+
+
+def test_bounds_are_judged_with_their_intervals():
+    assert Figure("", 0, 100, most=0).verdict == "ok"
+    assert Figure("", 1, 100, most=0).verdict == "not"
+    assert Figure("", 58, 100, most=0.55).verdict == "open"  # 0.48 to 0.67
+    assert Figure("", 70, 100, most=0.55).verdict == "not"
+    assert Figure("", 60, 100, least=0.95).verdict == "not"
+    assert Figure("", 0, 0, most=0).verdict == "none"
+    low, high = Figure("", 5, 10).interval
+    assert (low, high) == (pytest.approx(0.2366, abs=1e-4), pytest.approx(0.7634, abs=1e-4))
+
+
+def test_classifiers_tell_what_can_be_told_in_other_worlds():
+    worlds = [f"world-{number // 4}" for number in range(80)]
+    labels = [number % 2 for number in range(80)]
+    lengths = [[10 + 5 * label, label] for label in labels]
+    assert tell_apart("length", lengths, labels, worlds) == (80, 80)
+    words = ["a ball" if label else "a mug" for label in labels]
+    assert tell_apart("n-grams", words, labels, worlds) == (80, 80)
+
+
+def test_distinct_bigrams_count_pairs_of_words():
+    assert distinct_bigrams(["The red ball.", "the red mug"]) == (3, 4)
