@@ -557,6 +557,14 @@ class PreferenceRow(Row):
     licences: tuple[str, ...]
     rejected_image_maker: str = ""
     """"removal", "crop", or empty: no image is rejected."""
+    kind: str = ""
+    """What the prompt asks for and all texts are: "template", "changes", "sentences", "list", "short"; else unknown."""
+    description: str = ""
+    """The pair's description, which the chosen text says in another kind; empty: they are the same."""
+    claims: str = "[]"
+    """As of ``DifferenceRow``: what the chosen text says."""
+    rejected_claims: str = "[]"
+    """What the rejected text says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,7 @@ def _anchored(pair: MentionPair, graphs: Graphs, rng: Random) -> MentionPair:
     single = [mention for mention in pair if mention.count is None]
     if not single or rng.random() > ANCHOR_SHARE:
         return pair
-    told = single[0]
+    told = rng.choice(single)
     [thing] = told.selector.select(graphs[told.side])
     related = find_relation(thing, graphs[told.side], rng)
     if related is None:

@@ -2,7 +2,8 @@
 
 Reads ``PairRow`` with everything that was made about it, and ``PreferenceRow`` as a source gave it; writes
 ``PreferenceRow``: rejected text, ranked further negatives and rejected images in one record. Rejected texts come from
-those of the six makers that a build has. Of removals, only the one that was chosen is read.
+those of the six makers that a build has. Of removals, only the one that was chosen is read. Where the claims of all
+texts of a pair are known, they are said in a kind of text that is drawn, and the prompt asks for that kind (ours).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from pairwright.prompts import load_wordings
+from pairwright.schemas.claims import CLAIMS
 from pairwright.schemas.config import PreferencesConfig
 from pairwright.schemas.removing import NO_IMAGE, SEVERAL
 from pairwright.schemas.rows import (
@@ -29,8 +31,11 @@ from pairwright.schemas.rows import (
 )
 from pairwright.tasks.preferences.reject_image import reject_image
 from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.texts.say_claims import KINDS, OF_ANY_PAIR, Kind, say_claims
 
 PROMPT = "ask_difference"
+ASKING: Mapping[str, str] = {"template": "ask"}
+"""Wordings of the question by the kind that it asks for, where they are called otherwise."""
 MAKERS = ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual")
 """The tables of rejected texts; each maker has one."""
 
@@ -74,8 +79,51 @@ def build_preferences(
         if isinstance(altered, Dropped):
             yield altered
             continue
-        ranked = tuple(rank_texts(pair, rejected, config))
-        yield _preference(Material(pair, difference, split, shown, ranked, rejection, altered), ask(pair, config))
+        told = tell(pair, difference, rejected, shown=shown, config=config)
+        ranked = tuple(rank_texts(pair, told.rejected, config))
+        yield _preference(Material(pair, told, split, shown, ranked, rejection, altered), ask(pair, told.kind, config))
+
+
+@dataclass(frozen=True)
+class Told:
+    """Texts of a pair, all of one kind."""
+
+    kind: Kind
+    difference: DifferenceRow
+    rejected: Sequence[RejectedTextRow]
+    description: str = ""
+    """What the difference's text was before."""
+
+
+def tell(
+    pair: PairRow,
+    difference: DifferenceRow,
+    rejected: Sequence[RejectedTextRow],
+    *,
+    shown: Sequence[ImageRow],
+    config: PreferencesConfig,
+) -> Told:
+    """Say the texts of a pair in a kind that its key draws: the template where not all of their claims are known.
+
+    Photographs of two scenes are not told as changes. A kind that cannot tell a rejected text from the chosen one is
+    passed over.
+    """
+    template = Told("template", difference, rejected)
+    if any(row.claims in ("", "[]") for row in (difference, *rejected)):
+        return template
+    worlds = {image.graph.world for image in shown if image.graph}
+    kinds = KINDS if len(worlds) == 1 else OF_ANY_PAIR
+    for kind in Random(make_key("kind", config.seed, pair.key)).sample(kinds, len(kinds)):
+        if kind == "template":
+            break
+        texts = [
+            say_claims(CLAIMS.validate_json(row.claims), kind, Random(make_key("told", config.seed, pair.key)))
+            for row in (difference, *rejected)
+        ]
+        if texts[0] not in texts[1:]:
+            own = [replace(row, text=text) for row, text in zip(rejected, texts[1:], strict=True)]
+            return Told(kind, replace(difference, text=texts[0]), own, difference.text)
+    return template
 
 
 def _reject_given(
@@ -103,7 +151,7 @@ class Material:
     """Hold what one preference is made of."""
 
     pair: PairRow
-    difference: DifferenceRow
+    told: Told
     split: SplitRow
     shown: tuple[ImageRow, ImageRow]
     texts: tuple[RejectedTextRow, ...]
@@ -113,7 +161,7 @@ class Material:
 
 
 def _preference(material: Material, prompt: str) -> PreferenceRow:
-    difference, split, shown, texts = material.difference, material.split, material.shown, material.texts
+    difference, split, shown, texts = material.told.difference, material.split, material.shown, material.texts
     rejection = material.rejection
     made_of = [*(text.text for text in texts), rejection.key if rejection else "", split.split]
     rejected = texts[0] if texts else None
@@ -137,6 +185,10 @@ def _preference(material: Material, prompt: str) -> PreferenceRow:
         sources=tuple(image.source for image in shown),
         licences=tuple(image.licence for image in shown),
         rejected_image_maker=rejection.maker if rejection else "",
+        kind=material.told.kind,
+        description=material.told.description,
+        claims=difference.claims,
+        rejected_claims=rejected.claims if rejected else "[]",
     )
 
 
@@ -155,23 +207,23 @@ def rank_texts(pair: PairRow, texts: Sequence[RejectedTextRow], config: Preferen
     yield from ranked
 
 
-def ask(pair: PairRow, config: PreferencesConfig) -> str:
-    """Return the question about the pair, one of several wordings, drawn by its key and the seed."""
-    return load_wordings(PROMPT).say("ask", Random(make_key("ask", config.seed, pair.key)))
+def ask(pair: PairRow, kind: Kind, config: PreferencesConfig) -> str:
+    """Return a question that asks for the kind, one of several wordings, drawn by the pair's key and the seed."""
+    return load_wordings(PROMPT).say(ASKING.get(kind, kind), Random(make_key("ask", config.seed, pair.key)))
 
 
 STAGE = Stage(
     name="preferences",
-    version=4,
+    version=5,
     group="preferences",
     reads={"pairs": PairRow, "given_preferences": PreferenceRow},
     writes=PreferenceRow,
     function=build_preferences,
     config="preferences",
-    prompts=(PROMPT,),
+    prompts=(PROMPT, "answer_sentences"),
     uses=(
         Uses(table="splits", row=SplitRow, counts=True),
-        Uses(table="images", row=ImageRow, on="images", without=("graph", "captions")),
+        Uses(table="images", row=ImageRow, on="images", without=("captions",)),
         Uses(table="differences", row=DifferenceRow, counts=True),
         *(Uses(table=maker, row=RejectedTextRow, counts=True) for maker in MAKERS),
         Uses(table="rejections", row=RejectionRow, on="key", counts=True),

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.bounds import HealthConfig
 from pairwright.schemas.checks import NO_RATING
-from pairwright.schemas.claims import CLAIMS, Claim, all_hold
+from pairwright.schemas.claims import CLAIMS, all_hold
 from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.report.tables import Tables
@@ -37,7 +37,7 @@ JUDGED = "judged/preferences.json"
 """Where the benchmark ``preferences`` writes its scores, unless it is told otherwise; its rows lie beside them."""
 JUDGED_ROWS, REJECTED = "judged/preferences.rows.jsonl", "_rejected"
 """A line per text that was asked about, and how the question about a preference's rejected text ends."""
-TEXTS = ("key", "subject", "component", "chosen", "rejected", "rejected_maker", "image_keys")
+TEXTS = ("key", "subject", "component", "chosen", "rejected", "rejected_claims", "rejected_maker", "image_keys")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,13 +207,12 @@ def _deal(components: Sequence[str]) -> NDArray[np.int64]:
 
 def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
     """Count the rejected texts that hold of their images, where their claims and the images' graphs are known."""
-    known = _claims(tables, {plain_text(row["rejected"]) for row in rows})
-    wanted = [row for row in rows if plain_text(row["rejected"]) in known and len(row["image_keys"]) == 2]
+    wanted = [row for row in rows if row["rejected_claims"] not in ("[]", None) and len(row["image_keys"]) == 2]
     keys = sorted({key for row in wanted for key in row["image_keys"]})
     images = tables.find("images", ImageRow, keys, without=["image"])
     graphs = {row.key: row.graph for row in images if row.graph}
     held = [
-        all_hold(known[plain_text(row["rejected"])], (graphs[first], graphs[second]))
+        all_hold(CLAIMS.validate_json(row["rejected_claims"]), (graphs[first], graphs[second]))
         for row in wanted
         for first, second in [row["image_keys"]]
         if first in graphs and second in graphs
@@ -239,15 +238,6 @@ def _count_believed(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
 def _rows(tables: Tables, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:
     for table in tables.chunks(name, columns):
         yield from zip(*(table[column].to_pylist() for column in columns), strict=True)
-
-
-def _claims(tables: Tables, wanted: set[str]) -> dict[str, tuple[Claim, ...]]:
-    """Return what these texts claim, where a description of the dataset has the same words and says so."""
-    found: dict[str, tuple[Claim, ...]] = {}
-    for text, claims in _rows(tables, "differences", "text", "claims"):
-        if claims != "[]" and (plain := plain_text(text)) in wanted and plain not in found:
-            found[plain] = CLAIMS.validate_json(claims)
-    return found
 
 
 def _changes(tables: Tables) -> Iterator[float]:

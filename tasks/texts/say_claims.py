@@ -184,10 +184,10 @@ def _became(before: Claim, after: Claim, teller: Teller) -> str:
     old, new = before.selector.model_dump(), after.selector.model_dump()
     differ = [name for name in old if old[name] != new[name]]
     name = differ[0]
-    values = {**_subject(before, teller), "new_thing": some(after.selector)}
+    values = {**_subject(before, teller), "new_thing": teller.phrase(after)}
     if "shape" in differ:
         return teller.say("replaced", **values)
-    if len(differ) > 1 or old[name] is None or new[name] is None:
+    if len(differ) > 1 or old[name] is None or new[name] is None or teller.beside(after):
         return teller.say("became", **values)
     return teller.say(f"became_{name}", **values, new=surface(name, new[name]))
 
@@ -197,7 +197,8 @@ def _unchanged(teller: Teller, kind: Kind) -> str:
     same = teller.say("unchanged")
     views = _views(teller)
     things = joined([teller.phrase(claim) for claim in teller.mentions(0)])
-    shows = f"both images show {' '.join(filter(None, [things, within(teller.place) if things else teller.place]))}"
+    where = within(teller.place) if things and teller.place else teller.place
+    shows = f"both images show {' '.join(filter(None, [things, where]))}"
     if kind == "list":
         return _listed([same, *views, shows])
     if kind == "short":

@@ -44,7 +44,7 @@ MAKER = "mined"
 NOTHING = "no text to mine"
 MOST_SCORES = 8_000_000
 """Scores held at once."""
-WANTED = ("key", "subject", "chosen", "split", "image_keys")
+WANTED = ("key", "subject", "chosen", "description", "claims", "split", "image_keys")
 OPTIONAL = ("differences", "pairs", "images")
 """Tables that say what is true of a pair."""
 SAID = ("subject", "text", "claims", "no_change")
@@ -73,12 +73,11 @@ def mine_negatives(
         pairs: the rows' pairs.
         images: their images, with scene graphs where there are any.
     """
-    said = Said.read(differences)
+    preferences = everything.select(list(WANTED)).to_pylist()
+    said = Said.read(differences, preferences)
     entries = [
-        make_entry(
-            row, in_pool=row["split"] == config.pool, no_change=said.no_change.get((row["subject"], row["chosen"]))
-        )
-        for row in everything.select(list(WANTED)).to_pylist()
+        make_entry(row, in_pool=row["split"] == config.pool, no_change=said.no_change.get(_described(row)))
+        for row in preferences
     ]
     place_of = {entry.key: place for place, entry in enumerate(entries)}
     pool = make_pool(entries)
@@ -97,21 +96,27 @@ class Said:
     """What descriptions were written to say."""
 
     no_change: Mapping[tuple[str, str], bool]
-    """By pair and text."""
+    """By pair and description."""
     claims: Mapping[str, str]
     """By plain text, JSON of its claims."""
 
     @staticmethod
-    def read(table: pa.Table | None) -> "Said":
-        """Read a table of differences."""
+    def read(table: pa.Table | None, preferences: Sequence[Mapping[str, Any]]) -> "Said":
+        """Read a table of differences, and what preferences say of the same in another kind of text."""
         rows = sorted(table.select(list(SAID)).to_pylist(), key=str) if table is not None else []
-        claims = {plain_text(row["text"]): row["claims"] for row in rows if row["claims"] not in ("", "[]")}
+        texts = [(row["text"], row["claims"]) for row in rows]
+        texts += [(row["chosen"], row["claims"]) for row in preferences]
+        claims = {plain_text(text): known for text, known in texts if known not in ("", "[]", None)}
         return Said({(row["subject"], row["text"]): bool(row["no_change"]) for row in rows}, claims)
 
     def is_true(self, text: str, graphs: Any) -> bool | None:
         """Return whether a text is true of two scene graphs; ``None`` where it cannot be known."""
         claims = self.claims.get(plain_text(text))
         return all_hold(CLAIMS.validate_json(claims), graphs) if claims and graphs else None
+
+
+def _described(row: Mapping[str, Any]) -> tuple[str, str]:
+    return row["subject"], row["description"] or row["chosen"]
 
 
 @dataclass(frozen=True, slots=True)

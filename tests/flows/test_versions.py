@@ -91,7 +91,7 @@ def test_a_row_is_followed_down_and_up(copy: Path, call: Call) -> None:
     from_it = {(row["table"], row["key"]) for row in up["made_from"]}
     assert {("images", first), ("images", second), ("pairs", preference.subject)} <= from_it
     assert up["made_of_it"] == []
-    assert set(up["tables"]["preferences"]["prompts"]) == {"ask_difference"}
+    assert set(up["tables"]["preferences"]["prompts"]) == {"ask_difference", "answer_sentences"}
     down = json.loads(call("lineage", copy, first, "--json"))
     assert ("preferences", preference.key) in {(row["table"], row["key"]) for row in down["made_of_it"]}
     mine = {pair.key for pair in pairs_of(copy) if first in (pair.first, pair.second)}

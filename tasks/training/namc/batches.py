@@ -60,10 +60,16 @@ def read_texts(rows: FrozenRows, *, halves: bool, limit: int = 0, seed: int = 0)
 def _read(place: int, row: PreferenceRow, *, halves: bool) -> Text | Refused:
     if len(row.image_keys) != PAIR:
         return Refused(key=row.key, reason="not about two images", detail=f"{len(row.image_keys)} images")
-    parts = read_difference(row.chosen, difference_verbs())
+    text = description_of(row)
+    parts = read_difference(text, difference_verbs())
     if halves and not isinstance(parts, Difference):
         return Refused(key=row.key, reason=NO_HALVES, detail=parts.reason)
-    return Text(place, row.key, row.chosen, row.image_keys, parts if isinstance(parts, Difference) else None)
+    return Text(place, row.key, text, row.image_keys, parts if isinstance(parts, Difference) else None)
+
+
+def description_of(row: PreferenceRow) -> str:
+    """Return the row's implicit-change description, also where its chosen text is of another kind."""
+    return row.description or row.chosen
 
 
 def see_small(rows: FrozenRows, texts: Iterable[Text]) -> Copies:

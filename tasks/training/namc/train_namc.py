@@ -32,7 +32,15 @@ from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.pool import count_cores
 from pairwright.tasks.training import runs
 from pairwright.tasks.training.freeze_rows import PAIR, FrozenRows, Refused, count_reasons
-from pairwright.tasks.training.namc.batches import NO_HALVES, NOT_SEEN, Batches, Text, read_texts, see_small
+from pairwright.tasks.training.namc.batches import (
+    NO_HALVES,
+    NOT_SEEN,
+    Batches,
+    Text,
+    description_of,
+    read_texts,
+    see_small,
+)
 from pairwright.tasks.training.namc.captioner import (
     Captioner,
     load_captioner,
@@ -120,7 +128,7 @@ def _make_words(job: Job) -> DecoderWords:
         if job.config.namc.size == PAPER:
             words = bert_words(find_weights(job.config.namc.vocabulary))
         else:
-            texts = (row.chosen for row in rows_of(job, job.config.data.split).read_texts())
+            texts = (description_of(row) for row in rows_of(job, job.config.data.split).read_texts())
             words = learnt_words(texts, size=VOCABULARY_SIZE)
         Folder(str(job.run.folder)).write(runs.VOCABULARY, words.as_json().encode())
     return saved_words(kept)
@@ -269,7 +277,7 @@ class Training:
                 key=row.key,
                 prompt=prompt,
                 images=row.images,
-                reference=row.chosen,
+                reference=text.chosen,
                 answer=answer,
                 rejected=row.rejected,
             )

@@ -1,15 +1,19 @@
 """Tests of preference rows: what is chosen, what is rejected, in which order, and when there is none."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from pairwright.prompts import load_wordings
+from pairwright.schemas.claims import CLAIMS, Claim, Selector
 from pairwright.schemas.config import PreferencesConfig
 from pairwright.schemas.rows import DifferenceRow, Dropped, PreferenceRow, RejectedTextRow, SplitRow, make_key
 from pairwright.tasks.preferences.build_preferences import MAKERS, ask, build_preferences
 from pairwright.tasks.store.images import decode_rgb
-from tests.fixtures.graphs import pair_row
+from pairwright.tasks.texts.say_claims import KINDS
+from tests.fixtures.graphs import graph, pair_row
 from tests.fixtures.removals import element_of, noise_row, rejection_of, removal_of, without_block
 from tests.fixtures.rows import row_of
 
@@ -163,6 +167,61 @@ def test_makers_that_came_to_the_same_text_count_once() -> None:
 
 
 def test_questions_vary_and_stay_with_their_pair() -> None:
-    asked = [ask(replace(PAIR, key=make_key(number)), HARDEST) for number in range(100)]
+    asked = [ask(replace(PAIR, key=make_key(number)), "template", HARDEST) for number in range(100)]
     assert len(set(asked)) > 5
-    assert asked[7] == ask(replace(PAIR, key=make_key(7)), HARDEST)
+    assert asked[7] == ask(replace(PAIR, key=make_key(7)), "template", HARDEST)
+
+
+def says(*colours: str) -> str:
+    """Return the claims that the first ball, and in the second image a ball, are of these colours."""
+    return CLAIMS.dump_json(
+        (
+            Claim(side=0, kind="exists", selector=Selector(shape="ball", colour=colours[0])),
+            Claim(side=1, kind="exists", selector=Selector(shape="ball", colour=colours[1])),
+        )
+    ).decode()
+
+
+def told(number: int, *, worlds: tuple[str, str] = ("w", "w"), rejected: str = "") -> PreferenceRow:
+    """Return the preference of a pair whose ball turns from red to blue, and a text that says green."""
+    images = {row.key: replace(row, graph=graph(world=world)) for row, world in zip(IMAGES, worlds, strict=True)}
+    pair = replace(PAIR, key=make_key(number), subject=make_key(number))
+    edited = replace(text("edited", 0.7)[PAIR.key], claims=rejected or says("red", "green"))
+    tables: dict[str, Any] = {
+        "splits": {pair.key: SPLIT},
+        "differences": {pair.key: replace(DIFFERENCE, claims=says("red", "blue"))},
+        "edited": {pair.key: edited},
+    }
+    (row,) = build_preferences([pair], HARDEST, images=images, rejections=None, **tables)
+    assert isinstance(row, PreferenceRow)
+    return row
+
+
+def test_texts_are_of_the_kind_that_the_prompt_asks_for() -> None:
+    rows = [told(number) for number in range(100)]
+    kinds = {row.kind: row for row in rows}
+    assert set(kinds) == set(KINDS)
+    for kind, row in kinds.items():
+        wordings = load_wordings("ask_difference").kinds["ask" if kind == "template" else kind]
+        assert row.prompt[0].text in [wording.text for wording in wordings]
+        assert (row.claims, row.rejected_claims) == (says("red", "blue"), says("red", "green"))
+    assert (kinds["template"].chosen, kinds["template"].rejected) == ("chosen text", "edited text")
+    assert kinds["template"].description == ""
+    for row in (kinds["changes"], kinds["list"], kinds["short"]):
+        assert row.description == "chosen text"
+        assert row.rejected == row.chosen.replace("blue", "green")
+    assert kinds["list"].chosen.startswith("1. ")
+    assert kinds["sentences"].chosen.count(".") == 2
+    assert rows[:5] == [told(number) for number in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "kinds"),
+    [
+        ({"worlds": ("v", "w")}, {"template", "sentences"}),
+        ({"rejected": "[]"}, {"template"}),  # unknown claims cannot be said in another way
+        ({"rejected": says("red", "blue")}, {"template"}),  # the texts differ in words, and in nothing that they claim
+    ],
+)
+def test_kinds_that_do_not_fit_are_not_drawn(changes: dict[str, Any], kinds: set[str]) -> None:
+    assert {told(number, **changes).kind for number in range(60)} == kinds

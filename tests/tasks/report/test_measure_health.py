@@ -116,15 +116,13 @@ def test_few_rows_above_a_bound_by_chance_are_not_beyond_it() -> None:
 
 def test_rejected_texts_that_hold_and_rows_that_repeat_are_counted(tmp_path: Path) -> None:
     made = make_whole()
-    preferences, differences = made.of("preferences"), made.of("differences")
+    preferences = made.of("preferences")
     shape = made.of("images")[0].graph.objects[0].shape
     claims = [f'[{{"side": 0, "kind": "exists", "selector": {{"shape": "{name}"}}}}]' for name in (shape, "unicorn")]
     first, second = preferences[:2]
-    told = {one.subject: text for one, text in zip((first, second), claims, strict=True)}
-    made.tables["differences"] = [replace(one, claims=told.get(one.subject, "[]")) for one in differences]
     made.tables["preferences"] = [
-        replace(first, rejected=f" {second.chosen.upper()}"),  # claims a unicorn
-        replace(second, rejected=first.chosen),  # claims what all images have
+        replace(first, rejected=second.chosen, rejected_claims=claims[1]),
+        replace(second, rejected=first.chosen, rejected_claims=claims[0]),
         replace(preferences[2], rejected=preferences[2].chosen),
         *preferences[3:],
     ]
