@@ -200,6 +200,11 @@ class MiningConfig(Section):
     """Neighbours more similar than this are left out, per embedder."""
     min_hash_distance: Annotated[int, Field(ge=0, le=32)] = 0
     """Candidates whose hash differs from the anchor's in fewer of 64 bits are left out first (ours); 0: none."""
+    max_ratio: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Maximum distance (1 - similarity) of a candidate, as a share of that of the anchor's nearest strangers (ours,
+    after Lowe's ratio test), which adapts as a collection grows; 1: any."""
+    group: Annotated[int, UNSET, Filled("scenes.photographs")] = 0
+    """With `max_ratio`: images that show one thing. An image has one partner fewer; neighbours behind are strangers."""
     clusters: Annotated[int, Field(ge=1, le=16)] = 3
     """K: how many clusters an image's candidates are split into."""
     max_per_cluster: Annotated[int, Field(ge=1, le=64)] = 1

@@ -3,10 +3,10 @@
 Reads ``NeighbourRow``, one per anchor image, and the matrices of all images' vectors; writes ``PairRow``. CPU only.
 
 Per anchor, in this order: near-identical images are left out (ours, off by default); the set filter on each space's raw
-neighbours, the anchor left out; the image filter; the candidates are those left in every space; they are clustered, the
-anchor again left out; of each cluster the candidate most similar to the anchor becomes a pair, or the first few of them
-(ours). An anchor that gives no pair leaves one ``Dropped`` with the counts. The same pair found from its other image
-has the same key; the reader keeps one of the two.
+neighbours, the anchor left out; the image filter; the candidates are those left in every space, and far nearer than
+strangers (ours, off by default); they are clustered, the anchor again left out; of each cluster the candidate most
+similar to the anchor becomes a pair, or the first few of them (ours). An anchor that gives no pair leaves one
+``Dropped`` with the counts. The same pair found from its other image has the same key; the reader keeps one of the two.
 
 Memory: the features of all candidates of the rows given, in float32.
 """
@@ -23,6 +23,9 @@ from pairwright.tasks.mining.cluster import spectral_labels
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
+
+STRANGERS = 5
+"""Neighbours whose mean distance is that of strangers."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,17 @@ def _candidates(all_found: NeighbourRow, config: MiningConfig, vectors: Mapping[
             far, near = (sum(value < low for value in space.values()), sum(value > high for value in space.values()))
             parts.append(f"{name}: {len(space)} neighbours, {far} too far, {near} too near")
         return _dropped(row, "no candidate in every band", "; ".join(parts))
-    return Candidates(row, keys, np.array([[band[key] for band in bands] for key in keys]))
+    similarities = np.array([[band[key] for band in bands] for key in keys])
+    strangers = [sorted(space.values(), reverse=True)[config.group : config.group + STRANGERS] for space in spaces]
+    if config.max_ratio == 1 or not all(strangers):
+        return Candidates(row, keys, similarities)
+    weights = np.square(config.weights) / np.square(config.weights).sum()
+    ratios = (1 - similarities @ weights) / (1 - np.array([np.mean(space) for space in strangers]) @ weights)
+    near = np.sort(np.argsort(ratios, kind="stable")[: config.group - 1])
+    near = near[ratios[near] <= config.max_ratio]
+    if not near.size:
+        return _dropped(row, "no candidate nearer than strangers", f"{ratios.min():.2f} of their distance at the least")
+    return Candidates(row, tuple(keys[place] for place in near), similarities[near])
 
 
 def _refuse_set(row: NeighbourRow, spaces: Sequence[Mapping[str, float]], config: MiningConfig) -> Dropped | None:
@@ -170,7 +183,7 @@ def _dropped(row: NeighbourRow, reason: str, detail: str) -> Dropped:
 
 STAGE = Stage(
     name="similar_pairs",
-    version=1,
+    version=2,
     group="mining",
     reads={"neighbours": NeighbourRow},
     writes=PairRow,

@@ -10,6 +10,7 @@ from pairwright.schemas.rows import Dropped, NeighbourRow, PairRow, Row, make_ke
 from pairwright.tasks.mining.pair_neighbours import pair_neighbours
 from pairwright.tasks.mining.search_neighbours import search_neighbours
 from pairwright.tasks.store.vectors import Vectors
+from tests.fixtures.rows import row_of
 
 NAMES = ("colour-layout", "gradients")
 
@@ -226,3 +227,32 @@ def test_a_cluster_gives_its_most_similar_candidates_up_to_its_quota(quota, expe
     assert [other for other, _ in got] == expected
     assert {pair.cluster for _, pair in got} == {0}
     assert [pair.similarity for _, pair in got] == pytest.approx([similarities[other] for other in expected])
+
+
+def test_candidates_are_far_nearer_than_strangers():
+    # Partners at 0.1 and 0.2, strangers from the fourth to the eighth at 0.4 to 0.8: 0.6 in the mean.
+    keys = tuple(make_key("near", number) for number in range(9))
+    distances = (0.1, 0.2, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    similarities = tuple(1 - distance for distance in distances)
+    row = row_of(
+        NeighbourRow,
+        source="anchor",
+        embedders=NAMES,
+        neighbours=(keys, keys),
+        similarities=(similarities,) * 2,
+    )
+    vectors = spaces([np.eye(9, dtype=np.float64)] * 2)[0]
+    stored = np.array(sorted(key.encode() for key in keys), dtype="S32")
+    vectors = {name: Vectors(stored, space.matrix, space.norms) for name, space in vectors.items()}
+    bands = {"min_best_similarity": 0, "min_similarity": 0, "max_similarity": 1, "clusters": 9, "max_per_cluster": 9}
+
+    def paired(ratio, group=3):
+        config = MiningConfig(max_ratio=ratio, group=group, **bands)
+        return list(pair_neighbours([row], config, vectors=vectors))
+
+    # 0.1 / 0.6 is a sixth, 0.2 / 0.6 a third; of three that show one thing an image has two partners.
+    assert [len(paired(ratio)) for ratio in (0.18, 0.34, 0.99, 1)] == [1, 2, 2, 9]
+    (none,) = paired(0.16)
+    assert isinstance(none, Dropped)
+    assert none.reason == "no candidate nearer than strangers"
+    assert len(paired(0.16, group=9)) == 9  # no strangers are known
