@@ -66,6 +66,7 @@ STAGES: tuple[Stage, ...] = (
     choose_differences.STAGE,  # differences
     compare_pairs.STAGE,  # comparisons
     ask_questions.STAGE,  # questions
+    split_pairs.STAGE,  # splits; before the texts that are retrieved: from the pair's own split
     swap_texts.STAGE,  # swapped
     edit_texts.STAGE,  # edited
     retrieve_texts.STAGE,  # retrieved
@@ -82,7 +83,6 @@ STAGES: tuple[Stage, ...] = (
     inspect_removals.STAGE,  # inspected
     fit_removals.STAGE,  # fitted
     choose_removals.STAGE,  # rejections
-    split_pairs.STAGE,  # splits
     build_preferences.STAGE,  # preferences
 )
 TABLES = tuple(stage.name for stage in STAGES)

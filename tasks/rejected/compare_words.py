@@ -11,19 +11,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 
-from pairwright.schemas.scene import PLURALS
+from pairwright.schemas.claims import DEPTHS
+from pairwright.tasks.scenes.vocabulary import COLOURS as COLOURS_OF_SCENES
+from pairwright.tasks.scenes.vocabulary import FACINGS, SHAPES, SIZES, TEXTS
 from pairwright.tasks.texts.differences import AUXILIARIES, NEGATIONS
 from pairwright.tasks.texts.words import WORD
 
 SCENE_WORDS: dict[str, tuple[str, ...]] = {
-    "colour": ("red", "orange", "yellow", "green", "turquoise", "blue", "purple", "pink", "white", "black"),
-    "material": ("metal", "rubber", "wooden", "ceramic"),
-    "size": ("small", "medium", "large"),
-    "shape": tuple(PLURALS),
+    "colour": tuple(COLOURS_OF_SCENES),
+    "material": tuple(sorted({material for kind in SHAPES.values() for material in kind.materials})),
+    "size": tuple(SIZES),
+    "shape": tuple(SHAPES),
     "column": ("left", "centre", "right"),
-    "depth": ("front", "middle", "back"),
-    "facing": ("left", "right", "front", "back"),
-    "text": ("STOP", "OPEN", "EXIT", "SALE", "CAFE", "TAXI", "ZOO", "BUS", "PARK", "SHOP"),
+    "depth": DEPTHS,
+    "facing": FACINGS,
+    "text": TEXTS,
 }
 """The words that rendered scenes use for each attribute, so that no word gives an edit away."""
 

@@ -1,58 +1,61 @@
-"""Make rejected texts by one small edit: an attribute, a number, a place or an object becomes another plausible one.
+"""Make rejected texts by one small edit: an attribute, a number or a place becomes another one that scenes may have.
 
-Reads ``DifferenceRow`` and, to check, the scene graphs of its pair; writes ``RejectedTextRow`` by the maker "edited".
-Edits are made where a claim's own phrase stands once in its half, so that text and claims change alike.
+Reads ``DifferenceRow`` and the scene graphs of its pair; writes ``RejectedTextRow`` by the maker "edited". Whatever the
+text says of one thing, or of the place, changes alike in both halves, so that an edited text contradicts the images and
+never itself: of its form nothing tells it from a chosen one. Edits are made where a claim's own phrase stands once in
+its half, so that text and claims change alike.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from pairwright.prompts.differences import TEMPLATE, fill_template
-from pairwright.schemas.claims import CLAIMS, Claim
+from pairwright.schemas.claims import CLAIMS, Claim, Graphs, Selector
 from pairwright.schemas.config import RejectedTextsConfig
-from pairwright.schemas.phrases import noun, number, some, tail, with_article, within
+from pairwright.schemas.phrases import bare, noun, some, tail, with_article, within
 from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow, make_key
 from pairwright.schemas.scene import PREPOSITIONS
 from pairwright.tasks.rejected.check_texts import TRUTH_USES, Truth, rejected_row, truth_of
-from pairwright.tasks.rejected.compare_words import SCENE_WORDS
+from pairwright.tasks.rejected.compare_words import SCENE_WORDS, Halves
+from pairwright.tasks.scenes.vocabulary import NEAR_COLOURS, SHAPES, colours_of
 from pairwright.tasks.store.stage import Stage
 
-OPPOSITES = (
-    ("lid open", "lid closed"),
-    ("lying open", "lying closed"),
-    ("arms raised", "arms lowered"),
-    ("head raised", "head bowed"),
-)
 MENTIONING = ("exists", "absent", "count")
-SIGNS = ("text", "pose", "facing")
-"""Attributes that only some shapes have: an object that is described by one keeps its shape."""
 HARD_TO_SEE = ("material", "size")
 """Kinds of edits that a look at the photographs hardly refutes: made only where no other edit is possible (ours)."""
 MOST_ALTERNATIVES = 3
 """How many other words are tried for one attribute of one claim."""
+CLEAR_OF_BOUNDARY = 0.06
+"""Share of the width by which a thing's middle is at least off the columns' boundaries where its column is edited."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Change of a description: a phrase that becomes another, and a claim that becomes another."""
+    """Change of a description: what each claim that names the edited attribute of one thing becomes."""
 
     kind: str
-    phrase: str
-    becomes: str
-    old: Claim
-    new: Claim
     note: str
+    becomes: Mapping[Claim, Claim]
 
     def apply(self, claim: Claim) -> Claim:
-        """Return the claim after the edit: all that a text says of the phrase's object changes alike."""
-        old, new = self.old, self.new
-        if old.selector == new.selector:
-            return new if claim == old else claim
-        told = claim.kind in MENTIONING or claim.kind == "relation"
-        concerned = told and (claim.side, claim.selector) == (old.side, old.selector)
-        return claim.model_copy(update={"selector": new.selector}) if concerned else claim
+        """Return a claim of the text after the edit; relations name their things as the other claims do."""
+        if claim.kind != "relation":
+            return self.becomes.get(claim, claim)
+        named = {old.selector: new.selector for old, new in self.becomes.items() if old.side == claim.side}
+        ends = {name: getattr(claim, name) for name in ("selector", "other")}
+        return claim.model_copy(update={name: named.get(end, end) for name, end in ends.items()})
+
+    def rewrite(self, halves: Halves) -> Halves | None:
+        """Return the edited halves; ``None`` where a phrase does not stand once in its half, or the new one does."""
+        written = [*halves]
+        for old, new in self.becomes.items():
+            half = _replace(written[old.side], old, new, kind=self.kind)
+            if half is None:
+                return None
+            written[old.side] = half
+        return (written[0], written[1]) if written[0] != written[1] else None
 
 
 def edit_texts(
@@ -65,19 +68,17 @@ def edit_texts(
 
 def _edit(row: DifferenceRow, rng: Random, truth: Truth) -> RejectedTextRow | Dropped:
     claims = CLAIMS.validate_json(row.claims)
-    if not claims:
+    if not claims or truth.graphs is None:
         return Dropped(source_key=row.key, reason="no claims to edit")
     skipped = 0
-    for edit in _dealt([edit for claim in dict.fromkeys(claims) for edit in _edits(claim, rng)], rng):
-        text = _rewritten(row, edit)
-        if text is None:
+    for edit in _dealt(list(_edits(tuple(dict.fromkeys(claims)), truth.graphs, rng)), rng):
+        halves = edit.rewrite(row.halves)
+        if halves is None:
             continue
         edited = tuple(map(edit.apply, claims))
-        true = truth.of(edited)
-        if not true:
-            return rejected_row(
-                row, text, maker="edited", note=edit.note, true=true, skipped_true=skipped, claims=edited
-            )
+        if not truth.of(edited):
+            text = fill_template(row.verbs, *halves)
+            return rejected_row(row, text, maker="edited", note=edit.note, skipped_true=skipped, claims=edited)
         skipped += 1
     return Dropped(source_key=row.key, reason="no edit makes it false", detail=f"{skipped} left it true")
 
@@ -96,58 +97,121 @@ def _dealt(edits: list[Edit], rng: Random) -> list[Edit]:
     return [entry[-1] for entry in sorted(order, key=lambda entry: entry[:-1])]
 
 
-def _rewritten(row: DifferenceRow, edit: Edit) -> str | None:
-    """Return the text with the edit; ``None`` where its phrase does not stand once in its half, or the new one does."""
-    halves = [*row.halves]
-    pattern = re.compile(rf"(?<![\w-])(?P<article>an? )?{re.escape(edit.phrase)}(?![\w-])")
-    if len(pattern.findall(halves[edit.old.side])) != 1 or edit.becomes in halves[edit.old.side]:
+def _replace(half: str, old: Claim, new: Claim, *, kind: str) -> str | None:
+    if kind == "place":
+        text = half.replace(within(old.value), within(new.value)).replace(bare(old.value), bare(new.value))
+        return None if text == half else text
+    phrase, becomes = (_phrase(claim, kind) for claim in (old, new))
+    pattern = re.compile(rf"(?<![\w-])(?P<article>an? )?{re.escape(phrase)}(?![\w-])")
+    if len(pattern.findall(half)) != 1 or becomes in half:
         return None
-    halves[edit.old.side] = pattern.sub(
-        lambda match: with_article(edit.becomes) if match["article"] else edit.becomes, halves[edit.old.side]
-    )
-    return None if halves[0] == halves[1] else fill_template(row.verbs, *halves)
+    return pattern.sub(lambda match: with_article(becomes) if match["article"] else becomes, half)
 
 
-def _edits(claim: Claim, rng: Random) -> Iterator[Edit]:
+def _phrase(claim: Claim, kind: str) -> str:
+    if kind == "count":
+        return some(claim.selector, claim.count)
+    return noun(claim.selector, claim.count or 1) + tail(claim.selector, claim.count or 1)
+
+
+def _edits(claims: Sequence[Claim], graphs: Graphs, rng: Random) -> Iterator[Edit]:
+    """Yield edits of every attribute of every claim; other claims that name it of the same thing change alike."""
+    for claim in claims:
+        about = [other for other in claims if _is_same(claim, other, graphs)]
+        for kind, value in _values(claim).items():
+            named = [one for one in about if _values(one).get(kind) == value]
+            if kind == "column" and not all(_is_clear(one, graphs) for one in named):
+                continue
+            taken = {_values(one)[kind] for one in about if kind in _values(one)}
+            others = [other for other in _others(kind, claim) if _is_free(kind, other, taken)]
+            for other in rng.sample(others, min(len(others), MOST_ALTERNATIVES)):
+                becomes = {one: _with(one, kind, other) for one in named}
+                if _may_be(tuple(becomes.values()), [one for one in claims if one not in becomes]):
+                    yield Edit(kind, f"{kind} {value} -> {other}", becomes)
+
+
+def _values(claim: Claim) -> dict[str, str | int]:
+    """Return what a claim names that can be edited: the place, or a thing's number and attributes."""
     if claim.kind == "place":
-        for place in _some([place for place in PREPOSITIONS if place != claim.value], rng):
-            new = claim.model_copy(update={"value": place})
-            for words in (within, str):
-                yield Edit("place", words(claim.value), words(place), claim, new, f"place {claim.value} -> {place}")
-    if claim.kind == "count":
-        for count in (count for count in (claim.count - 1, claim.count + 1) if count > 0):
-            new = claim.model_copy(update={"count": count})
-            note = f"count {number(claim.count)} -> {number(count)}"
-            yield Edit("count", some(claim.selector, claim.count), some(claim.selector, count), claim, new, note)
-    if claim.kind in MENTIONING:
-        yield from _attribute_edits(claim, rng)
+        return {"place": claim.value}
+    named = {name: value for name, value in vars(claim.selector).items() if value is not None}
+    if claim.kind == "count" or (claim.kind == "exists" and named):
+        named["count"] = claim.count or 1
+    return named if claim.kind in MENTIONING else {}
 
 
-def _attribute_edits(claim: Claim, rng: Random) -> Iterator[Edit]:
-    count = claim.count if claim.kind == "count" else 1
-    phrase = noun(claim.selector, count) + tail(claim.selector, count)
-    for name, value in vars(claim.selector).items():
-        if value is None or (name == "shape" and any(getattr(claim.selector, sign) for sign in SIGNS)):
-            continue
-        for other in _some(_others(name, value), rng):
-            selector = claim.selector.model_copy(update={name: other})
-            becomes = noun(selector, count) + tail(selector, count)
-            new = claim.model_copy(update={"selector": selector})
-            yield Edit(name, phrase, becomes, claim, new, f"{name} {value} -> {other}")
+def _is_same(claim: Claim, other: Claim, graphs: Graphs) -> bool:
+    """Say whether two claims are about one thing of the world, or both about the place or the number of all things."""
+    if "place" in (claim.kind, other.kind):
+        return claim.kind == other.kind
+    return claim == other or bool(_things(claim, graphs) & _things(other, graphs))
 
 
-def _others(name: str, value: str) -> list[str]:
-    turned = (value.replace(a, b) for pair in OPPOSITES for a, b in (pair, pair[::-1]))
-    return [word for word in (dict.fromkeys(turned) if name == "pose" else SCENE_WORDS[name]) if word != value]
+def _things(claim: Claim, graphs: Graphs) -> set[str]:
+    """Return the things that a claim names: those of its photograph, or, where it denies them, of the other one."""
+    graph = graphs[1 - claim.side if claim.kind == "absent" else claim.side]
+    shown = claim.selector.select(graph) if claim.kind in MENTIONING and claim.selector.shape else []
+    return {f"{graph.world} {thing.id}" for thing in shown}
 
 
-def _some(words: list[str], rng: Random) -> list[str]:
-    return rng.sample(words, min(len(words), MOST_ALTERNATIVES))
+def _is_clear(claim: Claim, graphs: Graphs) -> bool:
+    """Say whether nobody would argue about the column of what a claim names."""
+    graph = graphs[1 - claim.side if claim.kind == "absent" else claim.side]
+    middles = ((thing.box[0] + thing.box[2]) / 2 / thing.mask.width for thing in claim.selector.select(graph))
+    return all(abs(middle - boundary) >= CLEAR_OF_BOUNDARY for middle in middles for boundary in (1 / 3, 2 / 3))
+
+
+def _others(kind: str, claim: Claim) -> Sequence[str | int]:
+    if kind == "place":
+        return tuple(PREPOSITIONS)
+    if kind == "count":
+        # "A ball" becomes no number: a text says "one ball" where it counts.
+        return [n for n in (claim.count - 1, claim.count + 1) if n > 0] if claim.kind == "count" else []
+    if kind == "pose":
+        return SHAPES[claim.selector.shape].poses if claim.selector.shape in SHAPES else ()
+    return SCENE_WORDS[kind]
+
+
+def _is_free(kind: str, other: str | int, taken: set[str | int]) -> bool:
+    """Say whether a value differs from all that the text gives the thing; of colours, as clearly as a change would."""
+    near = kind == "colour" and any(frozenset((other, one)) in NEAR_COLOURS for one in taken)
+    return other not in taken and not near
+
+
+def _with(claim: Claim, kind: str, value: str | int) -> Claim:
+    if kind in ("place", "count"):
+        return claim.model_copy(update={"value" if kind == "place" else kind: value})
+    return claim.model_copy(update={"selector": claim.selector.model_copy(update={kind: value})})
+
+
+def _may_be(edited: Sequence[Claim], others: Sequence[Claim]) -> bool:
+    """Say whether scenes may hold such things, and whether the text tells them from others of the same photograph."""
+    looks = {(one.side, one.selector.shape, one.selector.colour) for one in others if one.selector.shape}
+    return all(
+        _is_rendered(one.selector, one.count) and (one.side, one.selector.shape, one.selector.colour) not in looks
+        for one in edited
+    )
+
+
+def _is_rendered(selector: Selector, count: int) -> bool:
+    kind = SHAPES.get(selector.shape or "")
+    if kind is None:
+        return True
+    allowed = {
+        "colour": colours_of(selector.shape or "", selector.material or ""),
+        "material": kind.materials,
+        "size": kind.sizes,
+        "pose": kind.poses,
+        "facing": SCENE_WORDS["facing"] if kind.front else (),
+        "text": SCENE_WORDS["text"] if selector.shape == "sign" else (),
+    }
+    named = {name: getattr(selector, name) for name in allowed}
+    return (count < 2 or kind.repeats) and all(value in allowed[name] for name, value in named.items() if value)
 
 
 STAGE = Stage(
     name="edited",
-    version=3,
+    version=4,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

@@ -194,7 +194,7 @@ def _checked(halves: tuple[str, str], row: DifferenceRow, *, side: int, truth: T
 
 STAGE = Stage(
     name="counterfactual",
-    version=1,
+    version=2,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

@@ -8,6 +8,7 @@ speaks against it. Of several, the closest to the chosen text is taken: of the s
 from collections.abc import Iterator, Mapping, Sequence
 
 from pairwright.schemas.checks import speaks_against
+from pairwright.schemas.claims import CLAIMS
 from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import NO_ROWS, CheckRow, DifferenceRow, Dropped, Images, Pairs, RejectedTextRow
 from pairwright.tasks.rejected.check_texts import (
@@ -57,13 +58,21 @@ def _refute(
     for skipped, one in enumerate(ranked):
         if not is_description_true(one, (row, *passed), truth):
             note = "; ".join(f"{check.why} ({check.score:.3g})" for check in against[one.key])
-            return rejected_row(row, one.text, maker="refuted", note=note, skipped_true=skipped, served=one.served)
+            return rejected_row(
+                row,
+                one.text,
+                maker="refuted",
+                note=note,
+                claims=CLAIMS.validate_json(one.claims),
+                skipped_true=skipped,
+                served=one.served,
+            )
     return Dropped(source_key=row.key, reason="all that failed are as true", detail=f"{len(ranked)} failed")
 
 
 STAGE = Stage(
     name="refuted",
-    version=1,
+    version=2,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

@@ -1,19 +1,26 @@
 """Make rejected texts by retrieval: the most similar description of another pair that is not true of this one.
 
-Reads ``DifferenceRow`` (a shard's, and the whole collection's) and, to check, the pair's scene graphs; writes
-``RejectedTextRow`` by the maker "retrieved". Similarity is the cosine of TF-IDF vectors of the two halves, without the
-template that all descriptions share. Where claims cannot be checked, a text that says what the pair's own descriptions
-or people say of it is passed over.
+Reads ``DifferenceRow`` (a shard's, and the whole collection's), all ``SplitRow`` and, to check, the pair's scene
+graphs; writes ``RejectedTextRow`` by the maker "retrieved". Similarity is the cosine of TF-IDF vectors of the two
+halves, without the template that all descriptions share. A text is of the pair's own split and, word for word, of no
+other one: what is right of a held-out pair, training does not reject. Where graphs are known, texts that name an object
+of the images come first, of these the ones of the same world. Where claims cannot be checked, a text that says what the
+pair's own descriptions or people say of it is passed over.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
-from pairwright.schemas.claims import CLAIMS
+from pairwright.schemas.arrow import schema_of
+from pairwright.schemas.claims import CLAIMS, Selector
 from pairwright.schemas.config import RejectedTextsConfig
-from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow
+from pairwright.schemas.plain_text import plain_text
+from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow, SplitRow
+from pairwright.schemas.scene import SceneObject
 from pairwright.tasks.rejected.check_texts import TRUTH_USES, WORD, Truth, is_description_true, rejected_row, truth_of
 from pairwright.tasks.store.stage import Stage, Uses
 
@@ -24,18 +31,28 @@ if TYPE_CHECKING:
 FUNCTION_WORDS = ["a", "an", "and", "at", "in", "of", "on", "or", "the", "to", "with"]
 MOST_SCORES = 8_000_000
 """Scores held at once: queries are answered in batches of this many divided by the size of the collection."""
+DRAWN = ("subject", "split", "component")
+NOWHERE, SEVERAL = ("", ""), "several"
+"""Split and component of a pair that has none; what stands for the split of a text that more than one has."""
+Numbers = NDArray[Any]
 
 
 class TextIndex(NamedTuple):
     """Different descriptions of a collection, in the order of their keys, and their vectors."""
 
     rows: list[DifferenceRow]
+    subjects: NDArray[np.str_]
+    splits: NDArray[np.str_]
+    components: NDArray[np.str_]
+    """What the pair of each is connected to: of rendered scenes, its world."""
     vectorizer: "TfidfVectorizer"
     vectors: "csr_matrix"
 
 
 Candidate = tuple[DifferenceRow, float]
 """Description, and how similar it is."""
+Drawn = Mapping[str, tuple[str, str]]
+"""The split and the component of each pair."""
 
 
 def retrieve_texts(
@@ -43,23 +60,31 @@ def retrieve_texts(
     config: RejectedTextsConfig,
     *,
     everything: Sequence[DifferenceRow],
+    splits: pa.Table,
     pairs: Pairs,
     images: Images,
 ) -> Iterator[RejectedTextRow | Dropped]:
-    """Yield one text per description."""
-    index = index_texts(everything, config)
+    """Yield one text per description; ``splits`` has the columns ``DRAWN`` of every pair."""
+    subjects, *drawn = (splits.column(name).to_pylist() for name in DRAWN)
+    split_of: Drawn = dict(zip(subjects, zip(*drawn, strict=True), strict=True))
+    index = index_texts(everything, config, split_of)
     if index is None:
         yield from (Dropped(source_key=row.key, reason="no other description") for row in rows)
         return
     of_pairs: dict[str, list[DifferenceRow]] = {}
     for row in everything:
         of_pairs.setdefault(row.subject, []).append(row)
-    for row, candidates in _similar(rows, index, limit=config.max_candidates):
+    for row, found, scores in _similar(rows, index):
         own = (row, *(other for other in of_pairs.get(row.subject, ()) if other.key != row.key))
-        yield _retrieve(own, candidates, truth_of(row, pairs, images))
+        truth = truth_of(row, pairs, images)
+        split, component = split_of.get(row.subject, NOWHERE)
+        here = (index.splits[found] == split) & (index.subjects[found] != row.subject)
+        close = index.components[found] == component if truth.graphs else np.zeros(len(found), bool)
+        best = _best(index, found[here], scores=scores[here], close=close[here], limit=config.max_candidates)
+        yield _retrieve(own, best, truth)
 
 
-def index_texts(everything: Sequence[DifferenceRow], config: RejectedTextsConfig) -> TextIndex | None:
+def index_texts(everything: Sequence[DifferenceRow], config: RejectedTextsConfig, drawn: Drawn) -> TextIndex | None:
     """Index a collection: equal texts once, at most ``max_searched`` of them; ``None`` if it holds no words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -71,11 +96,28 @@ def index_texts(everything: Sequence[DifferenceRow], config: RejectedTextsConfig
         vectors = vectorizer.fit_transform(_content(row) for row in rows)
     except ValueError:  # scikit-learn's word for an empty vocabulary
         return None
-    return TextIndex(rows, vectorizer, vectors)
+    said_in: dict[str, set[str]] = {}
+    for row in everything:
+        said_in.setdefault(plain_text(row.text), set()).add(drawn.get(row.subject, NOWHERE)[0])
+    splits = [said_in[plain_text(row.text)] for row in rows]
+    return TextIndex(
+        rows=rows,
+        subjects=np.array([row.subject for row in rows]),
+        splits=np.array([min(some) if len(some) == 1 else SEVERAL for some in splits]),
+        components=np.array([drawn.get(row.subject, NOWHERE)[1] for row in rows]),
+        vectorizer=vectorizer,
+        vectors=vectors,
+    )
 
 
 def _retrieve(own: Sequence[DifferenceRow], candidates: list[Candidate], truth: Truth) -> RejectedTextRow | Dropped:
-    """Take the first candidate that is not true, counting the accidentally true ones before it."""
+    """Take the first candidate that is not true, counting the accidentally true ones before it.
+
+    Those that name an object of the images are tried first.
+    """
+    if truth.graphs is not None:
+        shown = {_look(thing) for graph in truth.graphs for thing in graph.objects}
+        candidates = sorted(candidates, key=lambda one: shown.isdisjoint(_named(one[0])))
     for skipped, (row, score) in enumerate(candidates):
         true = is_description_true(row, own, truth)
         if not true:
@@ -93,30 +135,38 @@ def _retrieve(own: Sequence[DifferenceRow], candidates: list[Candidate], truth: 
     return Dropped(source_key=own[0].key, reason=reason, detail=f"{len(candidates)} tried")
 
 
-def _similar(
-    rows: Sequence[DifferenceRow], index: TextIndex, *, limit: int
-) -> Iterator[tuple[DifferenceRow, list[Candidate]]]:
+def _named(row: DifferenceRow) -> Iterator[tuple[str | None, ...]]:
+    """Yield the looks of what a text says that a photograph shows."""
+    for claim in CLAIMS.validate_json(row.claims):
+        if claim.kind in ("exists", "count") and claim.selector.shape:
+            yield _look(claim.selector)
+
+
+def _look(thing: Selector | SceneObject) -> tuple[str | None, ...]:
+    return thing.shape, thing.colour, thing.material
+
+
+def _similar(rows: Sequence[DifferenceRow], index: TextIndex) -> Iterator[tuple[DifferenceRow, Numbers, Numbers]]:
+    """Yield each row with the descriptions that share a word with it, by their place in the index, and how similar."""
     batch = max(1, MOST_SCORES // len(index.rows))
     for start in range(0, len(rows), batch):
         some = rows[start : start + batch]
         scores = index.vectorizer.transform([_content(row) for row in some]) @ index.vectors.T
         for at, row in enumerate(some):
-            found = scores.indices[scores.indptr[at] : scores.indptr[at + 1]]
-            values = scores.data[scores.indptr[at] : scores.indptr[at + 1]]
-            yield row, _best(row, index, found=found, values=values, limit=limit)
+            own = slice(scores.indptr[at], scores.indptr[at + 1])
+            yield row, scores.indices[own], scores.data[own].round(9)
 
 
-def _best(
-    row: DifferenceRow, index: TextIndex, *, found: np.ndarray, values: np.ndarray, limit: int
-) -> list[Candidate]:
-    """Return the most similar other descriptions; equal scores by key, as rounding would decide them otherwise."""
-    values = values.round(9)
-    spare = limit + 2  # The description itself and, under another text, its own pair.
-    if len(values) > spare:
-        enough = values >= np.partition(values, -spare)[-spare]
-        found, values = found[enough], values[enough]
-    ranked = ((index.rows[found[i]], float(values[i])) for i in np.lexsort((found, -values)))
-    return [one for one in ranked if one[0].subject != row.subject and one[0].text != row.text][:limit]
+def _best(index: TextIndex, found: Numbers, *, scores: Numbers, close: Numbers, limit: int) -> list[Candidate]:
+    """Return so many of the descriptions, close ones before others, then the most similar.
+
+    Equal scores go by key, as rounding would decide them otherwise.
+    """
+    if len(scores) > limit:
+        enough = close | (scores >= np.partition(scores, -limit)[-limit])
+        found, scores, close = found[enough], scores[enough], close[enough]
+    order = np.lexsort((found, -scores, ~close))[:limit]
+    return [(index.rows[found[place]], float(scores[place])) for place in order]
 
 
 def _content(row: DifferenceRow) -> str:
@@ -125,7 +175,7 @@ def _content(row: DifferenceRow) -> str:
 
 STAGE = Stage(
     name="retrieved",
-    version=3,
+    version=4,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,
@@ -135,6 +185,12 @@ STAGE = Stage(
     rows_per_shard=5000,
     uses=(
         Uses(table="differences", row=DifferenceRow, kind="all", most="max_searched", name="everything"),
+        Uses(
+            table="splits",
+            row=SplitRow,
+            kind="table",
+            without=tuple(name for name in schema_of(SplitRow).names if name not in DRAWN),
+        ),
         *TRUTH_USES,
     ),
 )

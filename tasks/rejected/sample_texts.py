@@ -112,7 +112,7 @@ def _choose(
 
 STAGE = Stage(
     name="sampled",
-    version=1,
+    version=2,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

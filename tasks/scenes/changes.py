@@ -17,7 +17,6 @@ from pairwright.tasks.scenes.plan import (
     MOST,
     add_like,
     all_visible,
-    colours_of,
     draw_light,
     draw_look,
     draw_view,
@@ -38,6 +37,7 @@ from pairwright.tasks.scenes.vocabulary import (
     SIDES,
     TEXTS,
     Facing,
+    colours_of,
     view_phrase,
 )
 

@@ -14,11 +14,9 @@ from pairwright.tasks.scenes.places import STYLES
 from pairwright.tasks.scenes.shapes import Soup, extent_of
 from pairwright.tasks.scenes.state import SURE_DEGREES, Camera, Scene, Thing
 from pairwright.tasks.scenes.vocabulary import (
-    COLOURS,
     DIRECTIONS,
     FACINGS,
     HEIGHTS,
-    METALLIC_COLOURS,
     SHAPES,
     SIDES,
     TEXTS,
@@ -26,6 +24,7 @@ from pairwright.tasks.scenes.vocabulary import (
     Facing,
     Light,
     View,
+    colours_of,
     view_phrase,
 )
 
@@ -178,13 +177,6 @@ def draw_look(rng: np.random.Generator, name: str, scene: Scene, *, shapes: list
         if is_distinct(thing, scene):
             return thing
     return None
-
-
-def colours_of(shape: str, material: str) -> tuple[str, ...]:
-    """Return the colours that things of a shape and a material show clearly: not white around white pages."""
-    if material == "metal":
-        return METALLIC_COLOURS
-    return tuple(colour for colour in COLOURS if (shape, colour) != ("book", "white"))
 
 
 def is_distinct(thing: Thing, scene: Scene) -> bool:

@@ -92,6 +92,14 @@ SHAPES: dict[str, Kind] = {
     "sign": Kind(materials=("wooden", "metal"), sizes=("medium", "large"), rides=False),
 }
 
+
+def colours_of(shape: str, material: str) -> tuple[str, ...]:
+    """Return the colours that things of a shape and a material show clearly: not white around white pages."""
+    if material == "metal":
+        return METALLIC_COLOURS
+    return tuple(colour for colour in COLOURS if (shape, colour) != ("book", "white"))
+
+
 TEXTS = ("STOP", "OPEN", "EXIT", "SALE", "CAFE", "TAXI", "ZOO", "BUS", "PARK", "SHOP", "7", "12", "24", "58", "96")
 """What signs say: at most four letters, readable 40 pixels wide."""
 
