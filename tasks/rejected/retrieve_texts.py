@@ -4,11 +4,14 @@ Reads ``DifferenceRow`` (a shard's, and the whole collection's), all ``SplitRow`
 graphs; writes ``RejectedTextRow`` by the maker "retrieved". Similarity is the cosine of TF-IDF vectors of the two
 halves, without the template that all descriptions share. A text is of the pair's own split and, word for word, of no
 other one: what is right of a held-out pair, training does not reject. Where graphs are known, texts that name an object
-of the images come first, of these the ones of the same world. Where claims cannot be checked, a text that says what the
-pair's own descriptions or people say of it is passed over.
+of the images come first, of these the ones of the same world: not the most similar, but in turns, so that each is
+rejected about as often as it is chosen. Where claims cannot be checked, a text that says what the pair's own
+descriptions or people say of it is passed over.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -48,6 +51,10 @@ class TextIndex(NamedTuple):
     vectorizer: "TfidfVectorizer"
     vectors: "csr_matrix"
 
+    def place(self, key: str) -> int:
+        """Return the place of a description, or where it would be."""
+        return bisect_left(self.rows, key, key=attrgetter("key"))
+
 
 Candidate = tuple[DifferenceRow, float]
 """Description, and how similar it is."""
@@ -80,7 +87,8 @@ def retrieve_texts(
         split, component = split_of.get(row.subject, NOWHERE)
         here = (index.splits[found] == split) & (index.subjects[found] != row.subject)
         close = index.components[found] == component if truth.graphs else np.zeros(len(found), bool)
-        best = _best(index, found[here], scores=scores[here], close=close[here], limit=config.max_candidates)
+        turn = np.where(close, (found - index.place(row.key)) % len(index.rows), len(index.rows))
+        best = _best(index, found[here], scores=scores[here], turn=turn[here], limit=config.max_candidates)
         yield _retrieve(own, best, truth)
 
 
@@ -136,9 +144,9 @@ def _retrieve(own: Sequence[DifferenceRow], candidates: list[Candidate], truth: 
 
 
 def _named(row: DifferenceRow) -> Iterator[tuple[str | None, ...]]:
-    """Yield the looks of what a text says that a photograph shows."""
+    """Yield the looks of what a text names, shown or denied."""
     for claim in CLAIMS.validate_json(row.claims):
-        if claim.kind in ("exists", "count") and claim.selector.shape:
+        if claim.selector.shape:
             yield _look(claim.selector)
 
 
@@ -157,15 +165,15 @@ def _similar(rows: Sequence[DifferenceRow], index: TextIndex) -> Iterator[tuple[
             yield row, scores.indices[own], scores.data[own].round(9)
 
 
-def _best(index: TextIndex, found: Numbers, *, scores: Numbers, close: Numbers, limit: int) -> list[Candidate]:
-    """Return so many of the descriptions, close ones before others, then the most similar.
+def _best(index: TextIndex, found: Numbers, *, scores: Numbers, turn: Numbers, limit: int) -> list[Candidate]:
+    """Return so many of the descriptions, by their turn, then the most similar.
 
     Equal scores go by key, as rounding would decide them otherwise.
     """
     if len(scores) > limit:
-        enough = close | (scores >= np.partition(scores, -limit)[-limit])
-        found, scores, close = found[enough], scores[enough], close[enough]
-    order = np.lexsort((found, -scores, ~close))[:limit]
+        enough = (turn < len(index.rows)) | (scores >= np.partition(scores, -limit)[-limit])
+        found, scores, turn = found[enough], scores[enough], turn[enough]
+    order = np.lexsort((found, -scores, turn))[:limit]
     return [(index.rows[found[place]], float(scores[place])) for place in order]
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -16,8 +17,14 @@ from tests.fixtures.graphs import graph, rows_of, thing
 CONFIG = RejectedTextsConfig()
 
 
-def retrieve(rows, everything=None, pairs=None, images=None, **config):
+def retrieve(rows, everything=None, pairs=None, images=None, *, drawn=None, **config):
+    """Retrieve with all pairs in one split, each a component of its own, but for those of ``drawn``."""
     tables = {"everything": everything or rows, "pairs": pairs or {}, "images": images or {}}
+    splits = {row.subject: ("train", row.subject) for row in tables["everything"]} | (drawn or {})
+    columns = ("subject", "split", "component")
+    tables["splits"] = pa.Table.from_pylist(
+        [dict(zip(columns, (subject, *where), strict=True)) for subject, where in splits.items()]
+    )
     return list(retrieve_texts(rows, RejectedTextsConfig(**config), **tables))
 
 
@@ -33,17 +40,25 @@ def test_on_scenes_every_retrieved_text_is_false():
 
 
 def test_the_most_similar_false_one_is_taken():
-    """Rank all texts densely, with the truth asked separately, and compare choice, score and skipped."""
+    """Rank all texts densely, those with an object's words first, and compare choice, score and skipped."""
     rows, pairs, images = described(range(120))
     contents = [f"{row.first_half} {row.second_half}" for row in rows]
     dense = TfidfVectorizer(token_pattern=r"\w+", stop_words=FUNCTION_WORDS).fit_transform(contents).toarray()
     scores = dense @ dense.T
     for at, found in enumerate(retrieve(rows, pairs=pairs, images=images)):
-        order = sorted((-round(scores[at, i], 9), rows[i].key, i) for i in range(len(rows)) if i != at)
+        order = sorted((-round(scores[at, i], 9), rows[i].key, i) for i in range(len(rows)) if i != at)[:50]
+        shown = words_of(rows[at], pairs, images)
+        order.sort(key=lambda one: not any(f" {look}" in f" {contents[one[2]]}" for look in shown))
         lies = [not truth(rows[at], CLAIMS.validate_json(rows[i].claims), pairs, images) for _, _, i in order]
         assert found.text == rows[order[lies.index(True)][2]].text
         assert found.skipped_true == lies.index(True)
         assert found.score == pytest.approx(-order[lies.index(True)][0])
+
+
+def words_of(row, pairs, images):
+    """Name the objects of a row's images: "red metal ball"."""
+    graphs = [images[key].graph for key in (pairs[row.subject].first, pairs[row.subject].second)]
+    return {f"{one.colour} {one.material} {one.shape}" for both in graphs for one in both.objects}
 
 
 def ball(colour, side=0):
@@ -130,5 +145,47 @@ def test_results_depend_on_neither_order_nor_batches(monkeypatch):
 
 def test_a_large_collection_is_sampled_by_key():
     rows, *_ = described(range(30))
-    index = index_texts(rows, RejectedTextsConfig(max_searched=5))
+    index = index_texts(rows, RejectedTextsConfig(max_searched=5), {})
     assert [row.key for row in index.rows] == sorted(row.key for row in rows)[:5]
+
+
+def test_texts_come_from_the_row_s_own_split():
+    """Not even those of another one that say the same, word for word."""
+    mine = description("shows a red ball", "shows a cube", subject="mine")
+    held = description("shows a red ball", "shows a box", subject="held")
+    same = replace(held, key="s", subject="same", text=held.text.upper())
+    other = description("shows a red cone", "shows a lamp", subject="other")
+    drawn = {"held": ("test", "held")}
+    assert retrieve([mine], [mine, held, other])[0].text == held.text
+    assert retrieve([mine], [mine, held, other], drawn=drawn)[0].text == other.text
+    assert retrieve([mine], [mine, held, same, other], drawn=drawn)[0].text == other.text
+    assert retrieve([held], [mine, held, other], drawn=drawn)[0].reason == "no other description"
+
+
+def shown(shape, colour):
+    """Describe a thing of either image, with claims."""
+    claims = [Claim(side=0, kind="exists", selector=Selector(shape=shape, colour=colour, material="metal"))]
+    return description(f"shows a {colour} metal {shape}", "shows a metal lamp in a photo studio", claims=claims)
+
+
+def test_texts_that_name_an_object_of_the_images_come_first():
+    (pair,), images = rows_of([(graph(thing(), thing("b", "cube", "blue")), graph(thing("c", "cone")))])
+    mine = replace(shown("ball", "red"), subject=pair.key)
+    similar = shown("ball", "green")
+    claims = [Claim(side=0, kind="exists", selector=Selector(shape="cube", colour="blue", material="metal"))]
+    lying = Claim(side=1, kind="exists", selector=Selector(shape="car"))
+    common = description("shows a blue metal cube", "shows a car", claims=[*claims, lying])
+    tables = ([mine, similar, common], {pair.key: pair}, images)
+    (found,) = retrieve([mine], *tables)
+    assert (found.text, found.skipped_true) == (common.text, 0)
+    assert CLAIMS.validate_json(found.claims) == (*claims, lying)
+
+
+def test_texts_of_the_same_world_come_in_turns():
+    """Three pairs of one world reject each other's texts once each, however similar others are."""
+    pairs, images = rows_of([(graph(thing()), graph(thing("b", "cone")))] * 6)
+    colours = ("blue", "green", "orange", "white", "pink", "black")
+    rows = [replace(shown("ball", colour), subject=pair.key) for colour, pair in zip(colours, pairs, strict=True)]
+    drawn = {pair.key: ("train", "world" if place < 3 else pair.key) for place, pair in enumerate(pairs)}
+    found = retrieve(rows[:3], rows, {pair.key: pair for pair in pairs}, images, drawn=drawn)
+    assert {one.text for one in found} == {row.text for row in rows[:3]}
