@@ -47,15 +47,19 @@ class Edit:
         ends = {name: getattr(claim, name) for name in ("selector", "other")}
         return claim.model_copy(update={name: named.get(end, end) for name, end in ends.items()})
 
-    def rewrite(self, halves: Halves) -> Halves | None:
-        """Return the edited halves; ``None`` where a phrase does not stand once in its half, or the new one does."""
+    def rewrite(self, halves: Halves, *, no_change: bool) -> Halves | None:
+        """Return the edited halves; ``None`` where a phrase does not stand once in its half, or the new one does.
+
+        Of a text that says that nothing has changed, only one half names what both images show.
+        """
         written = [*halves]
         for old, new in self.becomes.items():
             half = _replace(written[old.side], old, new, kind=self.kind)
-            if half is None:
+            if half is not None:
+                written[old.side] = half
+            elif not no_change:
                 return None
-            written[old.side] = half
-        return (written[0], written[1]) if written[0] != written[1] else None
+        return (written[0], written[1]) if written[0] != written[1] and written != [*halves] else None
 
 
 def edit_texts(
@@ -72,7 +76,7 @@ def _edit(row: DifferenceRow, rng: Random, truth: Truth) -> RejectedTextRow | Dr
         return Dropped(source_key=row.key, reason="no claims to edit")
     skipped = 0
     for edit in _dealt(list(_edits(tuple(dict.fromkeys(claims)), truth.graphs, rng)), rng):
-        halves = edit.rewrite(row.halves)
+        halves = edit.rewrite(row.halves, no_change=row.no_change)
         if halves is None:
             continue
         edited = tuple(map(edit.apply, claims))
@@ -186,7 +190,8 @@ def _with(claim: Claim, kind: str, value: str | int) -> Claim:
 
 def _may_be(edited: Sequence[Claim], others: Sequence[Claim]) -> bool:
     """Say whether scenes may hold such things, and whether the text tells them from others of the same photograph."""
-    looks = {(one.side, one.selector.shape, one.selector.colour) for one in others if one.selector.shape}
+    named = [(one.side, one.other if one.kind == "relation" else one.selector) for one in others]
+    looks = {(side, selector.shape, selector.colour) for side, selector in named if selector.shape}
     return all(
         _is_rendered(one.selector, one.count) and (one.side, one.selector.shape, one.selector.colour) not in looks
         for one in edited

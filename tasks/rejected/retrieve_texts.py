@@ -146,8 +146,7 @@ def _retrieve(own: Sequence[DifferenceRow], candidates: list[Candidate], truth: 
 def _named(row: DifferenceRow) -> Iterator[tuple[str | None, ...]]:
     """Yield the looks of what a text names, shown or denied."""
     for claim in CLAIMS.validate_json(row.claims):
-        if claim.selector.shape:
-            yield _look(claim.selector)
+        yield from (_look(selector) for selector in (claim.selector, claim.other) if selector.shape)
 
 
 def _look(thing: Selector | SceneObject) -> tuple[str | None, ...]:

@@ -20,8 +20,8 @@ EXCLUDING = PHOTOGRAPHS.model_copy(update={"exclude": ExcludeConfig(sources=("fo
 VECTORS = ["embeddings", "admitted", "neighbours", "similar_pairs"]
 STEPS = ["tags", "boxes", "masks", "elements", "removals", "inspected"]
 CAPTIONING = ["captions", "described", "differences", "comparisons"]
-TEXTS = ["swapped", "edited", "retrieved"]
-USUAL = ["images", *VECTORS, "pairs", *CAPTIONING, *TEXTS, *STEPS, "rejections", "splits", "preferences"]
+TEXTS = ["splits", "swapped", "edited", "retrieved"]
+USUAL = ["images", *VECTORS, "pairs", *CAPTIONING, *TEXTS, *STEPS, "rejections", "preferences"]
 
 
 def on(profile: Profile, until: str = "") -> dict[str, Stage]:
@@ -168,7 +168,7 @@ def test_served_models_have_their_stages() -> None:
     stages = on(SERVED)
     captioning = ["captions", "described", "controlled", "judged", "differences", "comparisons", "questions"]
     assert [name for name, stage in stages.items() if stage.group == "captioning"] == captioning
-    made = ["swapped", "edited", "retrieved", "refuted", "counterfactual", "sampled", *STEPS, "rejections"]
+    made = [*TEXTS, "refuted", "counterfactual", "sampled", *STEPS, "rejections"]
     assert [name for name, stage in stages.items() if stage.group == "rejected"] == made
     assert stages["described"].writes is stages["differences"].writes
     assert {use.table for use in stages["differences"].uses} == {"described", "controlled", "judged"}
