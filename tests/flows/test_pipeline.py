@@ -18,7 +18,7 @@ from pairwright.tasks.store.stage import Stage
 PHOTOGRAPHS = Profile(source="folder:/photographs")
 EXCLUDING = PHOTOGRAPHS.model_copy(update={"exclude": ExcludeConfig(sources=("folder:/benchmark",), marks=("a",))})
 VECTORS = ["embeddings", "admitted", "neighbours", "similar_pairs"]
-STEPS = ["tags", "boxes", "masks", "elements", "removals", "inspected"]
+STEPS = ["targets", "tags", "boxes", "masks", "elements", "removals", "inspected"]
 CAPTIONING = ["captions", "described", "differences", "comparisons"]
 TEXTS = ["splits", "swapped", "edited", "retrieved"]
 USUAL = ["images", *VECTORS, "pairs", *CAPTIONING, *TEXTS, *STEPS, "rejections", "preferences"]
@@ -111,10 +111,11 @@ GIVEN = CHOOSING.model_copy(update={"source": "rlaif-v:/preferences"})
 
 def test_where_texts_tag_their_nouns_are_found_first() -> None:
     both = TaggingConfig(taggers=("scene-graph", "nouns"))
-    for profile, texts in ((PHOTOGRAPHS, "differences"), (GIVEN, "given_preferences")):
+    of_pairs, of_preferences = (PHOTOGRAPHS, "differences", ["targets"]), (GIVEN, "given_preferences", [])
+    for profile, texts, targets in (of_pairs, of_preferences):
         found = on(profile.model_copy(update={"tagging": both}))
         assert list(found["mentions"].reads) == [texts]
-        assert [use.table for use in found["tags"].uses] == ["mentions"]
+        assert [use.table for use in found["tags"].uses] == ["mentions", *targets]
         assert "mentions" not in on(profile)
     off = PHOTOGRAPHS.model_copy(update={"tagging": both, "rejections": RejectionsConfig(enabled=False)})
     assert {"mentions", "tags"}.isdisjoint(on(off))
@@ -133,7 +134,15 @@ def test_where_clip_chooses_images_without_an_element_are_embedded(monkeypatch: 
 
 def test_brought_preferences_get_rejected_images_where_clip_chooses() -> None:
     found = on(GIVEN)
-    assert list(found) == ["images", "given_preferences", "embeddings", *STEPS, "fitted", "rejections", "preferences"]
+    assert list(found) == [
+        "images",
+        "given_preferences",
+        "embeddings",
+        *STEPS[1:],
+        "fitted",
+        "rejections",
+        "preferences",
+    ]
     assert found["tags"].only_in == ("given_preferences",)
     assert list(found["rejections"].reads) == list(found["preferences"].reads) == ["given_preferences"]
     assert {use.table for use in found["preferences"].uses} == {"images", "rejections", "removals"}

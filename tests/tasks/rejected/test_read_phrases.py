@@ -10,7 +10,7 @@ from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import RejectedTextRow
 from pairwright.tasks.rejected.edit_texts import edit_texts
 from pairwright.tasks.rejected.read_phrases import read_phrases
-from pairwright.tasks.texts.differences import Difference, read_difference
+from pairwright.tasks.texts.differences import Difference, read_composed
 from tests.fixtures.descriptions import described, exchanged, truth
 from tests.fixtures.graphs import PROPERTY
 
@@ -36,7 +36,7 @@ def test_most_texts_of_scenes_can_be_refuted_by_their_words():
     for row, found in zip(rows, edit_texts(rows, RejectedTextsConfig(), pairs=pairs, images=images), strict=True):
         if not isinstance(found, RejectedTextRow):
             continue
-        read = read_difference(found.text, difference_verbs())
+        read = read_composed(found.text, difference_verbs())
         assert isinstance(read, Difference)
         pair = pairs[row.subject]
         edited += 1
