@@ -30,6 +30,7 @@ class Selector(Frozen):
     text: str | None = None
     column: str | None = None
     depth: str | None = None
+    rests_on: str | None = None
 
     def select(self, graph: SceneGraph) -> list[SceneObject]:
         """Return the objects of the photograph that match."""

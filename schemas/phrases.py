@@ -23,12 +23,16 @@ SPOKEN: dict[Relation, str] = {
 }
 SURFACE = {"size": SIZES, "column": COLUMNS, "depth": DEPTHS, "facing": FACINGS}
 """Attributes whose words differ from their values."""
+TAIL = ("rests_on", "column", "depth", "pose", "facing", "text")
+"""Attributes whose words follow the noun, in order."""
 
 
 def surface(attribute: str, value: str) -> str:
     """Return the words that stand for one attribute's value."""
     if attribute == "text":
         return f"reading '{value}'"
+    if attribute == "rests_on":
+        return f"on top of {with_article(value)}"
     return SURFACE.get(attribute, {}).get(value, value)
 
 
@@ -78,7 +82,7 @@ def noun(selector: Selector, count: int = 1) -> str:
 
 def tail(selector: Selector, count: int = 1) -> str:
     """Return the words after the noun: " on the left facing right", or nothing."""
-    named = [(name, getattr(selector, name)) for name in ("column", "depth", "pose", "facing", "text")]
+    named = [(name, getattr(selector, name)) for name in TAIL]
     words = "".join(f" {surface(name, value)}" for name, value in named if value)
     # Poses are written for one thing: "with its lid open".
     return (

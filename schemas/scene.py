@@ -21,8 +21,10 @@ ChangeType = Literal[
     "pose",
     "text",
     "counting",
+    "move",
+    "material",
 ]
-"""The twelve change types of OmniDiff (paper 002, section 3); ``text`` is its "OCR text"."""
+"""The twelve change types of OmniDiff (paper 002, section 3; ``text`` is its "OCR text"), and two of CLEVR-Change."""
 
 DISTRACTORS: tuple[ChangeType, ...] = ("viewpoint", "illumination")
 """Changes of the photograph, not of the scene: a pair that differs by these only is a "no change" pair."""
@@ -80,6 +82,8 @@ class SceneObject(Frozen):
     """Third of the photograph that holds the centre of its box."""
     depth: Literal["front", "middle", "back"]
     """Third of the place, from the camera, in which it stands."""
+    clear: bool = True
+    """Whether nobody would argue about column and depth: it is well off where two of them meet."""
     box: tuple[int, int, int, int]
     """Pixels x0, y0, x1, y1 of its visible part, the last two exclusive."""
     visible: float
@@ -88,6 +92,8 @@ class SceneObject(Frozen):
     """Its visible pixels."""
     support: str | None = None
     """Id of the object that it rests on; ``None``: it stands on the ground."""
+    rests_on: str | None = None
+    """Shape of that object ("box")."""
 
 
 class SceneChange(Frozen):
@@ -96,7 +102,7 @@ class SceneChange(Frozen):
     An *addition* is a thing that the base lacks; a
     *disappearance* is of a thing that stood on the ground, a *removal* of one that rested on another thing; a
     *substitution* puts a thing of another shape in the place, and under the ``id``, of the old one; *counting*
-    changes how many there are of several like things.
+    changes how many there are of several like things; a *move* leaves a thing as it is in another column or depth.
     """
 
     type: ChangeType

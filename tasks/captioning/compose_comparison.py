@@ -14,6 +14,7 @@ from pairwright.schemas.claims import Claim, Graphs, Selector, is_no_change
 from pairwright.schemas.phrases import COLUMNS, DEPTHS, SPOKEN, capital, joined, noun, some, within
 from pairwright.schemas.scene import SceneObject
 from pairwright.tasks.captioning.statements import (
+    POSITION,
     SIDES,
     Contrast,
     Mention,
@@ -26,6 +27,7 @@ from pairwright.tasks.captioning.statements import (
     find_contrasts,
     find_relation,
     find_reversal,
+    picked,
     scene_claim,
     selects,
     shared,
@@ -49,6 +51,11 @@ class Scope:
         """Say whether both are photographs of one world."""
         return self.graphs[0].world == self.graphs[1].world
 
+    @property
+    def limit(self) -> int | None:
+        """Return how many statements an axis has at most."""
+        return None if self.one_world else MOST_PER_AXIS
+
     def say(self, kind: str, **values: object) -> str:
         """Choose a wording."""
         return capital(load_wordings("comparison_sentences").say(kind, self.rng, **values))
@@ -64,6 +71,7 @@ class Scope:
 
 AxisWriter = Callable[[Scope], list[Statement]]
 MOST_PER_AXIS = 2
+"""Of photographs of two worlds; of one world all is said."""
 
 
 def _versus(pair: MentionPair, scope: Scope) -> Statement:
@@ -77,18 +85,19 @@ def _object_types(scope: Scope) -> list[Statement]:
         pair = word_contrast(contrast, scope.graphs, scope.rng) if "shape" in contrast.changed else None
         if pair and pair[0].count is None:
             found.append(_versus(pair, scope))
-    return found[:MOST_PER_AXIS]
+    return found[: scope.limit]
 
 
 def _gone(side: Side, scope: Scope) -> Statement | None:
-    """Say what one photograph has and the other lacks, at most three things."""
+    """Say what one photograph has and the other lacks; of one world, what it rests on, too."""
     things = [thing for a, thing in scope.lost() if a == side]
-    selectors = [describe(thing) if scope.one_world else Selector(shape=thing.shape) for thing in things]
-    absent = [a for a in dict.fromkeys(selectors) if not a.select(scope.graphs[1 - side])]
+    looks = {describe(thing) if scope.one_world else Selector(shape=thing.shape): thing for thing in things}
+    absent = [a for a in looks if not a.select(scope.graphs[1 - side])][: None if scope.one_world else 3]
     if not absent:
         return None
-    here = [shown(side, selector, scope.graphs[side]) for selector in absent[:3]]
-    there = [Mention(SIDES[1 - side], selector, 0) for selector in absent[:3]]
+    whole = [describe(looks[a], "rests_on") if scope.one_world else a for a in absent]
+    here = [shown(side, selector, scope.graphs[side]) for selector in whole]
+    there = [Mention(SIDES[1 - side], selector, 0) for selector in absent]
     text = scope.say(
         "gone",
         here=side + 1,
@@ -120,7 +129,7 @@ def _versus_where(scope: Scope, names: set[str]) -> list[Statement]:
         contrasts = [Contrast(mine[shape], theirs[shape]) for shape in mine if shape in theirs]
     differ = (a for a in contrasts if "shape" not in a.changed and not names.isdisjoint(a.changed))
     pairs = (word_contrast(a, scope.graphs, scope.rng) for a in differ)
-    return [_versus(pair, scope) for pair in pairs if pair][:MOST_PER_AXIS]
+    return [_versus(pair, scope) for pair in pairs if pair][: scope.limit]
 
 
 def _counts(scope: Scope) -> list[Statement]:
@@ -139,7 +148,9 @@ def _counts(scope: Scope) -> list[Statement]:
 
 
 def _locations(scope: Scope) -> list[Statement]:
-    """Say where the things stand that only one photograph has, one for each photograph; like things together."""
+    """Say what was moved; or else where a thing of each photograph stands that only it has; like things together."""
+    if moved := _versus_where(scope, set(POSITION)):
+        return moved
     found: dict[Side, Statement] = {}
     for side, thing in scope.lost():
         alike = describe(thing).select(scope.graphs[side])
@@ -153,14 +164,14 @@ def _locations(scope: Scope) -> list[Statement]:
 
 
 def _relative_positions(scope: Scope) -> list[Statement]:
-    """Relate what is new, gone or replaced to another thing; or else say which relation was reversed."""
+    """Relate what is new, gone, moved or replaced to another thing; or else say which relation was reversed."""
     found: dict[Side, Statement] = {}
-    # What only one photograph has: a thing that merely changed its looks stands where it stood.
+    # What only one photograph has there: a thing that merely changed its looks stands where it stood.
     exchanged: list[tuple[Side, SceneObject]] = [
         (side, thing)
         for contrast in scope.contrasts
         for side, thing in zip(SIDES, (contrast.first, contrast.second), strict=True)
-        if thing is not None and (contrast.lost or "shape" in contrast.changed)
+        if thing is not None and (contrast.lost or contrast.moved or "shape" in contrast.changed)
     ]
     for side, thing in exchanged:
         related = find_relation(thing, scope.graphs[side], scope.rng) if side not in found else None
@@ -260,6 +271,8 @@ def compose_comparison(graphs: Graphs, rng: Random) -> Statement | None:
     """Return a summary and its claims, or ``None`` where the graphs give no words for a difference."""
     contrasts = find_contrasts(graphs)
     rng.shuffle(contrasts)
+    if graphs[0].world == graphs[1].world and contrasts and not picked(contrasts, graphs, rng):
+        return None  # a difference without words
     scope = Scope(graphs, contrasts, rng)
     if is_no_change(graphs):
         same = (Claim(side=0, kind="no_change"),)

@@ -31,7 +31,6 @@ from pairwright.tasks.captioning.statements import (
 )
 from pairwright.tasks.texts.say_claims import VIEWS, Phrased, say_claims
 
-MOST_CHANGES = 3
 MOST_THINGS = 3
 ANCHOR_SHARE = 0.3
 """How often a change is told with what the thing stands beside."""
@@ -58,7 +57,7 @@ def compose_difference(graphs: Graphs, rng: Random) -> Statement | None:
 def _contrasting(graphs: Graphs, rng: Random) -> tuple[Statement, Statement] | None:
     """Fill the halves with mentions that tell the photographs apart."""
     if graphs[0].world == graphs[1].world:
-        pairs = picked(find_contrasts(graphs), graphs, rng, limit=MOST_CHANGES)
+        pairs = picked(find_contrasts(graphs), graphs, rng)
         rng.shuffle(pairs)
         mentions = _by_side([_anchored(pair, graphs, rng) for pair in pairs])
     else:

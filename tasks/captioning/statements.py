@@ -90,6 +90,7 @@ def scene_claim(side: Side, kind: Literal["place", "light", "viewpoint"], graph:
 
 
 ATTRIBUTES = ("shape", "colour", "material", "size", "facing", "pose", "text")
+POSITION = ("column", "depth")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +99,23 @@ class Contrast:
 
     first: SceneObject | None
     second: SceneObject | None
+    moved: bool = False
+    """Whether it was put elsewhere: otherwise its place differs with the viewpoint only, if it does."""
 
     @property
     def changed(self) -> tuple[str, ...]:
         """Name the attributes that differ; nothing where a photograph lacks the object."""
         if self.first is None or self.second is None:
             return ()
-        return tuple(name for name in ATTRIBUTES if getattr(self.first, name) != getattr(self.second, name))
+        names = (*ATTRIBUTES, *(POSITION if self.moved else ()))
+        return tuple(name for name in names if getattr(self.first, name) != getattr(self.second, name))
+
+    @property
+    def has_words(self) -> bool:
+        """Say whether a move, if it is one, is to another column or depth that is clear in both photographs."""
+        if self.first is None or self.second is None or not self.moved:
+            return True
+        return self.first.clear and self.second.clear and not set(POSITION).isdisjoint(self.changed)
 
     @property
     def lost(self) -> tuple[tuple[Side, SceneObject], ...]:
@@ -124,8 +135,9 @@ def find_contrasts(graphs: Graphs) -> list[Contrast]:
     before, after = ({thing.id: thing for thing in graph.objects} for graph in graphs)
     changes = content_changes(first) ^ content_changes(second)  # made in one photograph only
     names = sorted({name for change in changes for name in (change.object_id, *change.object_ids) if name})
-    found = (Contrast(before.get(name), after.get(name)) for name in names)
-    return [contrast for contrast in found if contrast.changed or contrast.lost]
+    moved = {change.object_id for change in changes if change.type == "move"}
+    found = (Contrast(before.get(name), after.get(name), name in moved) for name in names)
+    return [one for one in found if one.changed or one.lost or not one.has_words]
 
 
 MentionPair = tuple[Mention, Mention]
@@ -151,6 +163,8 @@ def word_contrast(contrast: Contrast, graphs: Graphs, rng: Random) -> MentionPai
 
 def _ways(contrast: Contrast, graphs: Graphs, rng: Random) -> Iterator[MentionPair]:
     extras = rng.sample(EXTRAS, len(EXTRAS))
+    if not contrast.has_words:
+        return
     if contrast.first is not None and contrast.second is not None:
         ways = list(_changed(contrast, graphs, extras))
         yield from (way for way in ways if not any(mention.count for mention in way))
@@ -160,9 +174,8 @@ def _ways(contrast: Contrast, graphs: Graphs, rng: Random) -> Iterator[MentionPa
         yield from ways
     for side, thing in contrast.lost:
         yield from _lost(thing, side, graphs=graphs, extras=extras, denials=PLAIN_DENIALS)
-    for thing in (contrast.first, contrast.second):
-        if thing is not None:
-            yield _numbers(describe(thing), graphs)
+    for _, thing in contrast.lost:
+        yield _numbers(describe(thing), graphs)
     # Last, because "two balls" and "one ball" say more than that there is no ball on the left.
     for side, thing in contrast.lost:
         yield from _lost(thing, side, graphs=graphs, extras=extras, denials=EXTRAS)
@@ -188,7 +201,7 @@ def _lost(
     if brief is None:
         return
     absent = Mention(SIDES[1 - side], describe(thing, *brief), 0)
-    marks = [name for name in ("text", "pose", "facing") if getattr(thing, name) is not None]
+    marks = [name for name in ("text", "pose", "facing", "rests_on") if getattr(thing, name) is not None]
     for extra in extras:
         names = [*extra, *(name for name in brief if name not in extra), *marks]
         present = _mention(side, thing, names, graphs=graphs)
@@ -210,14 +223,19 @@ def tells_apart(claims: Iterable[Claim], graphs: Graphs) -> bool:
     return not all_hold(claims, (graphs[1], graphs[0]))
 
 
-def picked(contrasts: list[Contrast], graphs: Graphs, rng: Random, *, limit: int) -> list[MentionPair]:
-    """Word up to ``limit`` contrasts, none about the same kind of thing: that would read as a contradiction."""
+def picked(contrasts: list[Contrast], graphs: Graphs, rng: Random, *, limit: int | None = None) -> list[MentionPair]:
+    """Word up to ``limit`` contrasts, none about the same kind of thing: that would read as a contradiction.
+
+    Without a limit it is all of them, or none where one cannot be said; the number of like things says all of theirs.
+    """
     found: list[MentionPair] = []
     said: set[tuple[Any, ...]] = set()
     for contrast in contrasts:
         pair = word_contrast(contrast, graphs, rng)
         looks = {(one.side, *(getattr(one.selector, name) for name in CORE)) for one in pair or ()}
-        if pair is not None and len(found) < limit and not looks & said:
+        if limit is None and (pair is None or (looks & said and pair not in found)):
+            return []
+        if pair is not None and len(found) != limit and not looks & said:
             found.append(pair)
             said |= looks
     return found

@@ -26,6 +26,7 @@ SCENE_WORDS: dict[str, tuple[str, ...]] = {
     "depth": DEPTHS,
     "facing": FACINGS,
     "text": TEXTS,
+    "rests_on": tuple(shape for shape, kind in SHAPES.items() if kind.carries),
 }
 """The words that rendered scenes use for each attribute, so that no word gives an edit away."""
 

@@ -1,4 +1,4 @@
-"""Change a scene: the twelve types of change of OmniDiff (paper 002), and which of them a photograph has.
+"""Change a scene: OmniDiff's twelve types of change (paper 002) and two of CLEVR-Change; which a photograph has.
 
 Reads and writes nothing. A change returns the changed draft, or ``None`` where the scene offers nothing to change so.
 All randomness comes from the generator that is passed in.
@@ -13,6 +13,7 @@ import numpy as np
 from pairwright.schemas.phrases import number, plural
 from pairwright.schemas.scene import ChangeType, SceneChange
 from pairwright.tasks.scenes.plan import (
+    AREA,
     DRAWS,
     MOST,
     add_like,
@@ -30,8 +31,10 @@ from pairwright.tasks.scenes.plan import (
 )
 from pairwright.tasks.scenes.state import Camera, Scene, Thing
 from pairwright.tasks.scenes.vocabulary import (
+    CLEAR_MATERIALS,
     FACINGS,
     HEIGHTS,
+    METALLIC_COLOURS,
     NEAR_COLOURS,
     SHAPES,
     SIDES,
@@ -175,6 +178,35 @@ def _change_colour(rng: Rng, draft: Draft) -> Draft | None:
     return _first_fit(draft, "colour", options)
 
 
+def _change_material(rng: Rng, draft: Draft) -> Draft | None:
+    """Make a thing of a material that the eye tells from its own."""
+    options = (
+        (replace(thing, material=material), thing.material, material)
+        for thing in _shuffled(rng, draft.single())
+        for material in rng.permutation(SHAPES[thing.shape].materials).tolist()
+        if frozenset((material, thing.material)) in CLEAR_MATERIALS and thing.colour in METALLIC_COLOURS
+    )
+    return _first_fit(draft, "material", options)
+
+
+def _move_thing(rng: Rng, draft: Draft) -> Draft | None:
+    """Put a thing of the ground elsewhere on it, facing as before."""
+    return _first_fit(draft, "move", _moves(rng, draft))
+
+
+def _moves(rng: Rng, draft: Draft) -> Iterable[tuple[Thing, str, str]]:
+    camera = draft.camera
+    for thing in (thing for thing in _shuffled(rng, draft.loose()) if thing.support is None):
+        before = camera.position_of(thing, camera.silhouette(thing))
+        for _ in range(DRAWS):
+            x, y = (float(rng.uniform(*span)) for span in AREA)
+            put = replace(thing, x=x, y=y)
+            put = turn_to(rng, put, camera, facing=camera.facing(thing)[0]) if SHAPES[thing.shape].front else put
+            after = camera.position_of(put, camera.silhouette(put)) if camera.frames(put) else before
+            if after.is_clearly_not(before):
+                yield put, f"{before.column} {before.depth}", f"{after.column} {after.depth}"
+
+
 def _change_orientation(rng: Rng, draft: Draft) -> Draft | None:
     """Turn a thing that has a front to face another way; signs stay, for they must be read."""
     return _first_fit(draft, "orientation", _turns(rng, draft))
@@ -251,6 +283,8 @@ CONTENT: dict[ChangeType, Change] = {
     "pose": _change_pose,
     "text": _change_text,
     "counting": _change_count,
+    "move": _move_thing,
+    "material": _change_material,
 }
 """Changes of the scene."""
 DISTRACTING: dict[ChangeType, Change] = {"viewpoint": _change_viewpoint, "illumination": _change_illumination}

@@ -5,6 +5,7 @@ that plans and photographs agree.
 """
 
 from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
 
 import cv2
 import numpy as np
@@ -112,11 +113,39 @@ HALF_FIELD = np.radians(17.0)
 NEAR, FAR = -1.8, 1.8
 """The place along the view, from its middle, in which depth is told in thirds."""
 
+CLEAR = 0.06
+"""A column or a depth is clear this far from the next, as a share of the picture's width or the place's depth."""
+
 SURE_DEGREES = 38.0
 """A facing is clear up to this angle from its axis; the quarters meet at 45."""
 
 Mask = NDArray[np.bool_]
+Column = Literal["left", "centre", "right"]
+Depth = Literal["front", "middle", "back"]
+COLUMNS: tuple[Column, Column, Column] = ("left", "centre", "right")
+DEPTHS: tuple[Depth, Depth, Depth] = ("front", "middle", "back")
+Word = TypeVar("Word")
+
+
+def _third(share: float, words: tuple[Word, Word, Word]) -> Word:
+    return words[0] if share < 1 / 3 else words[2] if share > 2 / 3 else words[1]
+
+
 _FACINGS: tuple[Facing, ...] = ("front", "right", "back", "left")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a thing stands in a photograph, in words."""
+
+    column: Column
+    depth: Depth
+    clear: bool
+    """Whether both words are ``CLEAR``."""
+
+    def is_clearly_not(self, other: "Position") -> bool:
+        """Say whether nobody would argue that the thing stands elsewhere."""
+        return self.clear and other.clear and (self.column, self.depth) != (other.column, other.depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +205,14 @@ class Camera:
         """Return how far the middle of its footprint is along the view on the ground, from the place's middle."""
         across = np.radians(self.view.azimuth)
         return float((thing.footprint()[0] - TARGET[:2]) @ np.array([-np.sin(across), np.cos(across)]))
+
+    def position_of(self, thing: Thing, mask: Mask) -> Position:
+        """Return where the thing stands: the middle of its visible pixels across, its distance in depth."""
+        columns = np.flatnonzero(mask.any(axis=0))
+        across = (int(columns[0]) + int(columns[-1]) + 1) / 2 / self.width
+        ahead = (self.distance(thing) - NEAR) / (FAR - NEAR)
+        clear = all(abs(share - border) >= CLEAR for share in (across, ahead) for border in (1 / 3, 2 / 3))
+        return Position(_third(across, COLUMNS), _third(ahead, DEPTHS), clear)
 
     def facing(self, thing: Thing) -> tuple[Facing, float]:
         """Return where the thing's front points as seen from here, and the degrees by which it is off that."""

@@ -46,6 +46,8 @@ METALLIC_COLOURS = ("red", "orange", "yellow", "green", "turquoise", "blue", "pu
 
 ROUND = ("rubber", "metal", "ceramic", "wooden")
 VESSEL = ("ceramic", "metal", "wooden")
+CLEAR_MATERIALS = frozenset(frozenset(("metal", matt)) for matt in ("rubber", "wooden", "leather"))
+"""Materials that a change exchanges: what mirrors the room for what does not; gloss and grain alone are hard to see."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.config import ScenesConfig
-from pairwright.schemas.scene import SceneGraph, SceneObject
+from pairwright.schemas.scene import DISTRACTORS, ChangeType, SceneGraph, SceneObject
 from pairwright.tasks.scenes.changes import Draft, vary
 from pairwright.tasks.scenes.photograph import EXPOSURES, Exposure
 from pairwright.tasks.scenes.plan import MIN_VISIBLE, draw_world, plan_camera
 from pairwright.tasks.scenes.render import Survey, survey
-from pairwright.tasks.scenes.state import FAR, NEAR, Camera, Mask, Scene, Thing
+from pairwright.tasks.scenes.state import Camera, Mask, Scene, Thing
 from pairwright.tasks.scenes.vocabulary import PLACES, SHAPES
 from pairwright.tasks.store.masks import encode_mask
 
@@ -34,7 +34,7 @@ def describe(draft: Draft, camera: Camera, seen: Survey, *, world: str, number: 
         place=scene.place,
         light=scene.light.phrase,
         viewpoint=scene.view.phrase,
-        objects=tuple(_describe_thing(thing, camera, seen.mask(thing.id)) for thing in scene.things),
+        objects=tuple(_describe_thing(thing, scene, camera, seen.mask(thing.id)) for thing in scene.things),
         changes=draft.changes,
     )
 
@@ -45,11 +45,10 @@ def _visible_share(thing: Thing, camera: Camera, mask: Mask) -> float:
     return min(1.0, round(int(mask.sum()) / max(1, alone), 4))
 
 
-def _describe_thing(thing: Thing, camera: Camera, mask: Mask) -> SceneObject:
+def _describe_thing(thing: Thing, scene: Scene, camera: Camera, mask: Mask) -> SceneObject:
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     box = (int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1)
-    centre = (box[0] + box[2]) / 2
-    distance, third = camera.distance(thing), (FAR - NEAR) / 3
+    position = camera.position_of(thing, mask)
     return SceneObject(
         id=thing.id,
         shape=thing.shape,
@@ -59,12 +58,14 @@ def _describe_thing(thing: Thing, camera: Camera, mask: Mask) -> SceneObject:
         facing=camera.facing(thing)[0] if SHAPES[thing.shape].front else None,
         pose=thing.pose,
         text=thing.text,
-        column="left" if centre < camera.width / 3 else "right" if centre > 2 * camera.width / 3 else "centre",
-        depth="front" if distance < NEAR + third else "back" if distance > FAR - third else "middle",
+        column=position.column,
+        depth=position.depth,
+        clear=position.clear,
         box=box,
         visible=_visible_share(thing, camera, mask),
         mask=encode_mask(mask),
         support=thing.support,
+        rests_on=scene.thing(thing.support).shape if thing.support else None,
     )
 
 
@@ -84,9 +85,20 @@ Photograph = tuple[NDArray[np.uint8], SceneGraph]
 def photograph_world(config: ScenesConfig, index: int) -> Iterator[Photograph | None]:
     """Yield the photographs of a world, the base first; ``None`` for one that no draw could make."""
     base = _set_up_base(config, index)
+    made: set[Key] = set()
     for number in range(config.photographs):
-        setup = base if number == 0 or base is None else _set_up_variation(config, base, number)
+        setup = base if number == 0 or base is None else _set_up_variation(config, base, number, made)
+        made |= _keys_of(setup.draft) if setup else set()
         yield _take(config, setup, number) if setup else None
+
+
+Key = tuple[ChangeType, str | None]
+
+
+def _keys_of(draft: Draft) -> set[Key]:
+    """Return the type and the object of each change of content; there is one group that may be counted."""
+    content = (change for change in draft.changes if change.type not in DISTRACTORS)
+    return {(change.type, None if change.type == "counting" else change.object_id) for change in content}
 
 
 def _set_up_base(config: ScenesConfig, index: int) -> _Setup | None:
@@ -104,12 +116,13 @@ def _set_up_base(config: ScenesConfig, index: int) -> _Setup | None:
     return None
 
 
-def _set_up_variation(config: ScenesConfig, base: _Setup, number: int) -> _Setup | None:
+def _set_up_variation(config: ScenesConfig, base: _Setup, number: int, made: set[Key]) -> _Setup | None:
+    """Return a variation that no earlier one resembles: one thing turned twice differs, but not in words."""
     plain = np.random.default_rng((*base.seeds, number)).random() < config.no_change_share
     for attempt in range(ATTEMPTS):
         rng = np.random.default_rng((*base.seeds, number, attempt))
         draft = vary(rng, replace(base.draft, next_id=100 * number + 1), plain=plain)
-        setup = draft and _look(base, draft)
+        setup = _look(base, draft) if draft and made.isdisjoint(_keys_of(draft)) else None
         if setup:
             return setup
     return None
@@ -126,7 +139,14 @@ def _look(base: _Setup, draft: Draft) -> _Setup | None:
         things = {name for name in (change.object_id, *change.object_ids) if name}
         if things and base.seen.changed(after, things) < least:
             return None
+        if change.type == "move" and not _moved(str(change.object_id), base, draft.scene, camera, seen):
+            return None
     return _Setup(draft, camera, seen, base.seeds)
+
+
+def _moved(name: str, base: _Setup, scene: Scene, camera: Camera, seen: Survey) -> bool:
+    before = base.camera.position_of(base.draft.scene.thing(name), base.seen.mask(name))
+    return camera.position_of(scene.thing(name), seen.mask(name)).is_clearly_not(before)
 
 
 def _all_seen(scene: Scene, camera: Camera, seen: Survey) -> bool:
