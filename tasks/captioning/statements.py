@@ -3,7 +3,7 @@
 In photographs of one world, objects are compared by their ids, and only where the scene itself was changed: what
 another viewpoint turns or hides is no difference. Others are compared by what each has and the other lacks. A contrast
 is worded as one mention per photograph (a phrase and its claim), one at random of those whose claims would be false
-with the photographs exchanged; where no description of the one object does that (others look alike), numbers do.
+with the photographs exchanged; where an object came or went and others look alike, numbers do that.
 An object is referred to by the shortest phrase that only it fits.
 """
 
@@ -166,12 +166,7 @@ def _ways(contrast: Contrast, graphs: Graphs, rng: Random) -> Iterator[MentionPa
     if not contrast.has_words:
         return
     if contrast.first is not None and contrast.second is not None:
-        ways = list(_changed(contrast, graphs, extras))
-        yield from (way for way in ways if not any(mention.count for mention in way))
-        named = [name for name in contrast.changed if name not in CORE]
-        for thing in (contrast.first, contrast.second):
-            yield _numbers(describe(thing, *(name for name in named if getattr(thing, name) is not None)), graphs)
-        yield from ways
+        yield from sorted(_changed(contrast, graphs, extras), key=lambda way: any(mention.count for mention in way))
     for side, thing in contrast.lost:
         yield from _lost(thing, side, graphs=graphs, extras=extras, denials=PLAIN_DENIALS)
     for _, thing in contrast.lost:

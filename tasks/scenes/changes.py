@@ -34,6 +34,7 @@ from pairwright.tasks.scenes.vocabulary import (
     CLEAR_MATERIALS,
     FACINGS,
     HEIGHTS,
+    LITTLE_MATERIAL,
     METALLIC_COLOURS,
     NEAR_COLOURS,
     SHAPES,
@@ -183,8 +184,9 @@ def _change_material(rng: Rng, draft: Draft) -> Draft | None:
     options = (
         (replace(thing, material=material), thing.material, material)
         for thing in _shuffled(rng, draft.single())
+        if thing.shape not in LITTLE_MATERIAL and thing.colour in METALLIC_COLOURS
         for material in rng.permutation(SHAPES[thing.shape].materials).tolist()
-        if frozenset((material, thing.material)) in CLEAR_MATERIALS and thing.colour in METALLIC_COLOURS
+        if frozenset((material, thing.material)) in CLEAR_MATERIALS
     )
     return _first_fit(draft, "material", options)
 
@@ -295,7 +297,14 @@ NUMBERS = (0.6, 0.27, 0.13)
 """Shares of photographs with one, two and three changes."""
 DISTRACTED = 0.3
 """Share of photographs with changes of content that are also taken from elsewhere or in another light."""
-WEIGHTS: dict[ChangeType, float] = {"addition": 0.6, "substitution": 0.6, "removal": 2, "counting": 1.5, "pose": 1.5}
+WEIGHTS: dict[ChangeType, float] = {
+    "removal": 2.5,
+    "counting": 2,
+    "pose": 2,
+    "text": 2,
+    "move": 1.5,
+    "disappearance": 0.7,
+}
 """How much more often than others a type is asked for: more where few worlds offer it."""
 
 

@@ -48,6 +48,8 @@ ROUND = ("rubber", "metal", "ceramic", "wooden")
 VESSEL = ("ceramic", "metal", "wooden")
 CLEAR_MATERIALS = frozenset(frozenset(("metal", matt)) for matt in ("rubber", "wooden", "leather"))
 """Materials that a change exchanges: what mirrors the room for what does not; gloss and grain alone are hard to see."""
+LITTLE_MATERIAL = ("chair", "sign")
+"""Shapes too thin to show of what they are made, or with a painted board."""
 
 
 @dataclass(frozen=True, slots=True)

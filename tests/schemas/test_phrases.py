@@ -33,6 +33,7 @@ BALL = Selector(shape="ball", colour="red", material="metal")
         (Selector(shape="box", pose="with its lid open"), 2, "two boxes with their lids open"),
         (Selector(shape="box", pose="with its lid open"), 0, "no box with its lid open"),
         (Selector(shape="robot", pose="with its arms raised"), 3, "three robots with their arms raised"),
+        (Selector(shape="mug", rests_on="box", column="left"), None, "a mug on top of a box on the left"),
         (Selector(), 6, "six objects"),
         (Selector(material="wooden"), 13, "13 wooden objects"),
     ],

@@ -86,6 +86,8 @@ def test_layout_and_first_turn():
         ("colour", thing("a", "car", "blue", facing="left"), "attributes"),
         ("orientation", thing("a", "car", "red", facing="right"), "actions"),
         ("substitution", thing("a", "duck", "red", facing="left"), "object types"),
+        ("material", thing("a", "car", "red", "rubber", facing="left"), "attributes"),
+        ("move", thing("a", "car", "red", facing="left", column="centre"), "locations"),
     ],
 )
 def test_axes_follow_the_change(kind, after, axis):
@@ -101,6 +103,25 @@ def test_no_change_says_so():
     assert "same scene" in row.text or "scene is the same" in row.text
     assert LIGHTS[1] in row.differences[-1]
     assert LIGHTS[1] not in " ".join(row.commonalities)
+
+
+def test_a_summary_of_one_world_says_all_or_is_dropped():
+    shapes = ("ball", "cone", "mug")
+    before = [thing(name, shape) for name, shape in zip("xyz", shapes, strict=True)]
+    after = [one.model_copy(update={"colour": "blue"}) for one in before]
+    changes = tuple(SceneChange(type="colour", object_id=one.id) for one in before)
+    row = compare(graph(*before), graph(*after, changes=changes))
+    words = dict(zip(row.axes, row.differences, strict=True))["attributes"]
+    assert all(f"red metal {shape}" in words and f"blue metal {shape}" in words for shape in shapes)
+    near = thing("w", "duck", column="centre", clear=False)
+    moved = graph(*after, near, changes=(*changes, SceneChange(type="move", object_id="w")))
+    assert compare(graph(*before, thing("w", "duck")), moved).reason == "no words for the difference"
+
+
+def test_what_was_taken_off_another_thing_is_said():
+    gone = (SceneChange(type="removal", object_id="c"),)
+    row = compare(graph(BALL, CUBE, thing("c", "mug", "blue", rests_on="cube")), graph(BALL, CUBE, changes=gone))
+    assert "a blue metal mug on top of a cube" in row.differences[0]
 
 
 def position(row):

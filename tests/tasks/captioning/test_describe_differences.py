@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairwright.prompts import difference_verbs
-from pairwright.schemas.claims import CLAIMS, Claim, all_hold, is_no_change
+from pairwright.schemas.claims import CLAIMS, Claim, all_hold, content_changes, is_no_change
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.rows import DifferenceRow
 from pairwright.schemas.scene import SceneChange
@@ -65,6 +65,74 @@ def test_no_change_is_said_exactly_where_it_is_so(both, seed):
         assert said is any(part in written.text.lower() for part in words)
 
 
+@PROPERTY
+@given(pairs, st.integers(0, 999))
+def test_every_change_of_content_is_said(both, seed):
+    """Each half names each changed thing that its photograph shows: its look, and for a move also its place."""
+    written = compose_difference(both, Random(seed))
+    if written is None or is_no_change(both) or both[0].world != both[1].world:
+        return
+    read = read_difference(written.text, difference_verbs())
+    seen = [{one.id: one for one in scene.objects} for scene in both]
+    for change in content_changes(both[0]) ^ content_changes(both[1]):
+        for name in {change.object_id, *change.object_ids} - {None}:
+            one, other = (shown.get(name) for shown in seen)
+            for half, here, there in ((read.first_half, one, other), (read.second_half, other, one)):
+                if here is not None and (there is None or attributes(here) != attributes(there)):
+                    assert any(fits(phrase, here) for phrase in read_phrases(half)), written.text
+            if change.type == "move" and one and other:
+                named = [phrase.named for phrase in read_phrases(read.first_half) if fits(phrase, one)]
+                assert any({"column", "depth"} & words.keys() for words in named), written.text
+
+
+def attributes(one):
+    return one.model_dump(include={"shape", "colour", "material", "size", "facing", "pose", "text"})
+
+
+def fits(phrase, one):
+    """Say whether the phrase is of the thing's look, and says nothing of it that is not so."""
+    core = {"shape", "colour", "material"}
+    return core <= phrase.named.keys() and all(getattr(one, name) == value for name, value in phrase.named.items())
+
+
+def test_removal_and_disappearance_read_differently():
+    rest = (thing("b", "box", "green", column="right", pose="with its lid closed"),)
+    texts = []
+    for kind, carrier in (("removal", "box"), ("disappearance", None)):
+        row = describe(graph(thing(rests_on=carrier), *rest), graph(*rest, changes=change(kind)))
+        texts.append(row.first_half)
+        assert "red metal ball" in row.second_half
+        assert "on top of" not in row.second_half
+    assert ["on top of a box" in text for text in texts] == [True, False]
+
+
+def test_six_changes_are_all_said():
+    shapes = ("ball", "cube", "cone", "mug", "ring", "duck")
+    before = [thing(name, shape) for name, shape in zip("abcdef", shapes, strict=True)]
+    first = [one.model_copy(update={"colour": "blue"}) for one in before[:3]]
+    second = [one.model_copy(update={"material": "wooden"}) for one in before[3:]]
+    changes = [tuple(SceneChange(type=kind, object_id=n) for n in names) for kind, names in
+               (("colour", "abc"), ("material", "def"))]  # fmt: skip
+    row = describe(graph(*first, *before[3:], changes=changes[0]), graph(*before[:3], *second, changes=changes[1]))
+    for shape in shapes[:3]:
+        assert f"blue metal {shape}" in row.first_half
+        assert f"red metal {shape}" in row.second_half
+    for shape in shapes[3:]:
+        assert f"red metal {shape}" in row.first_half
+        assert f"red wooden {shape}" in row.second_half
+
+
+def test_a_pair_with_a_change_that_has_no_words_is_dropped():
+    """The ball was moved by little; that the cube is another colour is not the whole difference."""
+    first, near = thing(), thing(column="centre", clear=False)
+    cubes = thing("b", "cube", "green", column="right"), thing("b", "cube", "blue", column="right")
+    changes = (*change("move"), *change("colour", "b"))
+    row = describe(graph(first, cubes[0]), graph(near, cubes[1], changes=changes))
+    assert row.reason == "no words for the difference"
+    clear = near.model_copy(update={"clear": True})
+    assert "in the centre" in describe(graph(first, cubes[0]), graph(clear, cubes[1], changes=changes)).second_half
+
+
 CASES = [
     ("colour", thing(colour="red"), thing(colour="blue"), "red metal ball", "blue metal ball"),
     ("size", thing(size="small"), thing(size="large"), "a small red metal ball", "a large red metal ball"),
@@ -74,6 +142,9 @@ CASES = [
     ("substitution", thing(), thing(shape="cone", material="rubber"), "red metal ball", "red rubber cone"),
     ("disappearance", thing(), None, "a red metal ball", "red metal ball"),
     ("addition", None, thing(shape="duck"), "red metal duck", "a red metal duck"),
+    ("move", thing(), thing(column="right"), "red metal ball on the left", "red metal ball on the right"),
+    ("material", thing(), thing(material="rubber"), "red metal ball", "red rubber ball"),
+    ("removal", thing(rests_on="box"), None, "red metal ball on top of a box", "red metal ball"),
 ]
 
 

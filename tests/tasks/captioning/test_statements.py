@@ -55,6 +55,31 @@ def test_changes_on_both_sides_and_equal_ones():
     assert find_contrasts((first, first)) == []
 
 
+MOVED = thing("a", column="right", depth="back")
+
+
+def test_a_moved_thing_differs_in_its_place_and_others_do_not():
+    after = graph(MOVED, CUBE.model_copy(update={"column": "right"}), changes=changed("move", object_id="a"))
+    (found,) = find_contrasts((graph(RED, CUBE), after))
+    assert found == Contrast(RED, MOVED, moved=True)
+    assert found.changed == ("column", "depth")
+    first, second = word_contrast(found, (graph(RED, CUBE), after), Random(0))
+    assert {first.text, second.text} <= {
+        "a red metal ball on the left in the foreground",
+        "a small red metal ball on the left in the foreground",
+        "a red metal ball on the right in the background",
+        "a small red metal ball on the right in the background",
+    }
+
+
+def test_a_move_that_somebody_might_argue_about_has_no_words():
+    """Near a border, or where the words stay the same: nothing is said instead of it, either."""
+    for one, other in ((RED, MOVED.model_copy(update={"clear": False})), (RED, RED), (thing("a", clear=False), MOVED)):
+        graphs = (graph(one, CUBE), graph(other, changes=changed("move", object_id="a")))
+        (found,) = find_contrasts(graphs)
+        assert set(worded(found, graphs)) == {None}
+
+
 def test_two_worlds_are_compared_by_looks():
     other = graph(thing("x"), thing("y", "mug"), world="v")
     assert find_contrasts((graph(RED, CUBE), other)) == [Contrast(CUBE, None), Contrast(None, other.objects[1])]
@@ -93,6 +118,25 @@ def test_like_things_are_worded_once():
     gone = (SceneChange(type="disappearance", object_id="b"),)
     graphs = (graph(*balls), graph(balls[0], changes=gone))
     assert len(picked([Contrast(ball, None) for ball in balls[1:]], graphs, Random(0), limit=3)) == 1
+
+
+def test_all_contrasts_of_a_world_are_said_or_none():
+    """Four things are painted; with a limit of three one is left out, which is right for two worlds only."""
+    before = [thing(name, shape) for name, shape in zip("abcd", ("ball", "cube", "box", "mug"), strict=True)]
+    after = [one.model_copy(update={"colour": "blue"}) for one in before]
+    contrasts = [Contrast(*both) for both in zip(before, after, strict=True)]
+    graphs = (graph(*before), graph(*after))
+    assert len(picked(contrasts, graphs, Random(0))) == 4
+    assert len(picked(contrasts, graphs, Random(0), limit=3)) == 3
+    unsaid = Contrast(before[0], before[0], moved=True)
+    assert picked([*contrasts[1:], unsaid], graphs, Random(0)) == []
+
+
+def test_the_number_of_like_things_says_all_of_theirs():
+    balls = [thing(name) for name in "abcd"]
+    graphs = (graph(*balls), graph(*balls[:2]))
+    pairs = picked([Contrast(ball, None) for ball in balls[2:]], graphs, Random(0))
+    assert pairs == [(Mention(0, describe(SMALL), 4), Mention(1, describe(SMALL), 2))]
 
 
 def test_telling_apart_is_being_false_the_other_way_round():

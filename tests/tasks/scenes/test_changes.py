@@ -78,7 +78,14 @@ def test_words_tell_things_apart_outside_of_groups(drafts):
 
 @pytest.mark.parametrize(
     ("kind", "field"),
-    [("size", "size"), ("colour", "colour"), ("pose", "pose"), ("text", "text"), ("orientation", "yaw")],
+    [
+        ("size", "size"),
+        ("colour", "colour"),
+        ("pose", "pose"),
+        ("text", "text"),
+        ("orientation", "yaw"),
+        ("material", "material"),
+    ],
 )
 def test_changes_of_one_attribute(drafts, kind: ChangeType, field):
     count = 0
@@ -127,6 +134,34 @@ def test_substitutes_have_another_shape_in_the_same_place(drafts):
         assert old.shape != new.shape
         assert (old.x, old.y, old.z, old.support) == (new.x, new.y, new.z, new.support)
         assert (change.before, change.after) == (old.phrase, new.phrase)
+
+
+def test_moves_are_to_another_column_or_depth_far_from_both_borders(drafts):
+    found = list(outcomes(drafts, "move"))
+    assert len(found) >= 10
+    for draft, done, change in found:
+        assert altered(draft.scene, done.scene) == {change.object_id}
+        old, new = draft.scene.thing(change.object_id), done.scene.thing(change.object_id)
+        assert replace(old, x=new.x, y=new.y, yaw=new.yaw) == new
+        assert (old.z, old.support) == (0, None)
+        assert stands_free(new, done.scene)
+        camera = draft.camera
+        assert not SHAPES[old.shape].front or camera.facing(old)[0] == camera.facing(new)[0]
+        places = [camera.position_of(thing, camera.silhouette(thing)) for thing in (old, new)]
+        assert [f"{place.column} {place.depth}" for place in places] == [change.before, change.after]
+        assert change.before != change.after
+        assert all(place.clear for place in places)
+
+
+def test_materials_change_between_metal_and_what_does_not_shine(drafts):
+    found = list(outcomes(drafts, "material"))
+    assert len(found) >= 5
+    for _, done, change in found:
+        assert (change.before == "metal") != (change.after == "metal")
+        assert "ceramic" not in (change.before, change.after)
+        new = done.scene.thing(change.object_id)
+        assert new.colour not in ("white", "black")
+        assert new.shape not in ("chair", "sign")
 
 
 def test_counts_change_by_one_or_two(drafts):

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pairwright.tasks.scenes.state import DISTANCE, TARGET, Camera, Scene, Thing
+from pairwright.tasks.scenes.state import DISTANCE, TARGET, Camera, Position, Scene, Thing
 from pairwright.tasks.scenes.vocabulary import Light, View
 
 FRONT = Camera(View(0, 30, "a raised viewpoint from the front"), 256, 192)
@@ -50,6 +50,43 @@ def test_frame_and_distance():
     assert FRONT.frames(CAR)
     assert not FRONT.frames(replace(CAR, x=2.9))
     assert FRONT.distance(replace(CAR, y=1.0)) - FRONT.distance(replace(CAR, y=0.0)) == pytest.approx(1)
+
+
+WORDS = ("left", "centre", "right"), ("front", "middle", "back")
+
+
+@pytest.mark.parametrize(
+    ("middle", "column", "clear"),
+    # Thirds of 256 pixels meet at 85.3 and 170.7; 6 % of 256 are 15.4.
+    [(40, 0, True), (69, 0, True), (71, 0, False), (85, 0, False), (86, 1, False), (100, 1, False), (102, 1, True),
+     (154, 1, True), (156, 1, False), (171, 2, False), (187, 2, True)],
+)  # fmt: skip
+def test_columns_are_thirds_of_the_picture(middle, column, clear):
+    mask = np.zeros((192, 256), bool)
+    mask[90:99, middle - 5 : middle + 5] = True
+    found = FRONT.position_of(Thing("ball", "ball", "red", "rubber", "small"), mask)
+    assert (found.column, found.depth, found.clear) == (WORDS[0][column], "middle", clear)
+
+
+@pytest.mark.parametrize(
+    ("away", "depth", "clear"),
+    # Of 3.6 metres around the target, thirds meet at 0.6 before and behind it; 6 % of 3.6 are 0.216.
+    [(-1.2, 0, True), (-0.82, 0, True), (-0.81, 0, False), (-0.59, 1, False), (-0.38, 1, True), (0.38, 1, True),
+     (0.39, 1, False), (0.61, 2, False), (0.82, 2, True)],
+)  # fmt: skip
+def test_depths_are_thirds_of_the_place(away, depth, clear):
+    mask = np.zeros((192, 256), bool)
+    mask[90:99, 123:133] = True
+    found = FRONT.position_of(Thing("ball", "ball", "red", "rubber", "small", y=TARGET[1] + away), mask)
+    assert (found.column, found.depth, found.clear) == ("centre", WORDS[1][depth], clear)
+
+
+def test_a_thing_is_elsewhere_where_both_places_are_clear_and_differ():
+    here, there = Position("left", "front", clear=True), Position("left", "back", clear=True)
+    assert here.is_clearly_not(there)
+    assert not here.is_clearly_not(here)
+    assert not here.is_clearly_not(replace(there, clear=False))
+    assert not replace(here, clear=False).is_clearly_not(there)
 
 
 @pytest.mark.parametrize("view", [View(0, 30, ""), View(13, 21, ""), View(-13, 41, "")])

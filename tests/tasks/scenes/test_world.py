@@ -28,6 +28,12 @@ def test_columns_and_depths_are_thirds():
     assert [(thing.column, thing.depth) for thing in graph.objects] == list(spots)
 
 
+def test_what_a_thing_rests_on_is_named():
+    cube = Thing("object-1", "cube", "blue", "rubber", "large")
+    graph = look(cube, ball("object-2", z=cube.height, support="object-1"))[1]
+    assert [(thing.support, thing.rests_on) for thing in graph.objects] == [(None, None), ("object-1", "cube")]
+
+
 def test_words_and_phrases_are_kept():
     sign = Thing("object-1", "sign", "white", "wooden", "large", text="ZOO", x=-1.0)
     box = Thing("object-2", "box", "green", "metal", "small", pose="with its lid open", x=1.0)

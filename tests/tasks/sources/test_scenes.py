@@ -19,6 +19,7 @@ from pairwright.schemas.claims import content_changes, is_no_change
 from pairwright.schemas.config import Profile, ScenesConfig
 from pairwright.schemas.rows import Dropped, ImageRow, make_key
 from pairwright.schemas.scene import DISTRACTORS, PREPOSITIONS
+from pairwright.tasks.scenes.photograph import exposure_of
 from pairwright.tasks.sources import scenes
 from pairwright.tasks.sources.scenes import list_items, read_items
 from pairwright.tasks.store.masks import decode_mask
@@ -143,7 +144,7 @@ def test_masks_boxes_and_shares_agree(worlds):
 
 def test_every_type_of_change_occurs_and_is_true(worlds):
     seen = Counter()
-    fields = {"size": "size", "colour": "colour", "orientation": "facing", "pose": "pose", "text": "text"}
+    fields = {name: name for name in ("size", "colour", "pose", "text", "material")} | {"orientation": "facing"}
     for base, row in variations(worlds):
         old, new, concerned = things(base), things(row), set()
         for change in row.graph.changes:
@@ -159,6 +160,12 @@ def test_every_type_of_change_occurs_and_is_true(worlds):
                 assert name in new.keys() - old.keys()
             elif change.type == "substitution":
                 assert old[name].shape != new[name].shape
+            elif change.type == "move":
+                places = [(scene[name].column, scene[name].depth) for scene in (old, new)]
+                assert places[0] != places[1]
+                assert old[name].clear
+                assert new[name].clear
+                assert " ".join(places[0]) == change.before
             elif change.type == "counting":
                 assert set(change.object_ids) <= old.keys() ^ new.keys()
             else:
@@ -167,7 +174,7 @@ def test_every_type_of_change_occurs_and_is_true(worlds):
         same = {"shape", "colour", "material", "size", "facing", "pose", "text"}
         for name in (old.keys() | new.keys()) - concerned:
             assert old[name].model_dump(include=same) == new[name].model_dump(include=same)
-    assert len(seen) == 12, seen
+    assert len(seen) == 14, seen
 
 
 def test_every_change_of_content_shows_in_the_pixels(worlds):
@@ -195,12 +202,18 @@ def test_distractors_show_too(worlds):
 
 
 def test_photographs_have_equal_content_only_if_their_changes_are_equal(worlds):
-    same = ("id", "shape", "colour", "material", "size", "facing", "pose", "text")
     for rows in worlds:
         assert rows[0].graph.changes == ()
         for a, b in combinations(rows, 2):
-            content = [{tuple(getattr(t, f) for f in same) for t in row.graph.objects} for row in (a, b)]
+            content = [exposure_of(row.graph).scene.things for row in (a, b)]
             assert (content[0] == content[1]) == (content_changes(a.graph) == content_changes(b.graph))
+
+
+def test_no_two_photographs_of_a_world_change_one_thing_in_the_same_way(worlds):
+    for rows in worlds:
+        changes = [change for row in rows for change in content_changes(row.graph)]
+        kinds = Counter((change.type, change.type != "counting" and change.object_id) for change in changes)
+        assert not changes or max(kinds.values()) == 1
 
 
 @pytest.mark.parametrize("material", ["rubber", "metal", "wooden", "ceramic"])
