@@ -14,7 +14,20 @@ from typing import Literal, get_args
 
 from pairwright.prompts import load_wordings
 from pairwright.schemas.claims import Claim, Selector
-from pairwright.schemas.phrases import SPOKEN, bare, capital, joined, noun, number, some, surface, tail, the, within
+from pairwright.schemas.phrases import (
+    SPOKEN,
+    bare,
+    capital,
+    joined,
+    noun,
+    number,
+    some,
+    surface,
+    tail,
+    the,
+    with_article,
+    within,
+)
 
 Kind = Literal["template", "changes", "sentences", "list", "short"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -22,6 +35,8 @@ OF_ANY_PAIR: tuple[Kind, ...] = ("template", "sentences")
 """Kinds that do not take the two photographs for one scene before and after."""
 ORDINALS = ("first", "second")
 MENTIONING = ("exists", "absent", "count")
+PLACED = ("rests_on", "column", "depth")
+"""Attributes that say where a thing is."""
 Phrased = Literal["place", "light", "viewpoint"]
 VIEWS: tuple[Phrased, ...] = ("light", "viewpoint")
 LIGHT = re.compile(r"(dim|bright) (\w+) light (from .+)")
@@ -137,7 +152,7 @@ def _clause(pair: Pair, teller: Teller) -> str:
         assert only is not None
         return teller.say("single", ordinal=ORDINALS[only.side], things=teller.phrase(only))
     if after.kind == "absent" and _names(before, after):
-        return teller.say("gone", **_subject(before, teller))
+        return _gone(before, teller)
     if before.kind == "absent" and _names(after, before):
         return teller.say("new", **_subject(after, teller))
     plain = teller.rng.random() < VERSUS_SHARE
@@ -146,6 +161,16 @@ def _clause(pair: Pair, teller: Teller) -> str:
     if not plain and {before.kind, after.kind} == {"exists"} and before.selector != after.selector:
         return _became(before, after, teller)
     return teller.say("versus", first=teller.phrase(before), second=teller.phrase(after))
+
+
+def _gone(claim: Claim, teller: Teller) -> str:
+    """Say that a thing has gone: from where it stood, or off another on which it rested."""
+    carrier = claim.selector.rests_on
+    if carrier is None:
+        return teller.say("gone", **_subject(claim, teller))
+    where = f" {surface('rests_on', carrier)}"
+    values = {name: words.replace(where, "") for name, words in _subject(claim, teller).items()}
+    return teller.say("taken", carrier=with_article(carrier), **values)
 
 
 def _names(thing: Claim, absent: Claim) -> bool:
@@ -185,6 +210,9 @@ def _became(before: Claim, after: Claim, teller: Teller) -> str:
     differ = [name for name in old if old[name] != new[name]]
     name = differ[0]
     values = {**_subject(before, teller), "new_thing": teller.phrase(after)}
+    if set(differ) <= {*PLACED} and all(old[name] and new[name] for name in differ):
+        where = " ".join(surface(name, new[name]) for name in PLACED if name in differ)
+        return teller.say("became_place", **values, new=where + teller.beside(after))
     if "shape" in differ:
         return teller.say("replaced", **values)
     if len(differ) > 1 or old[name] is None or new[name] is None or teller.beside(after):

@@ -24,7 +24,7 @@ from pairwright.tasks.sources import scenes
 from pairwright.tasks.sources.scenes import list_items, read_items
 from pairwright.tasks.store.masks import decode_mask
 
-CONFIG = ScenesConfig(seed=3, worlds=11, photographs=4, width=128, height=96, samples_per_pixel=4, no_change_share=0.25)
+CONFIG = ScenesConfig(seed=4, worlds=11, photographs=4, width=128, height=96, samples_per_pixel=4, no_change_share=0.25)
 
 
 def source_of(config):

@@ -78,6 +78,15 @@ def test_exchanged_claims_are_another_text(both, seed):
             "Red metal ball on the left now on the right.",
         ),
         (
+            claim(0, column="left", depth="front"), claim(1, column="right", depth="back"),
+            "The red metal ball on the left in the foreground has moved and is now on the right in the background.",
+            "Red metal ball on the left in the foreground now on the right in the background.",
+        ),
+        (
+            claim(0, rests_on="box"), claim(1, "absent"),
+            "The red metal ball has been taken off a box.", "Red metal ball removed from a box.",
+        ),
+        (
             claim(0), claim(1, shape="cone", size="large"),
             "The red metal ball has been replaced by a large red metal cone.",
             "Red metal ball replaced by a large red metal cone.",
@@ -105,6 +114,24 @@ def test_what_a_thing_stands_beside_and_where_is_said():
     assert "On a kitchen counter:\n1. The red metal ball to the left of the blue metal lamp is gone." in said(
         "list", *claims
     )
+
+
+def test_what_is_said_of_a_thing_that_is_moved_or_taken_stays():
+    taken, moved = claim(0, rests_on="box"), claim(1, column="right")
+    beside = [Claim(side=one.side, kind="relation", selector=one.selector, relation="left of", other=LAMP)
+              for one in (taken, moved)]  # fmt: skip
+    assert "The red metal ball to the left of the blue metal lamp has been taken off a box." in said(
+        "changes", taken, beside[0], claim(1, "absent")
+    )
+    assert "Someone has moved the red metal ball on the left, now on the right to the left of the blue metal lamp." in (
+        said("changes", claim(0, column="left"), moved, beside[1])
+    )
+
+
+def test_only_what_rested_on_another_thing_is_taken_off():
+    texts = said("changes", claim(0), claim(1, "absent"))
+    assert "The red metal ball has disappeared." in texts
+    assert not any(" off " in text or "removed" in text for text in texts)
 
 
 def test_no_change_is_said_as_no_change():
