@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pairwright.schemas.claims import Claim, Selector
-from pairwright.schemas.phrases import COLUMNS, DEPTHS, FACINGS, NUMBERS, SIZES
+from pairwright.schemas.phrases import COLUMNS, DEPTHS, FACINGS, NUMBERS, SIZES, surface
 from pairwright.schemas.scene import PLURALS, PREPOSITIONS
 from pairwright.tasks.rejected.compare_words import SCENE_WORDS
 
@@ -25,6 +25,7 @@ SPOKEN = {
     "size": {words: value for value, words in SIZES.items()} | {"medium": "medium"},
     "colour": {word: word for word in SCENE_WORDS["colour"]},
     "material": MATERIALS,
+    "rests_on": {surface("rests_on", shape): shape for shape in PLURALS},
     "column": {words: value for value, words in COLUMNS.items()} | {"in the center": "centre"},
     "depth": {words: value for value, words in DEPTHS.items()},
     "facing": {words: value for value, words in FACINGS.items()},
@@ -54,7 +55,7 @@ PHRASE = re.compile(
     + rf"(?P<noun>{_either(dict.fromkeys(NOUNS, 0))})(?![\w'’-])(?! (?:{_either(dict.fromkeys(NOUNS, 0))})\b)"
     + "".join(
         rf"(?:\s+(?P<{name}>{_either(SPOKEN[name])})(?!\w|\s(?:of|side|half|edge)\b))?"
-        for name in ("column", "depth", "facing")
+        for name in ("rests_on", "column", "depth", "facing")
     )
     + r"(?:\s+reading '(?P<text>\w+)')?",
     re.IGNORECASE,

@@ -62,6 +62,7 @@ def of(kind="exists", count=0, **named):
         ("four objects", of("count", 4)),
         ("a ball on the left", of(shape="ball", column="left")),
         ("a ball on the left of a lamp", (*of(shape="ball"), *of(shape="lamp"))),
+        ("a ball on top of a box in the centre", of(shape="ball", rests_on="box", column="centre")),
         ("a car facing left", of(shape="car", facing="left")),
         ("a sign reading 'STOP'", of(shape="sign", text="STOP")),
         ("a ball on a toy street", (Claim(side=0, kind="place", value="a toy street"), *of(shape="ball"))),
