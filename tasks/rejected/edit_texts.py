@@ -209,6 +209,7 @@ def _is_rendered(selector: Selector, count: int) -> bool:
         "pose": kind.poses,
         "facing": SCENE_WORDS["facing"] if kind.front else (),
         "text": SCENE_WORDS["text"] if selector.shape == "sign" else (),
+        "rests_on": SCENE_WORDS["rests_on"] if kind.rides else (),
     }
     named = {name: getattr(selector, name) for name in allowed}
     return (count < 2 or kind.repeats) and all(value in allowed[name] for name, value in named.items() if value)
