@@ -96,6 +96,13 @@ def test_of_what_stands_somewhere_the_sentence_names_the_place_once():
     assert false_in("One red ball and one mug stand in the scene, one on the left and one on the right.")
 
 
+def test_what_a_thing_rests_on_is_read():
+    rider = BALL.model_copy(update={"rests_on": "box"})
+    pair = (graph(rider, BOX), graph(BOX, changes=(SceneChange(type="removal", object_id="ball"),)))
+    assert false_in(template("a red metal ball on top of a box on the left", "no red metal ball"), pair) == []
+    assert false_in(template("a red metal ball on top of a book", "no red metal ball"), pair)
+
+
 def test_a_definite_phrase_that_fits_several_things_is_ambiguous():
     pair = (graph(BALL, MUG, BLUE.model_copy(update={"id": "other"})), PAIR[1])
     said = READER.read("In Image 1, the metal ball stands to the left of the red ceramic mug.").said

@@ -25,6 +25,7 @@ SPOKEN = {
     "size": {"medium-sized": "medium"},
     "column": {"on the left": "left", "in the centre": "centre", "on the right": "right"},
     "depth": {"in the foreground": "front", "in the middle ground": "middle", "in the background": "back"},
+    "rests_on": {f"on top of a {shape}": shape for shape in ("box", "book", "cube", "cylinder")},
     "facing": {"facing left": "left", "facing right": "right", "facing the viewer": "front", "facing away": "back"},
 }
 """Words that are not the graph's own."""
@@ -85,7 +86,7 @@ class Reader:
         self.values["pose"] |= {_plural_pose(pose): pose for pose in self.values["pose"]}
         for name, spoken in SPOKEN.items():
             self.values[name] = self.values.get(name, {}) | spoken
-        after = _any(word for name in ("column", "depth", "pose", "facing") for word in self.values[name])
+        after = _any(word for name in ("rests_on", "column", "depth", "pose", "facing") for word in self.values[name])
         looks = _any(word for name in ("size", "colour", "material") for word in self.values[name])
         places = _any({re.sub("^an? ", "", graph.place) for graph in graphs})
         whole = _any({getattr(graph, kind) for graph in graphs for kind in ("light", "viewpoint")})
@@ -218,7 +219,7 @@ class Reader:
         """Return the attributes that some words name, in the order in which noun phrases have them."""
         found = dict.fromkeys(("text",), match[1]) if (match := re.search(TEXT, words)) else {}
         words = re.sub(TEXT, "", words).lower()
-        for name in ("pose", "facing", "column", "depth", "size", "colour", "material"):
+        for name in ("rests_on", "pose", "facing", "column", "depth", "size", "colour", "material"):
             for word, value in self.values[name].items():
                 if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", words):
                     found[name] = value
