@@ -42,6 +42,8 @@ GLUE = (
     r"|all of it|including|included|just as well|photographed|lit by|lit|from|under"
     r"|arranged there|serves as the setting for"
 )
+SIDES = {"first": (0,), "second": (1,), "both": (0, 1), "gone": (0,), "new": (1,)}
+"""Of which photographs the groups of a rule speak."""
 DENIALS = r"(?:without|that lacks|lacks|no sign of)"
 
 
@@ -51,13 +53,14 @@ class Said:
 
     side: int
     kind: str
-    """"things", "place", "light", "viewpoint", "relation", or "same" (the scene is the same in both)."""
+    """"things", "place", "light", "viewpoint", or "same" (the scene is the same in both)."""
     look: tuple[tuple[str, str], ...] = ()
     low: int = 1
     high: int = MANY
     definite: bool = False
     """Whether it speaks of one certain thing: "the ..."."""
     value: str = ""
+    """Phrase of a place, light or viewpoint (or a pattern of it); of things, how they stand to ``other``."""
     other: tuple[tuple[str, str], ...] = ()
 
 
@@ -96,14 +99,14 @@ class Reader:
             rf"(?P<same>{SAME})(?![\w-])|(?:(?:on|in) )?(?:the same |the |an? )(?P<place>{places})\b|(?P<whole>{whole})"
             rf"|(?:(?P<count>{counts}) )?(?P<looks>(?:(?:{looks}) )*)(?P<shape>{_any(self.values['shape'])}|object)"
             rf"(?P<plural>e?s)?(?P<tail>(?: (?:{after}|{TEXT}))*)(?![\w-])"
-            rf"|(?P<deny>{DENIALS})\b|(?P<glue>(?:{GLUE}|[,;:])(?!\w))|(?P<rest>\S+)",
+            rf"|(?P<beside>{_any(RELATIONS)})\b|(?P<deny>{DENIALS})\b|(?P<glue>(?:{GLUE}|[,;:])(?!\w))|(?P<rest>\S+)",
             re.IGNORECASE,
         )
-        relations = _any(RELATIONS)
+        self._attributes = re.compile(rf"(?:an? )?(?:(?:{looks}|{after}|{TEXT}|one)(?: |$))+", re.IGNORECASE)
         where = rf"(?:{_any((*SPOKEN['column'], *SPOKEN['depth']))})"
         names = {
             "VERB": "[a-z]+",
-            "REL": relations,
+            "REL": _any(RELATIONS),
             "WHERE": rf"{where}(?: {where})?",
             "COUNT": _any((*NUMBERS, "all")),
         }
@@ -135,27 +138,41 @@ class Reader:
             found = self._apply({name: text for name, text in match.groupdict().items() if text}) if match else None
             if found is not None:
                 return found
-        return None
+        parts = [self._read_sentence(part) for part in sentence.split("; ")] if "; " in sentence else [None]
+        return None if None in parts else [said for part in parts for said in part or ()]
 
     def _apply(self, groups: Mapping[str, str]) -> list[Said] | None:
         """Read the groups of a sentence, each of its photograph; ``None`` where one holds unknown words."""
-        here = int(groups.get("h", "1")) - 1
-        sides = {"here": (here,), "only": (here,), "first": (0,), "second": (1,), "both": (0, 1)}
-        found: list[Said] = []
+        here = int(groups.get("h", "1")) - 1 if "o" not in groups else ("first", "second").index(groups["o"].lower())
+        found: list[Said] = [Said(0, "same")] if "same" in groups else []
         for name, group in groups.items():
-            for side in sides.get(name, ()):
+            for side in {"here": (here,), "only": (here,), **SIDES}.get(name, ()):
                 clause = self._clause(group, side, self._look(groups.get("where", "")))
                 if clause is None:
                     return None
                 found += clause
-                found += [replace(one, side=1 - side, low=0, high=0) for one in clause if name == "only"]
-        if "parts" in groups:
-            found += self._parts(found[0], groups["parts"])
-        if "same" in groups:
-            found.append(Said(0, "same"))
-        if "rel" in groups:
-            found += self._related(groups, here)
-        return found
+                if name in ("only", "gone", "new"):
+                    found += [replace(one, side=1 - side, low=0, high=0, definite=False) for one in clause]
+        rest = [self._read_sentence(groups["rest"])] if "rest" in groups else [[]]
+        rest += [self._related(groups, here)] if "rel" in groups else []
+        rest += [self._became(found, groups["to"])] if "to" in groups else []
+        rest += [self._numbers(found, groups)] if {"n1", "n2"} & groups.keys() else []
+        rest += [self._parts(found[0], groups["parts"])] if "parts" in groups else []
+        rest += [_light_of(groups["light"])] if "light" in groups else []
+        return None if None in rest else found + [said for part in rest for said in part or ()]
+
+    def _became(self, found: Sequence[Said], words: str) -> list[Said] | None:
+        """Read what the last thing that was named looks like in the second photograph."""
+        if not found or not self._attributes.fullmatch(words):
+            return None
+        look = dict(found[0].look) | self._look(words)
+        return [Said(1, "things", tuple(sorted(look.items())))]
+
+    def _numbers(self, found: list[Said], groups: Mapping[str, str]) -> list[Said] | None:
+        """Read how many there are of what was named, in either photograph."""
+        named = found[:1] or self._clause(groups.get("kind", ""), 0, {})
+        counts = [(side, _count(groups[name])) for side, name in enumerate(("n1", "n2")) if name in groups]
+        return [Said(side, "things", named[0].look, count, count) for side, count in counts] if named else None
 
     def _parts(self, whole: Said, parts: str) -> list[Said]:
         """Read "two on the left and one on the right" of things that were named before."""
@@ -166,21 +183,21 @@ class Reader:
             found.append(replace(whole, look=tuple(sorted(look.items())), low=low, high=low))
         return found
 
-    def _related(self, groups: Mapping[str, str], side: int) -> list[Said]:
-        things = [self._clause(groups[name], side, {}) for name in ("a", "b")]
-        if any(clause is None or len(clause) != 1 for clause in things):
-            return [Said(side, "relation", value="unread")]
-        a, b = (clause[0] for clause in things if clause)
-        found = [a, b, Said(side, "relation", a.look, value=groups["rel"].lower(), other=b.look)]
+    def _related(self, groups: Mapping[str, str], side: int) -> list[Said] | None:
+        a, b = (self._clause(groups[name], side, {}) for name in ("a", "b"))
+        if a is None or b is None or not len(a) == len(b) == 1:
+            return None
+        found = [*a, *b, replace(a[0], definite=False, value=groups["rel"].lower(), other=b[0].look)]
         if "rel2" in groups:
-            turned = Said(1, "relation", a.look, value=groups["rel2"].lower(), other=b.look)
-            found += [replace(a, side=1), replace(b, side=1), turned]
+            again = [replace(said, side=1) for said in found]
+            found += [*again[:2], replace(again[2], value=groups["rel2"].lower())]
         return found
 
     def _clause(self, text: str, side: int, where: Look) -> list[Said] | None:
         """Read a part of a sentence about one photograph; ``None`` where it holds unknown words."""
         found: list[Said] = []
-        denied = False
+        denied = negated = False
+        beside = ""
         for match in self._token.finditer(text):
             if match["rest"]:
                 return None
@@ -193,10 +210,19 @@ class Reader:
                 value = next(one for one in self.kinds if one.lower() == match["whole"].lower())
                 found.append(Said(side, self.kinds[value], value=value))
             elif match["shape"]:
-                found.append(self._thing(match, side, where, denied=denied))
-            # A denial reaches to the next "but": "without a ball or a cube but with two mugs".
+                thing = self._thing(match, side, where, denied=denied or (negated and not match["count"]))
+                if beside:
+                    found[-1:] = [thing, replace(found[-1], value=beside, other=thing.look)]
+                else:
+                    found.append(thing)
+                negated = thing.high == 0 and not beside
+            beside = (match["beside"] or "").lower()
+            if beside and not (found and found[-1].kind == "things"):
+                return None
+            # A denial reaches to the next "but" ("without a ball or a cube"), "no ball or cube" to the next comma.
             denied = bool(match["deny"]) or (denied and match["glue"] != "but")
-        return found
+            negated = negated and match["glue"] in (None, "or")
+        return None if beside else found
 
     def _thing(self, match: re.Match[str], side: int, where: Look, *, denied: bool) -> Said:
         words = f" {(match['looks'] or '').strip()}{match['tail'] or ''}"
@@ -209,7 +235,7 @@ class Reader:
         if number == "one or more":
             low = 1
         elif number in NUMBERS or number.isdigit():
-            low = high = NUMBERS.index(number) if number in NUMBERS else int(number)
+            low = high = _count(number)
         if denied:
             low = high = 0
         single = definite and not match["plural"]
@@ -226,6 +252,26 @@ class Reader:
         return found
 
 
+def _count(word: str) -> int:
+    return int(word) if word.isdigit() else NUMBERS.index(word.lower())
+
+
+def _light_of(words: str) -> list[Said] | None:
+    """Read what follows "the light": "is dimmer, is warm instead of cool and comes from the left"."""
+    found: list[Said] = []
+    for part in re.split(r", | and ", words.lower()):
+        if match := re.fullmatch(r"is (dimmer|brighter)", part):
+            levels = ("bright", "dim") if match[1] == "dimmer" else ("dim", "bright")
+            found += [Said(side, "light", value=f"{level} .*") for side, level in enumerate(levels)]
+        elif match := re.fullmatch(r"is (\w+) instead of (\w+)", part):
+            found += [Said(side, "light", value=f".*\\b{match[2 - side]} light.*") for side in (0, 1)]
+        elif match := re.fullmatch(r"comes (from .+)", part):
+            found.append(Said(1, "light", value=f".* {match[1]}"))
+        else:
+            return None
+    return found
+
+
 def _plural_pose(pose: str) -> str:
     return re.sub(r"their (lid|head)\b", r"their \1s", pose.replace("its", "their"))
 
@@ -236,7 +282,9 @@ def _filled(rule: str, names: Mapping[str, str]) -> str:
     return rule
 
 
-LABEL = re.compile(r"^(?:Commonalities:|Differences:|(?:[-*]|\d+\.) (?:(?!.*differs?:)[A-Z][a-z]+(?: [a-z]+){0,3}:)?)")
+LABEL = re.compile(
+    r"^(?:Commonalities:|Differences:|(?:[-*]|\d+\.) (?:(?!Only |The viewpoint and)[A-Z][a-z]+(?: [a-z]+){0,3}:)?)"
+)
 """Mark of a list, and a heading."""
 
 
@@ -257,16 +305,20 @@ def is_true(said: Said, graphs: Graphs) -> bool:
     if said.kind == "same":
         return graphs[0].world == graphs[1].world and not find_changes(graphs)
     if said.kind in ("place", "light", "viewpoint"):
-        return getattr(graph, said.kind) == said.value
-    if said.kind == "relation":
-        pairs = [(a, b) for a in select(said.look, graph) for b in select(said.other, graph)]
-        return any(_stands(a, said.value, b) for a, b in pairs if a.id != b.id)
-    return said.low <= len(select(said.look, graph)) <= said.high
+        return re.fullmatch(said.value, getattr(graph, said.kind)) is not None
+    return said.low <= len(_chosen(said, graph)) <= said.high
+
+
+def _chosen(said: Said, graph: SceneGraph) -> list[SceneObject]:
+    found, others = select(said.look, graph), select(said.other, graph)
+    if not said.value:
+        return found
+    return [a for a in found if any(_stands(a, said.value, b) for b in others if b.id != a.id)]
 
 
 def is_ambiguous(said: Said, graphs: Graphs) -> bool:
     """Say whether "the ..." fits several things."""
-    return said.definite and len(select(said.look, graphs[said.side])) > 1
+    return said.definite and len(_chosen(said, graphs[said.side])) > 1
 
 
 def decode(thing: SceneObject) -> np.ndarray:
@@ -278,8 +330,6 @@ def decode(thing: SceneObject) -> np.ndarray:
 
 def _stands(a: SceneObject, relation: str, b: SceneObject) -> bool:
     """Compare the middles of the visible pixels; in depth, the lowest ones."""
-    if relation == "unread":
-        return False
     (ya, xa), (yb, xb) = (np.nonzero(decode(thing)) for thing in (a, b))
     across, deep = float(xb.mean() - xa.mean()), int(ya.max()) - int(yb.max())
     signs = {"to the left of": across, "to the right of": -across, "in front of": deep, "behind": -deep}
@@ -318,4 +368,4 @@ def tells(said: Said, change: Change, graphs: Graphs) -> bool:
     thing = change[said.side] if said.high else change[1 - said.side]
     looks = [look for look in (said.look, said.other) if look] or [()]
     about = thing is not None and any(all(getattr(thing, n) == v for n, v in look) for look in looks)
-    return about and said.kind in ("things", "relation") and not is_true(replace(said, side=1 - said.side), graphs)
+    return about and said.kind == "things" and not is_true(replace(said, side=1 - said.side), graphs)
