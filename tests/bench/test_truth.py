@@ -47,6 +47,10 @@ TRUE = (
     ),
     "Image 1 contains a red ceramic mug, whereas Image 2 has no red ceramic mug.",
     "In Image 1, the red metal ball stands to the left of the red ceramic mug.",
+    "On a wooden table-top, the red metal ball has turned blue. The red mug to the right of the green sign is gone.",
+    "Ball now blue; no more red ceramic mug; four objects in all in the first image, on a wooden table-top.",
+    "1. The first image shows a mug but no blue ball.\n2. There is no mug or red ball in the second image.",
+    "One green sign instead of one; a blue wooden box with its lid open to the right of the green sign, then one.",
     "Differences:\n1. Counting the objects: One counts four objects in Image 1 and three objects in Image 2.",
 )
 FALSE = (
@@ -63,6 +67,13 @@ FALSE = (
     "One counts four objects in Image 1 and two objects in Image 2.",
     "No object was added, taken away or replaced by another.",
     "Only the light differs: warm light from the left in Image 1, cool light from the right in Image 2.",
+    "The red metal ball has turned green.",
+    "The red metal ball to the right of the green sign has turned blue.",
+    "A red ceramic mug has been added.",
+    "The blue wooden box is gone.",
+    "The number of red balls has gone from one to two.",
+    "There is no blue ball or green sign in the second image.",
+    "No change, only the light comes from the left: a wooden table-top.",
     "Everything is lit by cool light from the right.",
 )
 
@@ -88,6 +99,10 @@ def test_of_one_scene_in_another_light_only_the_light_differs():
     pair = (PAIR[0], graph(*PAIR[0].objects, light=PAIR[1].light))
     values = "warm light from the left in Image 1, cool light from the right in Image 2."
     assert false_in(f"1. Only the light differs: {values}", pair) == []
+    said = "The two images show the same scene; only the light is cool instead of warm and comes from the right."
+    assert false_in(said, pair) == []
+    assert false_in(said.replace("right", "left"), pair)
+    assert false_in(said.replace("cool instead of warm", "warm instead of cool"), pair)
 
 
 def test_of_what_stands_somewhere_the_sentence_names_the_place_once():

@@ -152,36 +152,39 @@ class Reader:
                     return None
                 found += clause
                 if name in ("only", "gone", "new"):
-                    found += [replace(one, side=1 - side, low=0, high=0, definite=False) for one in clause]
+                    beside = [one.other for one in clause if one.value]  # what a thing stands beside is in both
+                    missing = [one for one in clause if one.look not in beside]
+                    found += [replace(one, side=1 - side, low=0, high=0, definite=False) for one in missing]
+        things = [one for one in found if one.kind == "things"]
         rest = [self._read_sentence(groups["rest"])] if "rest" in groups else [[]]
         rest += [self._related(groups, here)] if "rel" in groups else []
-        rest += [self._became(found, groups["to"])] if "to" in groups else []
-        rest += [self._numbers(found, groups)] if {"n1", "n2"} & groups.keys() else []
-        rest += [self._parts(found[0], groups["parts"])] if "parts" in groups else []
+        rest += [self._became(things, groups["to"])] if "to" in groups else []
+        rest += [self._numbers(things, groups)] if {"n1", "n2"} & groups.keys() else []
+        rest += [self._parts(things, groups["parts"])] if "parts" in groups else []
         rest += [_light_of(groups["light"])] if "light" in groups else []
         return None if None in rest else found + [said for part in rest for said in part or ()]
 
-    def _became(self, found: Sequence[Said], words: str) -> list[Said] | None:
-        """Read what the last thing that was named looks like in the second photograph."""
-        if not found or not self._attributes.fullmatch(words):
+    def _became(self, named: Sequence[Said], words: str) -> list[Said] | None:
+        """Read what the thing that was named looks like in the second photograph."""
+        if not named or not self._attributes.fullmatch(words):
             return None
-        look = dict(found[0].look) | self._look(words)
+        look = dict(named[0].look) | self._look(words)
         return [Said(1, "things", tuple(sorted(look.items())))]
 
-    def _numbers(self, found: list[Said], groups: Mapping[str, str]) -> list[Said] | None:
+    def _numbers(self, named: Sequence[Said], groups: Mapping[str, str]) -> list[Said] | None:
         """Read how many there are of what was named, in either photograph."""
-        named = found[:1] or self._clause(groups.get("kind", ""), 0, {})
+        look = next(iter(named or self._clause(groups.get("kind", ""), 0, {}) or ()), None)
         counts = [(side, _count(groups[name])) for side, name in enumerate(("n1", "n2")) if name in groups]
-        return [Said(side, "things", named[0].look, count, count) for side, count in counts] if named else None
+        return [Said(side, "things", look.look, count, count) for side, count in counts] if look else None
 
-    def _parts(self, whole: Said, parts: str) -> list[Said]:
-        """Read "two on the left and one on the right" of things that were named before."""
+    def _parts(self, named: Sequence[Said], parts: str) -> list[Said] | None:
+        """Read "two on the left and one on the right" of the things that were named."""
         found: list[Said] = []
         for count, where in re.findall(rf"({_any((*NUMBERS, 'all'))}) ((?:on|in) the \w+(?: ground)?)", parts):
-            low = whole.low if count == "all" else NUMBERS.index(count)
-            look = dict(whole.look) | self._look(where)
-            found.append(replace(whole, look=tuple(sorted(look.items())), low=low, high=low))
-        return found
+            low = named[0].low if count == "all" else _count(count)
+            look = dict(named[0].look) | self._look(where)
+            found.append(replace(named[0], look=tuple(sorted(look.items())), low=low, high=low))
+        return found or None
 
     def _related(self, groups: Mapping[str, str], side: int) -> list[Said] | None:
         a, b = (self._clause(groups[name], side, {}) for name in ("a", "b"))
@@ -212,7 +215,7 @@ class Reader:
             elif match["shape"]:
                 thing = self._thing(match, side, where, denied=denied or (negated and not match["count"]))
                 if beside:
-                    found[-1:] = [thing, replace(found[-1], value=beside, other=thing.look)]
+                    found[-1:] = [replace(found[-1], value=beside, other=thing.look), thing]
                 else:
                     found.append(thing)
                 negated = thing.high == 0 and not beside
