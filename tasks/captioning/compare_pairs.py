@@ -273,7 +273,7 @@ def _fit(stage: Stage, config: ComparisonsConfig) -> Stage:
 
 STAGE = Stage(
     name="comparisons",
-    version=4,
+    version=5,
     group="captioning",
     reads={"pairs": PairRow},
     writes=ComparisonRow,

@@ -197,7 +197,7 @@ def _fit(stage: Stage, config: DifferencesConfig) -> Stage:
 
 STAGE = Stage(
     name="described",
-    version=3,
+    version=4,
     group="captioning",
     reads={"pairs": PairRow},
     writes=DifferenceRow,

@@ -214,7 +214,7 @@ def ask(pair: PairRow, kind: Kind, config: PreferencesConfig) -> str:
 
 STAGE = Stage(
     name="preferences",
-    version=5,
+    version=6,
     group="preferences",
     reads={"pairs": PairRow, "given_preferences": PreferenceRow},
     writes=PreferenceRow,

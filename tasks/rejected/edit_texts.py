@@ -217,7 +217,7 @@ def _is_rendered(selector: Selector, count: int) -> bool:
 
 STAGE = Stage(
     name="edited",
-    version=4,
+    version=5,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,
