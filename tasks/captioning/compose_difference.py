@@ -9,8 +9,9 @@ from random import Random
 
 from pairwright.prompts import load_wordings
 from pairwright.prompts.differences import fill_template
-from pairwright.schemas.claims import Claim, Graphs, is_no_change
+from pairwright.schemas.claims import Claim, Graphs, Selector, is_no_change
 from pairwright.schemas.phrases import joined, noun, some, within
+from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.captioning.statements import (
     SIDES,
     Contrast,
@@ -28,13 +29,16 @@ from pairwright.tasks.captioning.statements import (
     selects,
     shared,
     shown,
+    tells_apart,
 )
 from pairwright.tasks.texts.say_claims import VIEWS, Phrased, say_claims
 
 MOST_THINGS = 3
 ANCHOR_SHARE = 0.3
 """How often a change is told with what the thing stands beside."""
-PLACE_SHARE = 0.45
+SPARED, SPARED_SHARE = ("material", "size", "colour"), 0.9
+"""What a mention may leave out where it is clear without, and how often it does."""
+PLACE_SHARE = 0.3
 """How often a half names the place."""
 
 
@@ -59,7 +63,7 @@ def _contrasting(graphs: Graphs, rng: Random) -> tuple[Statement, Statement] | N
     if graphs[0].world == graphs[1].world:
         pairs = picked(find_contrasts(graphs), graphs, rng)
         rng.shuffle(pairs)
-        mentions = _by_side([_anchored(pair, graphs, rng) for pair in pairs])
+        mentions = _by_side([_anchored(_shortened(pair, graphs, rng), graphs, rng) for pair in pairs])
     else:
         mentions = _contents(graphs, rng)
     if not mentions[0] or not mentions[1]:
@@ -67,6 +71,20 @@ def _contrasting(graphs: Graphs, rng: Random) -> tuple[Statement, Statement] | N
     named = rng.random() < PLACE_SHARE
     first, second = (_half(mentions[side], graphs, rng, named=named) for side in SIDES)
     return first, second
+
+
+def _shortened(pair: MentionPair, graphs: Graphs, rng: Random) -> MentionPair:
+    """Leave out what both mentions say of a thing and neither needs: "the red mug" where there is but one."""
+    for name in SPARED:
+        same = getattr(pair[0].selector, name) == getattr(pair[1].selector, name)
+        if not same or rng.random() > SPARED_SHARE:
+            continue
+        first, second = (replace(one, selector=one.selector.model_copy(update={name: None})) for one in pair)
+        counts = [selects(one.selector, graphs[one.side]) for one in (first, second)]
+        meant = [1 if one.count is None else one.count for one in pair]
+        if counts == meant and all(tells_apart((one.claim,), graphs) for one in (first, second)):
+            pair = first, second
+    return pair
 
 
 def _anchored(pair: MentionPair, graphs: Graphs, rng: Random) -> MentionPair:
@@ -79,8 +97,17 @@ def _anchored(pair: MentionPair, graphs: Graphs, rng: Random) -> MentionPair:
     related = find_relation(thing, graphs[told.side], rng)
     if related is None:
         return pair
-    anchored = replace(told, beside=(related.relation, related.other))
+    anchored = replace(told, beside=(related.relation, _briefly(related.other, graphs[told.side])))
     return (anchored, pair[1]) if told.side == 0 else (pair[0], anchored)
+
+
+def _briefly(selector: Selector, graph: SceneGraph) -> Selector:
+    """Return a selector of the same one object by its shape, or its shape and colour, where that will do."""
+    for names in (("shape",), ("shape", "colour")):
+        brief = Selector(**{name: getattr(selector, name) for name in names})
+        if selects(brief, graph) == 1:
+            return brief
+    return selector
 
 
 def _contents(graphs: Graphs, rng: Random) -> list[list[Mention]]:

@@ -144,6 +144,8 @@ MentionPair = tuple[Mention, Mention]
 Names = tuple[str, ...]
 EXTRAS: tuple[Names, ...] = ((), ("size",), ("column",), ("size", "column"), ("depth",), ("column", "depth"))
 """Attributes beside shape, colour and material that a description may add."""
+PLAIN_SHARE = 0.7
+"""How often a description is as short as it can be."""
 PLAIN_DENIALS: tuple[Names, ...] = ((), ("size",))
 """What a denial may name without speaking of a place: "no red metal ball", "no small red metal ball"."""
 
@@ -165,6 +167,8 @@ def _ways(contrast: Contrast, graphs: Graphs, rng: Random) -> Iterator[MentionPa
     extras = rng.sample(EXTRAS, len(EXTRAS))
     if not contrast.has_words:
         return
+    if rng.random() < PLAIN_SHARE:
+        extras.sort(key=len)
     if contrast.first is not None and contrast.second is not None:
         yield from sorted(_changed(contrast, graphs, extras), key=lambda way: any(mention.count for mention in way))
     for side, thing in contrast.lost:

@@ -34,6 +34,8 @@ from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.say_claims import KINDS, OF_ANY_PAIR, Kind, say_claims
 
 PROMPT = "ask_difference"
+SHARES: Mapping[Kind, int] = {"template": 1, "changes": 4, "sentences": 2, "list": 2, "short": 4}
+"""How often texts are of each kind: the template, which the descriptions have, least."""
 ASKING: Mapping[str, str] = {"template": "ask"}
 """Wordings of the question by the kind that it asks for, where they are called otherwise."""
 MAKERS = ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual")
@@ -113,7 +115,8 @@ def tell(
         return template
     worlds = {image.graph.world for image in shown if image.graph}
     kinds = KINDS if len(worlds) == 1 else OF_ANY_PAIR
-    for kind in Random(make_key("kind", config.seed, pair.key)).sample(kinds, len(kinds)):
+    weights = [SHARES[kind] for kind in kinds]
+    for kind in Random(make_key("kind", config.seed, pair.key)).sample(kinds, sum(weights), counts=weights):
         if kind == "template":
             break
         texts = [

@@ -121,7 +121,7 @@ def _image(teller: Teller, side: int) -> str:
     missing = [teller.phrase(claim) for claim in said if claim.kind == "absent"]
     there += [some(claim.selector, claim.count) + " in all" for claim in _totals(teller, side)]
     things = " but ".join(filter(None, [joined(there), joined(missing, "or").replace("or no ", "or ")]))
-    place = teller.of_kind("place").get(side, "")
+    place = "" if side == 1 and teller.place else teller.of_kind("place").get(side, "")
     return teller.say(
         "image" if there else "image_without",
         ordinal=ORDINALS[side],

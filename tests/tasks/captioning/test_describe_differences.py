@@ -11,6 +11,7 @@ from pairwright.schemas.claims import CLAIMS, Claim, all_hold, content_changes, 
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.rows import DifferenceRow
 from pairwright.schemas.scene import SceneChange
+from pairwright.tasks.captioning import compose_difference as compose_module
 from pairwright.tasks.captioning import describe_differences as module
 from pairwright.tasks.captioning.compose_difference import compose_difference
 from pairwright.tasks.captioning.describe_differences import describe_differences
@@ -148,6 +149,13 @@ CASES = [
 ]
 
 
+@pytest.fixture
+def in_full(monkeypatch):
+    """Name shape, colour and material of every thing."""
+    monkeypatch.setattr(compose_module, "SPARED", ())
+
+
+@pytest.mark.usefixtures("in_full")
 @pytest.mark.parametrize(("kind", "before", "after", "first", "second"), CASES, ids=[case[0] for case in CASES])
 def test_the_changed_object_is_named(kind, before, after, first, second):
     rest = (thing("b", "cube", "green", column="right"), thing("c", "mug", "white", "ceramic", column="centre"))
@@ -163,6 +171,21 @@ def test_the_changed_object_is_named(kind, before, after, first, second):
     assert "mug" not in row.text
 
 
+def test_what_goes_without_saying_is_left_out(monkeypatch):
+    """There is one mug: its material and size are not named, its colour has changed. Of two balls, one is red."""
+    monkeypatch.setattr(compose_module, "SPARED_SHARE", 1)
+    first = graph(thing("a", "mug", "red"), thing("b"), thing("c", colour="green"))
+    changes = (*change("colour"), *change("removal", "b"))
+    second = graph(thing("a", "mug", "blue"), thing("c", colour="green"), changes=changes)
+    for seed in range(20):
+        row = describe(first, second, config=DifferencesConfig(seed=seed))
+        assert "a red mug" in row.first_half
+        assert "a blue mug" in row.second_half
+        assert "red ball" in row.first_half
+        assert "metal" not in row.text
+
+
+@pytest.mark.usefixtures("in_full")
 def test_a_turned_camera_is_no_change_of_the_car():
     """The viewpoint makes the car face elsewhere and hides the cube; only the ball was changed."""
     first = graph(thing(), thing("car", "car", "blue", facing="left"), thing("cube", "cube", "green"))
