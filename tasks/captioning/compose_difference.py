@@ -29,16 +29,15 @@ from pairwright.tasks.captioning.statements import (
     selects,
     shared,
     shown,
-    tells_apart,
 )
 from pairwright.tasks.texts.say_claims import VIEWS, Phrased, say_claims
 
 MOST_THINGS = 3
 ANCHOR_SHARE = 0.3
 """How often a change is told with what the thing stands beside."""
-SPARED, SPARED_SHARE = ("material", "size", "colour"), 0.9
+SPARED, SPARED_SHARE = ("material", "size"), 0.95
 """What a mention may leave out where it is clear without, and how often it does."""
-PLACE_SHARE = 0.3
+PLACE_SHARE = 0.25
 """How often a half names the place."""
 
 
@@ -74,15 +73,14 @@ def _contrasting(graphs: Graphs, rng: Random) -> tuple[Statement, Statement] | N
 
 
 def _shortened(pair: MentionPair, graphs: Graphs, rng: Random) -> MentionPair:
-    """Leave out what both mentions say of a thing and neither needs: "the red mug" where there is but one."""
+    """Leave out what both mentions say of a thing where the rest fits nothing else: "the red mug"."""
     for name in SPARED:
         same = getattr(pair[0].selector, name) == getattr(pair[1].selector, name)
         if not same or rng.random() > SPARED_SHARE:
             continue
         first, second = (replace(one, selector=one.selector.model_copy(update={name: None})) for one in pair)
-        counts = [selects(one.selector, graphs[one.side]) for one in (first, second)]
-        meant = [1 if one.count is None else one.count for one in pair]
-        if counts == meant and all(tells_apart((one.claim,), graphs) for one in (first, second)):
+        both = ((first.selector, pair[0].selector), (second.selector, pair[1].selector))
+        if all(selects(short, graph) == selects(full, graph) for short, full in both for graph in graphs):
             pair = first, second
     return pair
 

@@ -144,7 +144,7 @@ MentionPair = tuple[Mention, Mention]
 Names = tuple[str, ...]
 EXTRAS: tuple[Names, ...] = ((), ("size",), ("column",), ("size", "column"), ("depth",), ("column", "depth"))
 """Attributes beside shape, colour and material that a description may add."""
-PLAIN_SHARE = 0.7
+PLAIN_SHARE = 0.85
 """How often a description is as short as it can be."""
 PLAIN_DENIALS: tuple[Names, ...] = ((), ("size",))
 """What a denial may name without speaking of a place: "no red metal ball", "no small red metal ball"."""
