@@ -62,6 +62,8 @@ class HealthConfig(Section):
     """Maximum share of rows in which the text of one side, chosen or rejected, may be the longer one."""
     max_true_share: Share = 0.02
     """Maximum share of rejected texts that may be true, of those of which it is known."""
+    max_leaked_share: Share = 0.0
+    """Maximum share of held-out rows whose chosen text is, word for word, one that a training row rejects."""
     max_repeated_share: Share = 0.1
     """Maximum share of rows that may have both texts of another row."""
     min_changed_share: Share = 0.001

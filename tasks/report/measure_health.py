@@ -37,7 +37,9 @@ JUDGED = "judged/preferences.json"
 """Where the benchmark ``preferences`` writes its scores, unless it is told otherwise; its rows lie beside them."""
 JUDGED_ROWS, REJECTED = "judged/preferences.rows.jsonl", "_rejected"
 """A line per text that was asked about, and how the question about a preference's rejected text ends."""
-TEXTS = ("key", "subject", "component", "chosen", "rejected", "rejected_claims", "rejected_maker", "image_keys")
+TRAIN = "train"
+SHOWN = ("key", "subject", "component", "split", "image_keys")
+TEXTS = (*SHOWN, "chosen", "rejected", "rejected_claims", "rejected_maker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,8 @@ class Health:
     """Rows whose rejected text is the chosen one."""
     changed: tuple[float, ...]
     """Of some rejected images, which share of the pixels is seen to differ, rising; crops are left out."""
+    leaked: Share = Share(hits=0, of=0)
+    """Rows that are not trained on whose chosen text is, word for word, among what training rows reject."""
     believed: Share = Share(hits=0, of=0)
     """Rejected texts that a judge found right, of those that it rated when they were descriptions of their pair."""
 
@@ -118,6 +122,10 @@ def judge_health(health: Health, bounds: HealthConfig) -> Iterator[Finding]:
             f"Of {health.believed.of:,} rejected texts that the judge rated, it found these right: they may be true."
         )
         yield Finding("Rejected, yet believed", f"{share:.1%}", about, share <= bounds.max_true_share)
+    if health.leaked.of:
+        share = health.leaked.value
+        about = f"Of {health.leaked.of:,} held-out rows, training rejects the chosen text of these, word for word."
+        yield Finding("Held out, yet rejected", f"{share:.1%}", about, share <= bounds.max_leaked_share)
     share = health.repeated.value
     about = f"Rows whose two texts another row has, too; in {health.same:,} chosen and rejected are the same."
     yield Finding("Repeated", f"{share:.1%}", about, share <= bounds.max_repeated_share and not health.same)
@@ -150,6 +158,7 @@ def measure_health(tables: Tables) -> Health | None:
         repeated=Share(hits=len(texts) - len(set(texts)), of=len(texts)),
         same=sum(chosen == rejected for chosen, rejected in texts),
         changed=tuple(sorted(_changes(tables))),
+        leaked=_count_leaked(tables, rows),
         believed=_count_believed(tables, both),
     )
 
@@ -218,6 +227,18 @@ def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
         if first in graphs and second in graphs
     ]
     return Share(hits=sum(held), of=len(held))
+
+
+def _count_leaked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
+    """Count the held-out rows whose chosen text training rejects, as the rejected text or as a further negative."""
+    answers = [plain_text(row["chosen"]) for row in rows if row["split"] != TRAIN]
+    wanted, found = set(answers), set[str]()
+    for table in tables.stream("preferences", ("split", "rejected", "negatives")) if answers else ():
+        for row in table.to_pylist():
+            if row["split"] == TRAIN:
+                texts = (row["rejected"], *(negative["text"] for negative in row["negatives"]))
+                found |= wanted.intersection(map(plain_text, texts))
+    return Share(hits=sum(answer in found for answer in answers), of=len(answers))
 
 
 def _count_believed(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:

@@ -32,7 +32,7 @@ from pairwright.schemas.training import MinedConfig
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
-from pairwright.tasks.training.retriever.material import Features, make_entry, map_features
+from pairwright.tasks.training.retriever.material import Features, find_held_out, make_entry, map_features
 from pairwright.tasks.training.retriever.pool import Places, Pool, make_pool
 
 if TYPE_CHECKING:
@@ -75,8 +75,13 @@ def mine_negatives(
     """
     preferences = everything.select(list(WANTED)).to_pylist()
     said = Said.read(differences, preferences)
+    held = find_held_out(preferences, train=config.pool)
     entries = [
-        make_entry(row, in_pool=row["split"] == config.pool, no_change=said.no_change.get(_described(row)))
+        make_entry(
+            row,
+            in_pool=row["split"] == config.pool and plain_text(row["chosen"]) not in held,
+            no_change=said.no_change.get(_described(row)),
+        )
         for row in preferences
     ]
     place_of = {entry.key: place for place, entry in enumerate(entries)}
@@ -234,7 +239,7 @@ def _all_but(row: type[Row], wanted: Sequence[str]) -> tuple[str, ...]:
 
 STAGE = Stage(
     name=MAKER,
-    version=1,
+    version=2,
     group="training",
     reads={"preferences": PreferenceRow},
     writes=PreferenceRow,

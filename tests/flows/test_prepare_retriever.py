@@ -69,12 +69,13 @@ def test_what_is_frozen_is_what_the_tables_hold(run: Path, folder: Folder) -> No
     differences = {row.subject: row for row in rows_of(folder, "differences", DifferenceRow)}
     wanted = {key for key, row in preferences.items() if row.split in ("train", "validation")}
     assert {entry.key for entry in material.entries} == wanted
+    held = {plain_text(row.chosen) for row in preferences.values() if row.split != "train"}
     for entry in material.entries:
         row = preferences[entry.key]
         assert (entry.pair, entry.chosen, entry.images) == (row.subject, row.chosen, row.image_keys)
-        assert entry.in_pool == (row.split == "train")
+        assert entry.in_pool == (row.split == "train" and plain_text(row.chosen) not in held)
         assert entry.no_change == differences[row.subject].no_change
-    train = {plain_text(row.chosen) for row in preferences.values() if row.split == "train"}
+    train = {plain_text(row.chosen) for row in preferences.values() if row.split == "train"} - held
     assert {plain_text(text) for text in material.pool.texts} == train
 
 

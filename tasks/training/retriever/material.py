@@ -238,11 +238,19 @@ def read_entries(
     if "differences" in tables:
         for some in stream_live(build, tables["differences"], ["subject", "text", "no_change"]):
             said |= {(row["subject"], row["text"]): bool(row["no_change"]) for row in some.to_pylist()}
+    parts = stream_live(build, tables[table], ["chosen", "split"])
+    held = find_held_out((row for some in parts for row in some.to_pylist()), train=train)
     for some in stream_live(build, tables[table], ["key", "subject", "chosen", "image_keys"]):
         for row in some.to_pylist():
             if row["key"] in splits:
                 exact = said.get((row["subject"], row["chosen"]))
-                yield make_entry(row, in_pool=splits[row["key"]] == train, no_change=exact)
+                in_pool = splits[row["key"]] == train and plain_text(row["chosen"]) not in held
+                yield make_entry(row, in_pool=in_pool, no_change=exact)
+
+
+def find_held_out(rows: Iterable[Mapping[str, Any]], *, train: str) -> set[str]:
+    """Return the plain chosen texts of all splits but ``train``: none is to be anybody's negative in training."""
+    return {plain_text(row["chosen"]) for row in rows if row["split"] != train}
 
 
 def make_entry(row: Mapping[str, Any], *, in_pool: bool, no_change: bool | None) -> Entry:

@@ -10,6 +10,7 @@ from PIL import Image
 
 from pairwright.schemas.bounds import HealthConfig
 from pairwright.schemas.checks import LOW_RATING, NO_RATING
+from pairwright.schemas.rows import Negative
 from pairwright.tasks.report.measure_health import FOLDS, LEAST_ROWS, Health, Share, judge_health, measure_health, tell
 from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import build_handmade, encode, make_whole
@@ -86,6 +87,7 @@ GOOD = Health(
         ({"longer": Share(hits=10, of=100)}, "Longer"),
         ({"true": Share(hits=5, of=50)}, "Rejected, yet true"),
         ({"believed": Share(hits=5, of=50)}, "Rejected, yet believed"),
+        ({"leaked": Share(hits=1, of=1000)}, "Held out, yet rejected"),
         ({"repeated": Share(hits=50, of=100)}, "Repeated"),
         ({"same": 1}, "Repeated"),
         ({"changed": (0.0, 0.0, 0.5)}, "Rejected images differ"),
@@ -95,9 +97,8 @@ def test_what_is_beyond_its_bound_is_said(change: dict[str, object], name: str) 
     assert all(one.good for one in judge_health(GOOD, HealthConfig()))
     beyond = [one.name for one in judge_health(replace(GOOD, **change), HealthConfig()) if not one.good]
     assert beyond == [name]
-    off = HealthConfig(
-        max_text_only_accuracy=1, max_longer_share=1, max_true_share=1, max_repeated_share=1, min_changed_share=0
-    )
+    shares = ("text_only_accuracy", "longer_share", "true_share", "leaked_share", "repeated_share")
+    off = HealthConfig.model_validate({f"max_{one}": 1 for one in shares} | {"min_changed_share": 0})
     assert [one.name for one in judge_health(replace(GOOD, **change), off) if not one.good] == (
         [name] if "same" in change else []
     )
@@ -136,6 +137,34 @@ def test_rejected_texts_that_hold_and_rows_that_repeat_are_counted(tmp_path: Pat
     assert found.longer.hits == sum((a > b) + (a == b) / 2 for a, b in words)
     assert found.words == pytest.approx(tuple(np.mean(words, axis=0)))
     assert found.repeated.hits == len(words) - len({(one.chosen, one.rejected) for one in made.tables["preferences"]})
+
+
+def test_held_out_answers_that_training_rejects_are_counted(tmp_path: Path) -> None:
+    """Of three splits, two are held out; what a held-out row rejects does not count."""
+    made = make_whole()
+    rows = {split: [one for one in made.of("preferences") if one.split == split] for split in ("train", "validation")}
+    (first, second, *_), (one, other, *_) = rows["train"], rows["validation"]
+    texts = {
+        one.key: "A cup has gone.",
+        other.key: "A duck has come.",
+        first.key: "A lamp is on.",
+        second.key: "A dog.",
+    }
+    negative = Negative(text=texts[other.key], maker="edited", note="", score=0.5)
+    changed = {
+        first.key: {"rejected": "a CUP has gone"},
+        second.key: {"negatives": (negative,)},
+        one.key: {"rejected": texts[other.key]},
+    }
+    made.tables["preferences"] = [
+        replace(row, chosen=texts.get(row.key, row.key), **({"rejected": f"{row.key} b"} | changed.get(row.key, {})))
+        for row in made.of("preferences")
+    ]
+    with build_handmade(tmp_path / "dataset", made) as (build, _):
+        found = measure_health(Tables(build))
+    assert found is not None
+    held = sum(row.split != "train" for row in made.of("preferences"))
+    assert (found.leaked.hits, found.leaked.of) == (2, held)
 
 
 def test_rejected_texts_that_a_judge_found_right_are_counted(tmp_path: Path) -> None:

@@ -188,3 +188,10 @@ def test_tables_that_a_dataset_does_not_have_are_done_without(tables, used):
     always = {"preferences", "embeddings", "text_vectors"}
     assert {use.table for use in stage_among(tables).uses} == always | used
     assert {use.table for use in STAGE.uses} == always | {"differences", "pairs", "images"}
+
+
+def test_texts_that_a_held_out_row_has_are_no_negatives(tmp_path):
+    held = replace(ROWS[3], chosen=ROWS[2].chosen.upper())
+    found = mine(write_retriever(tmp_path), everything=[*ROWS[:3], held, *ROWS[4:]])
+    assert ROWS[2].chosen not in {one.rejected for one in found}
+    assert "of 2 texts" in found[0].rejected_note, "of three others in the training split"
