@@ -3,7 +3,7 @@
 The pool is the distinct chosen texts of the training split that no held-out row has (``material``); texts that differ
 in case, spaces and punctuation only are one. A pair never gets a text of its own, nor one equal to it, nor, where
 nothing changed between its images, any text that says so (ours: in rendered and CLEVR-like collections one such text is
-true of thousands of pairs). Each time, some are drawn of the rest, all equally likely, however many rows have it (ours).
+true of thousands of pairs). Each time, some are drawn of the rest, all equally likely, however many rows have it.
 
 Each draw has a generator of its own, made of a seed, a step, a row and a use, and there is no state to keep. So a
 resumed run, and one on another number of devices, draws for a row what the first would have drawn.
