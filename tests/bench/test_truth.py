@@ -116,6 +116,16 @@ def test_what_a_thing_rests_on_is_read():
     pair = (graph(rider, BOX), graph(BOX, changes=(SceneChange(type="removal", object_id="ball"),)))
     assert false_in(template("a red metal ball on top of a box on the left", "no red metal ball"), pair) == []
     assert false_in(template("a red metal ball on top of a book", "no red metal ball"), pair)
+    assert false_in("The red metal ball has been taken off a box.", pair) == []
+    assert false_in("The red metal ball has been taken off a book.", pair)
+
+
+def test_a_move_is_read_with_what_the_thing_stands_beside_now():
+    moved = (graph(BALL, SIGN), graph(at("ball", 6), SIGN, changes=(SceneChange(type="move", object_id="ball"),)))
+    assert false_in("The red metal ball on the left has moved and is now in the centre.", moved) == []
+    said = "Someone has moved the red metal ball, now in the centre to the right of the green metal sign."
+    assert false_in(said, moved) == []
+    assert false_in(said.replace("to the right", "to the left"), moved)
 
 
 def test_a_definite_phrase_that_fits_several_things_is_ambiguous():

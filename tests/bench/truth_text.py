@@ -145,9 +145,10 @@ class Reader:
         """Read the groups of a sentence, each of its photograph; ``None`` where one holds unknown words."""
         here = int(groups.get("h", "1")) - 1 if "o" not in groups else ("first", "second").index(groups["o"].lower())
         found: list[Said] = [Said(0, "same")] if "same" in groups else []
+        where = self._look(f"{groups.get('where', '')} on top of {groups.get('off', '')}")
         for name, group in groups.items():
             for side in {"here": (here,), "only": (here,), **SIDES}.get(name, ()):
-                clause = self._clause(group, side, self._look(groups.get("where", "")))
+                clause = self._clause(group, side, where)
                 if clause is None:
                     return None
                 found += clause
@@ -165,11 +166,14 @@ class Reader:
         return None if None in rest else found + [said for part in rest for said in part or ()]
 
     def _became(self, named: Sequence[Said], words: str) -> list[Said] | None:
-        """Read what the thing that was named looks like in the second photograph."""
-        if not named or not self._attributes.fullmatch(words):
+        """Read what the thing that was named looks like in the second photograph, and what it stands beside there."""
+        words, relation, other = re.fullmatch(rf"(.+?)(?: ({_any(RELATIONS)}) (.+))?", words).groups(default="")
+        beside = self._clause(other, 1, {})
+        if not named or not self._attributes.fullmatch(words) or beside is None or len(beside) != bool(relation):
             return None
         look = dict(named[0].look) | self._look(words)
-        return [Said(1, "things", tuple(sorted(look.items())))]
+        found = Said(1, "things", tuple(sorted(look.items())), value=relation)
+        return [replace(found, other=beside[0].look), *beside] if beside else [found]
 
     def _numbers(self, named: Sequence[Said], groups: Mapping[str, str]) -> list[Said] | None:
         """Read how many there are of what was named, in either photograph."""
