@@ -3,6 +3,8 @@
 import re
 from dataclasses import replace
 
+import pyarrow as pa
+
 from pairwright.schemas.checks import LOW_RATING
 from pairwright.schemas.config import CounterfactualsConfig, PreferencesConfig, RejectedTextsConfig, SampledTextsConfig
 from pairwright.schemas.rows import CheckRow, Dropped, PreferenceRow, RejectedTextRow, SplitRow, make_key
@@ -58,6 +60,7 @@ def check(row):
 def made():
     """Run every maker; return what each gives."""
     config, tables = RejectedTextsConfig(), {"pairs": PAIRS, "images": IMAGES}
+    splits = pa.table({"subject": list(PAIRS), "split": ["train"] * len(PAIRS), "component": list(PAIRS)})
     both = {key: (row, DOUBTFUL[key]) for key, row in zip(PAIRS, ROWS, strict=True)}
     with chat_server(answer) as server:
         chat = ChatConfig(endpoint=(server.url,), model="tiny", structured_output="vllm")
@@ -65,7 +68,7 @@ def made():
         edited = CounterfactualsConfig(enabled=True, chat=chat)
         checks = {key: (check(row),) for key, row in DOUBTFUL.items()}
         return {
-            "retrieved": list(retrieve_texts(ROWS, config, everything=ROWS, **tables)),
+            "retrieved": list(retrieve_texts(ROWS, config, everything=ROWS, splits=splits, **tables)),
             "swapped": list(swap_texts(ROWS, config, **tables)),
             "edited": list(edit_texts(ROWS, config, **tables)),
             "sampled": list(sample_texts(ROWS, sampled, **tables)),
