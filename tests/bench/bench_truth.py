@@ -88,7 +88,7 @@ class Truth:
         self.tables = pw.open(path)
         self.graphs = {row.key: row.graph for row in self.tables["images"].rows(without=("image",)) if row.graph}
         self.pairs = {row.key: (row.first, row.second) for row in self.tables["pairs"].rows()}
-        self.preferences = list(self.tables["preferences"].rows())
+        self.preferences = list(self.tables["preferences"].rows(without=("images", "rejected_images")))
         self.reader = Reader(list(self.graphs.values()))
         self._readings: dict[str, Reading] = {}
 
@@ -201,20 +201,22 @@ def measure_style(truth: Truth) -> Iterator[Figure]:
 
 def measure_images(truth: Truth) -> Iterator[Figure]:
     """Yield what removals leave, change elsewhere and give away."""
-    rows = [row for row in truth.preferences if row.rejected_image_maker == "removal"]
-    statistics: list[list[float]] = []
-    worlds: list[str] = []
-    for row in rows:
-        shown, rejected, side = _changed(row)
-        statistics += [statistics_of(shown), statistics_of(rejected)]
-        worlds += [truth.of_pair(row.subject)[side].world] * 2
-    if rows:
-        right, of = tell_apart("image statistics", statistics, [0, 1] * len(rows), worlds)
-        yield Figure("images: rejected told by statistics", right, of, most=0.55)
+    made = [row.key for row in truth.preferences if row.rejected_image_maker == "removal"]
+    sample = Random(0).sample(made, min(REMOVALS, len(made)))
     chosen = {row.subject: row.element for row in truth.tables["rejections"].rows() if row.element}
     removals = {row.source_key: row for row in truth.tables["removals"].rows(without=("patch",))}
-    sample = Random(0).sample(rows, min(REMOVALS, len(rows)))
-    found = [_check_removal(truth, row, removals[chosen[row.subject]]) for row in sample]
+    statistics: list[list[float]] = []
+    worlds: list[str] = []
+    found: list[tuple[str, str, str]] = []
+    for row in truth.tables["preferences"].rows():
+        if row.rejected_image_maker == "removal":
+            shown, rejected, side = _changed(row)
+            statistics += [statistics_of(shown), statistics_of(rejected)]
+            worlds += [truth.of_pair(row.subject)[side].world] * 2
+            found += [_check_removal(truth, row, removals[chosen[row.subject]])] if row.key in sample else []
+    if made:
+        right, of = tell_apart("image statistics", statistics, [0, 1] * len(made), worlds)
+        yield Figure("images: rejected told by statistics", right, of, most=0.55)
     for number, (what, most) in enumerate(REMOVAL_FAULTS.items()):
         faults = [faults[number] for faults in found if faults[number]]
         yield Figure(f"removals: {what}", len(faults), len(found), most=most, examples=faults)

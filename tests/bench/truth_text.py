@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pairwright.schemas.scene import SceneGraph, SceneObject
+from pairwright.schemas.scene import PREPOSITIONS, SHAPES, SceneGraph, SceneObject
 
 Graphs = tuple[SceneGraph, SceneGraph]
 Look = Mapping[str, str]
@@ -87,19 +87,24 @@ class Reader:
             for name in ("shape", "colour", "material", "size", "pose")
         }
         self.values["pose"] |= {_plural_pose(pose): pose for pose in self.values["pose"]}
+        self.values["shape"] |= {
+            shape: shape for shape in SHAPES
+        }  # rejected texts may name others than the graphs have
         for name, spoken in SPOKEN.items():
             self.values[name] = self.values.get(name, {}) | spoken
         after = _any(word for name in ("rests_on", "column", "depth", "pose", "facing") for word in self.values[name])
         looks = _any(word for name in ("size", "colour", "material") for word in self.values[name])
-        places = _any({re.sub("^an? ", "", graph.place) for graph in graphs})
+        places = _any({re.sub("^an? ", "", place) for place in (*PREPOSITIONS, *(graph.place for graph in graphs))})
         whole = _any({getattr(graph, kind) for graph in graphs for kind in ("light", "viewpoint")})
         self.kinds = {getattr(graph, kind): kind for graph in graphs for kind in ("light", "viewpoint", "place")}
+        self.kinds |= dict.fromkeys(PREPOSITIONS, "place")
         counts = rf"one or more|the (?:{_any(NUMBERS)})|{_any(NUMBERS)}|\d+|an?|any|the"
         self._token = re.compile(
-            rf"(?P<same>{SAME})(?![\w-])|(?:(?:on|in) )?(?:the same |the |an? )(?P<place>{places})\b|(?P<whole>{whole})"
+            rf"(?P<same>{SAME})(?![\w-])|(?P<deny>{DENIALS})\b|(?P<whole>{whole})"
+            rf"|(?:(?:on|in) )?(?:the same |the |an? )(?P<place>{places})\b"
             rf"|(?:(?P<count>{counts}) )?(?P<looks>(?:(?:{looks}) )*)(?P<shape>{_any(self.values['shape'])}|object)"
             rf"(?P<plural>e?s)?(?P<tail>(?: (?:{after}|{TEXT}))*)(?![\w-])"
-            rf"|(?P<beside>{_any(RELATIONS)})\b|(?P<deny>{DENIALS})\b|(?P<glue>(?:{GLUE}|[,;:])(?!\w))|(?P<rest>\S+)",
+            rf"|(?P<beside>{_any(RELATIONS)})\b|(?P<glue>(?:{GLUE}|[,;:])(?!\w))|(?P<rest>\S+)",
             re.IGNORECASE,
         )
         self._attributes = re.compile(rf"(?:an? )?(?:(?:{looks}|{after}|{TEXT}|one)(?: |$))+", re.IGNORECASE)
@@ -217,7 +222,9 @@ class Reader:
                 value = next(one for one in self.kinds if one.lower() == match["whole"].lower())
                 found.append(Said(side, self.kinds[value], value=value))
             elif match["shape"]:
-                thing = self._thing(match, side, where, denied=denied or (negated and not match["count"]))
+                thing = self._thing(
+                    match, side, {} if beside else where, denied=denied or (negated and not match["count"])
+                )
                 if beside:
                     found[-1:] = [replace(found[-1], value=beside, other=thing.look), thing]
                 else:
