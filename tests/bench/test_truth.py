@@ -50,6 +50,8 @@ TRUE = (
     "On a wooden table-top, the red metal ball has turned blue. The red mug to the right of the green sign is gone.",
     "Ball now blue; no more red ceramic mug; four objects in all in the first image, on a wooden table-top.",
     "1. The first image shows a mug but no blue ball.\n2. There is no mug or red ball in the second image.",
+    "Looking at the second image, one finds no mug or red ball. Nowhere in the second image is there any mug.",
+    "The red ball was swapped for a blue ball. Minus a red ceramic mug; blue now: the red ball.",
     "One green sign instead of one; a blue wooden box with its lid open to the right of the green sign, then one.",
     "Differences:\n1. Counting the objects: One counts four objects in Image 1 and three objects in Image 2.",
 )

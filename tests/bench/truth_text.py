@@ -152,8 +152,8 @@ class Reader:
         found: list[Said] = [Said(0, "same")] if "same" in groups else []
         where = self._look(f"{groups.get('where', '')} on top of {groups.get('off', '')}")
         for name, group in groups.items():
-            for side in {"here": (here,), "only": (here,), **SIDES}.get(name, ()):
-                clause = self._clause(group, side, where)
+            for side in {**dict.fromkeys(("here", "only", "nowhere"), (here,)), **SIDES}.get(name, ()):
+                clause = self._clause(f"without {group}" if name == "nowhere" else group, side, where)
                 if clause is None:
                     return None
                 found += clause
