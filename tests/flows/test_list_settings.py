@@ -55,7 +55,7 @@ def test_a_listed_value_can_be_set() -> None:
 
 def test_the_list_says_what_the_models_hold() -> None:
     (found,) = list_settings("mining.min_similarity", profile="scenes")
-    assert (found.type, found.range, found.default, found.value) == ("number", "0 to 1", 0.78, 0.65)
+    assert (found.type, found.range, found.default, found.value) == ("number", "0 to 1", 0.78, 0.2)
     (found,) = list_settings("train.objective")
     assert found.default is None
     assert "adpo" in found.type

@@ -97,7 +97,7 @@ def test_truth_is_that_of_claims_and_graphs(run: Path, folder: Folder) -> None:
     material = open_material(run / "retriever")
     assert material.truth is not None
     images = {row.key: row for row in rows_of(folder, "images", ImageRow)}
-    claims = {row.text: CLAIMS.validate_json(row.claims) for row in rows_of(folder, "differences", DifferenceRow)}
+    claims = {row.chosen: CLAIMS.validate_json(row.claims) for row in rows_of(folder, "preferences", PreferenceRow)}
     ids = np.arange(len(material.pool.texts))
     everything = np.broadcast_to(ids, (len(material.entries), len(ids)))
     found = material.truth.of(np.arange(len(material.entries)), everything)

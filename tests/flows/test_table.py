@@ -88,8 +88,8 @@ def test_what_is_asked_wrongly_is_refused(rendered: Path, mined: Path) -> None:
 def test_a_notebook_shows_small_pictures_and_escaped_texts(rendered: Path, tmp_path: Path) -> None:
     dataset = pw.open(rendered)
     shown = dataset["pairs"]._repr_html_()
-    assert shown.count("<tr>") == 13
-    assert shown.count('src="data:image/jpeg;base64,') == 24
+    assert shown.count("<tr>") == 10
+    assert shown.count('src="data:image/jpeg;base64,') == 18
     assert dataset["images"]._repr_html_().count("data:image/jpeg") == 9
     preference = dataset["preferences"][0]._repr_html_()
     assert "data:image/jpeg" in preference

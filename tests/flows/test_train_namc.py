@@ -56,7 +56,7 @@ def test_it_is_trained_looked_at_scored_and_tuned(dataset: Path, capsys: pytest.
 
 def test_texts_of_another_form(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """They have no halves to mask: it says so before it begins, and learns from them without masks."""
-    fill_column(dataset, "preferences", "chosen", "A dog has come.")
+    fill_column(dataset, "preferences", "description", "A dog has come.")
     words = ["train", dataset, "--objective", "namc", *words_of(FAST)]
     assert run(*words) == 2
     said = capsys.readouterr().err

@@ -71,7 +71,7 @@ def test_a_first_build_that_is_held_back_leaves_no_version(tmp_path: Path, capsy
 
 def test_similarities_are_compared_with_the_version_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     photographs, out = write_pictures(tmp_path / "in", list("abcdef")), tmp_path / "out"
-    near = ["mining.min_best_similarity=0", "mining.min_similarity=0", "mining.max_similarity=1"]
+    near = ["mining.min_best_similarity=0", "mining.min_similarity=0", "mining.max_similarity=1", "mining.max_ratio=1"]
     gates = ["gates.max_similarity_drift=0.25", "gates.min_drift_rows=5"]
     words = ("build", photographs, "--out", out, *UNTIL, *(word for one in (*near, *gates) for word in ("--set", one)))
     assert run(*words) == 0

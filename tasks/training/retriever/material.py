@@ -194,9 +194,9 @@ def freeze_material(
             shutil.rmtree(staged, ignore_errors=True)
             write_vectors(staged, live_index(build, tables[name]))
             staged.rename(folder / place)
-    if {"differences", "images"} <= tables.keys():
+    if "images" in tables:
         wanted = {key for entry in entries[:MOST_KNOWN] for key in entry.images}
-        _write(folder / "claims.arrow", _claims(build, tables["differences"]))
+        _write(folder / "claims.arrow", _claims(build, tables[table]))
         _write(folder / "graphs.arrow", _graphs(build, tables["images"], wanted))
 
 
@@ -240,10 +240,10 @@ def read_entries(
             said |= {(row["subject"], row["text"]): bool(row["no_change"]) for row in some.to_pylist()}
     parts = stream_live(build, tables[table], ["chosen", "split"])
     held = find_held_out((row for some in parts for row in some.to_pylist()), train=train)
-    for some in stream_live(build, tables[table], ["key", "subject", "chosen", "image_keys"]):
+    for some in stream_live(build, tables[table], ["key", "subject", "chosen", "description", "image_keys"]):
         for row in some.to_pylist():
             if row["key"] in splits:
-                exact = said.get((row["subject"], row["chosen"]))
+                exact = said.get((row["subject"], row["description"] or row["chosen"]))
                 in_pool = splits[row["key"]] == train and plain_text(row["chosen"]) not in held
                 yield make_entry(row, in_pool=in_pool, no_change=exact)
 
@@ -270,8 +270,10 @@ def make_entry(row: Mapping[str, Any], *, in_pool: bool, no_change: bool | None)
 
 
 def _claims(build: Build, planned: Planned) -> Iterator[dict[str, str]]:
-    for table in stream_live(build, planned, ["text", "claims"]):
-        yield from (row for row in table.to_pylist() if row["claims"] not in ("", "[]"))
+    for table in stream_live(build, planned, ["chosen", "claims"]):
+        for row in table.to_pylist():
+            if row["claims"] not in ("", "[]"):
+                yield {"text": row["chosen"], "claims": row["claims"]}
 
 
 def _graphs(build: Build, planned: Planned, wanted: set[str]) -> Iterator[dict[str, str]]:
