@@ -1,6 +1,7 @@
-"""Measure what was written: repetition, verbs and refusals of differences, axes of comparisons, checks.
+"""Measure what was written: repetition, variety, verbs and refusals of differences, axes of comparisons, checks.
 
-Reads the texts and narrow columns of ``DifferenceRow``, ``ComparisonRow`` and ``CheckRow``; DuckDB counts.
+Reads the texts and narrow columns of ``DifferenceRow``, ``PreferenceRow``, ``ComparisonRow`` and ``CheckRow``; DuckDB
+counts. The variety of texts (ours) is that of a sample, since more texts repeat more.
 
 Repeated, after paper 001, Table 14: of descriptions that are equal word for word (white space aside; case and full
 stops count, of which the paper says nothing) all but the first. The paper generates once and filters; here a refused
@@ -8,26 +9,34 @@ answer is asked for again, so that what compares with it is the share of first a
 counts axes in its Figure 3 (c); of its mean words, those of statements count here, not headings and labels.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from functools import cache
+from itertools import pairwise
+from typing import Any, get_args
 
 import duckdb
 
 from pairwright.prompts import difference_verbs
 from pairwright.schemas.checks import AGAINST, SEEN_IN_SAME
+from pairwright.schemas.phrases import NUMBERS, SPOKEN, SURFACE, bare
 from pairwright.tasks.pages.charts import Chart, draw_histogram
 from pairwright.tasks.report.tables import CHECKS, WORDS, Tables, count, tally
+from pairwright.tasks.scenes.vocabulary import COLOURS, DIRECTIONS, HEIGHTS, PLACES, SHAPES, TEXTS, TINTS
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.texts.comparisons import AXES
 from pairwright.tasks.texts.differences import Reason, inflections
+from pairwright.tasks.texts.words import split_by_rules
 
 REFUSALS = get_args(Reason)
 """Why a validator refuses an answer; pairs dropped for other reasons gave none."""
 MOST_SHOWN = 5
 PLAIN = "array_to_string(regexp_extract_all(coalesce(text, ''), '[^\\s]+'), ' ')"
 """A text by its words, as SQL."""
+MOST_VARIED = 108
+"""Texts whose variety is counted."""
 UNLABELLED = "no axis named"
 MEANINGS = {
     "swapped": "The pair in the other order must give the description the other way round.",
@@ -40,7 +49,7 @@ UNITS = {"swapped": "likeness, crosswise less straight", "grounded": "cosine dif
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repetition:
-    """Sentences counted as in paper 001's Table 14."""
+    """Sentences counted as in paper 001's Table 14, or parts of texts counted alike."""
 
     total: int
     unique: int
@@ -143,6 +152,61 @@ def group_verbs(found: Mapping[str, int], known: tuple[str, ...]) -> dict[str, i
     for verb, number in found.items():
         counts[listed.get(verb, verb)] += number
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variety:
+    """How varied some different texts are."""
+
+    texts: int
+    counted: Mapping[str, Repetition]
+    """Words, 2-grams (pairs of neighbouring words of a text) and sentence skeletons."""
+    commonest: tuple[str, int]
+    """The skeleton that most sentences have, and how many."""
+
+
+def measure_variety(tables: Tables) -> Variety | None:
+    """Measure some chosen texts, the same each time; without preferences, descriptions; ``None``: there are none."""
+    for name, column in (("preferences", "chosen"), ("differences", "text")):
+        with tables.database(**{name: [column]}) as database:
+            query = f"""SELECT text FROM (SELECT DISTINCT {column}::VARCHAR AS text FROM {name}) WHERE trim(text) != ''
+                ORDER BY md5(text) LIMIT {MOST_VARIED}"""
+            if texts := [text for (text,) in database.execute(query).fetchall()]:
+                return count_variety(texts)
+    return None
+
+
+def count_variety(texts: Sequence[str]) -> Variety:
+    """Count the different words, 2-grams and sentence skeletons of texts."""
+    words = [re.findall(r"[\w'-]+", text.lower()) for text in texts]
+    skeletons = Counter(strip_sentence(sentence) for text in texts for sentence in split_by_rules(text))
+    parts: Mapping[str, Counter[Any]] = {
+        "words": Counter(word for own in words for word in own),
+        "2-grams": Counter(both for own in words for both in pairwise(own)),
+        "sentence skeletons": skeletons,
+    }
+    counted = {name: Repetition(total=found.total(), unique=len(found)) for name, found in parts.items()}
+    return Variety(
+        texts=len(texts), counted=counted, commonest=min(skeletons.items(), key=lambda one: (-one[1], one[0]))
+    )
+
+
+def strip_sentence(sentence: str) -> str:
+    """Return the skeleton of a sentence: "…" stands for what it names, be it several things or their attributes."""
+    bare_of_number = sentence.lstrip("0123456789. ")  # of an item of a list
+    return re.sub(r"…(?:(?:,|,? and|,? or)? …)+", "…", _scene_words().sub("…", bare_of_number).lower())
+
+
+@cache
+def _scene_words() -> re.Pattern[str]:
+    """Match the words of rendered scenes and the verbs of paper 001's list, with what leads to them ("on the")."""
+    words = ["object", *SHAPES, *COLOURS, *TINTS, *DIRECTIONS, *HEIGHTS, *NUMBERS, *SPOKEN.values(), *map(bare, PLACES)]
+    words += [word for kind in SHAPES.values() for word in (*kind.materials, *kind.poses)]
+    words += [word for named in SURFACE.values() for word in named.values()]
+    words += [f"reading '{text}'" for text in TEXTS]
+    named = "|".join(sorted(map(re.escape, [*words, *difference_verbs()]), key=len, reverse=True))
+    place = r"(?:(?:in|on|on top of) )?(?:(?:an?|the) )?"
+    return re.compile(rf"(?<!\w){place}(?:(?:{named})(?:e?s)?|\d+)(?!\w)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

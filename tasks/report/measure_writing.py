@@ -13,9 +13,11 @@ from pairwright.tasks.report.measure_texts import (
     Check,
     Differences,
     Summaries,
+    Variety,
     measure_checks,
     measure_differences,
     measure_summaries,
+    measure_variety,
 )
 from pairwright.tasks.report.tables import Tables, count
 from pairwright.tasks.store.ledger import Counts
@@ -106,6 +108,7 @@ class Writing:
     """What is measured of texts; what a dataset has nothing of is ``None`` or empty."""
 
     differences: Differences | None
+    variety: Variety | None
     summaries: Summaries | None
     checks: Sequence[Check]
     uses: Sequence[ServedUse]
@@ -117,6 +120,7 @@ def measure_writing(tables: Tables, counts: Sequence[Counts]) -> Writing:
     uses = measure_served(tables)
     return Writing(
         differences=measure_differences(tables, counts),
+        variety=measure_variety(tables),
         summaries=measure_summaries(tables),
         checks=measure_checks(tables),
         uses=uses,

@@ -13,11 +13,14 @@ from pairwright.tasks.report.measure_texts import (
     Repetition,
     count_axes,
     count_repetition,
+    count_variety,
     group_verbs,
     measure_checks,
     measure_differences,
     measure_summaries,
+    measure_variety,
     says_something,
+    strip_sentence,
 )
 from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import Handmade, build_handmade, make_whole
@@ -102,6 +105,48 @@ def test_where_all_were_refused_it_says_so(tmp_path, whole):
     assert found.sentences.total == 0
     assert found.share_refused == 1
     assert found.most == []
+
+
+def test_variety_counts_words_pairs_of_words_and_skeletons():
+    found = count_variety(["The red mug is gone.", "A blue box is gone. Two mugs, not three.", "The dog is gone."])
+    assert found.counted == {
+        "words": Repetition(total=5 + 9 + 4, unique=13),  # again: is, gone, is, gone, the
+        "2-grams": Repetition(total=4 + 8 + 3, unique=13),  # again: (is, gone), twice
+        "sentence skeletons": Repetition(total=4, unique=3),
+    }
+    assert found.texts == 3
+    assert found.commonest == ("… gone.", 2)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "skeleton"),
+    [
+        ("The first image shows a small red metal ball on the left.", "the first image …."),
+        ("The first image depicts a box with its lid open, two mugs and a car.", "the first image …."),
+        ("On a wooden table-top, the lamp was replaced by no car, a cone or 12 rings.", "… was replaced by …."),
+        ("3. The sign reading 'STOP' now stands to the left of the box.", "… now stands …."),
+        ("A dog lies in front of the green car with its lid closed.", "a dog lies …."),
+        ("Reddish carpets.", "reddish carpets."),
+    ],
+)
+def test_a_skeleton_leaves_out_what_scenes_name(sentence, skeleton):
+    assert strip_sentence(sentence) == skeleton
+
+
+def test_variety_is_of_different_chosen_texts_else_of_descriptions(tmp_path, whole):
+    chosen = ["It is gone.", "It is gone.", " "]
+    rows = [
+        replace(row, chosen=text)
+        for row, text in zip(whole.of("preferences"), chosen * len(whole.tables), strict=False)
+    ]
+    with build_handmade(tmp_path, Handmade({**whole.tables, "preferences": rows}), until="preferences") as (build, _):
+        found = measure_variety(Tables(build))
+    assert (found.texts, found.counted["words"]) == (1, Repetition(total=3, unique=3))
+    with build_handmade(tmp_path / "described", whole, until="differences") as (build, _):
+        found = measure_variety(Tables(build))
+    assert found.texts == len({row.text for row in whole.of("differences")})
+    with build_handmade(tmp_path / "mined", whole, until="pairs") as (build, _):
+        assert measure_variety(Tables(build)) is None
 
 
 def test_axes_of_statements():
