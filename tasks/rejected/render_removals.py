@@ -43,8 +43,8 @@ def render_removal(row: ElementRow, seen: Seen, *, feather: int) -> RemovalRow |
         detail = f"{row.tag}: {exposure.width} x {exposure.height}"
         return Dropped(source_key=row.key, reason=OTHER_SIZE, detail=detail)
     after = exposure.without(*row.object_ids).take()
-    differs = (cv2.absdiff(after, seen.pixels) > SAME).any(axis=2)
-    differs = cv2.medianBlur(differs.astype(np.uint8), SPECKS).astype(bool)
+    levels = np.abs(after.astype(np.int16) - seen.pixels).max(axis=2)
+    differs = np.asarray(cv2.medianBlur(np.asarray(levels > SAME, np.uint8), SPECKS)).astype(bool)
     if not differs.any():
         return Dropped(source_key=row.key, reason="nothing shows without it", detail=row.tag)
     distance = cv2.distanceTransform((~differs).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)

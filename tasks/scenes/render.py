@@ -147,7 +147,7 @@ def _mesh(name: str, shell: Shell, plugin: str, made: Plugin, *, attribute: Soup
         name, len(corners), len(shell.soup), props=props, has_vertex_normals=smooth, has_vertex_texcoords=True
     )
     if attribute is not None:
-        mesh.add_attribute("vertex_look", 3, attribute.astype(np.float32).ravel())
+        mesh.add_attribute("vertex_look", 3, attribute.ravel().tolist())
     values = mi.traverse(mesh)
     values["vertex_positions"] = corners.ravel()
     values["faces"] = np.arange(len(corners), dtype=np.uint32)

@@ -77,7 +77,7 @@ class Teller:
             return some(claim.selector, 0)
         count = claim.count if claim.count > 1 else None
         if not definite:
-            return some(claim.selector, count) + self.beside(claim)
+            return some(claim.selector, claim.count if claim.kind == "count" else count) + self.beside(claim)
         return (the(claim.selector) if count is None else f"the {some(claim.selector, count)}") + self.beside(claim)
 
     def beside(self, claim: Claim) -> str:
@@ -164,7 +164,7 @@ def _clause(pair: Pair, teller: Teller) -> str:
 
 
 def _gone(claim: Claim, teller: Teller) -> str:
-    """Say that a thing has gone: from where it stood, or off another on which it rested."""
+    """Say that a thing has gone: from where it stood, or off another on which it rested (and it is nowhere else)."""
     carrier = claim.selector.rests_on
     if carrier is None:
         return teller.say("gone", **_subject(claim, teller))

@@ -84,7 +84,7 @@ def test_exchanged_claims_are_another_text(both, seed):
         ),
         (
             claim(0, rests_on="box"), claim(1, "absent"),
-            "The red metal ball has been taken off a box.", "Red metal ball removed from a box.",
+            "The red metal ball has been taken off a box and is gone.", "Red metal ball gone from a box.",
         ),
         (
             claim(0), claim(1, shape="cone", size="large"),
@@ -120,7 +120,7 @@ def test_what_is_said_of_a_thing_that_is_moved_or_taken_stays():
     taken, moved = claim(0, rests_on="box"), claim(1, column="right")
     beside = [Claim(side=one.side, kind="relation", selector=one.selector, relation="left of", other=LAMP)
               for one in (taken, moved)]  # fmt: skip
-    assert "The red metal ball to the left of the blue metal lamp has been taken off a box." in said(
+    assert "The red metal ball to the left of the blue metal lamp has been taken off a box and is gone." in said(
         "changes", taken, beside[0], claim(1, "absent")
     )
     assert "Someone has moved the red metal ball on the left, now on the right to the left of the blue metal lamp." in (
