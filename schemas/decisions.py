@@ -124,7 +124,10 @@ def latest(decisions: Iterable[Decision]) -> Decisions:
 
 
 def edit_row(row: PreferenceRow, decision: Decision) -> PreferenceRow:
-    """Return a row with the texts of an edit; a rejected text only where the edit is about this very row."""
+    """Return a row with the texts of an edit; a rejected text only where the edit is about this very row.
+
+    What a new text claims is not known.
+    """
     if decision.verdict != "edit":
         return row
     chosen = decision.chosen or row.chosen
@@ -134,10 +137,16 @@ def edit_row(row: PreferenceRow, decision: Decision) -> PreferenceRow:
         chosen=chosen,
         chosen_model=f"{row.chosen_model}, {EDITED}" if decision.chosen else row.chosen_model,
         negatives=tuple(one for one in row.negatives if one.text.strip() != chosen.strip()),
+        description="" if decision.chosen else row.description,
+        claims="[]" if decision.chosen else row.claims,
     )
     if not own:
         return changed
     note = ", ".join(filter(None, [row.rejected_note, EDITED]))
     return replace(
-        changed, rejected=decision.rejected, rejected_maker=row.rejected_maker or BY_A_PERSON, rejected_note=note
+        changed,
+        rejected=decision.rejected,
+        rejected_maker=row.rejected_maker or BY_A_PERSON,
+        rejected_note=note,
+        rejected_claims="[]",
     )

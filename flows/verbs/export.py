@@ -40,8 +40,9 @@ Kind = Annotated[
     Names,
     typer.Option(
         "--kind",
-        help="Only rows about a `pair` or one `image`, or whose rejected text or image was made so: `edited`, "
-        "`swapped`, `retrieved`, `removal`, `crop`, ... (repeatable: any of them).",
+        help="Only rows about a `pair` or one `image`, whose texts are of this kind (`template`, `list`, ...), or "
+        "whose rejected text or image was made so: `edited`, `swapped`, `retrieved`, `removal`, `crop`, ... "
+        "(repeatable: any of them).",
     ),
 ]
 Score = Annotated[

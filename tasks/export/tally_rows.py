@@ -45,9 +45,9 @@ EVERYTHING = Selection()
 
 
 def kinds_of(row: PreferenceRow) -> set[str]:
-    """Return what a row is: about a "pair" or one "image", and what made its rejected text and its rejected image."""
+    """Return what a row is: about a "pair" or one "image", its texts' kind, and what made what it rejects."""
     about = "pair" if len(row.images) > 1 else "image"
-    return {about, row.rejected_maker, row.rejected_image_maker} - {""}
+    return {about, row.kind, row.rejected_maker, row.rejected_image_maker} - {""}
 
 
 def _all_in(found: Collection[str], wanted: Collection[str]) -> bool:

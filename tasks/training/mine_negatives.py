@@ -203,6 +203,7 @@ def _mined(
             rejected=hard.text,
             rejected_maker=MAKER,
             rejected_note=note,
+            rejected_claims=said.claims.get(plain_text(hard.text), "[]"),
             negatives=tuple(one for one in others if plain_text(one.text) != plain_text(hard.text)),
         )
     detail = f"all of {len(likely)} hard texts are true" if likely else "the pool has none for it"
@@ -239,7 +240,7 @@ def _all_but(row: type[Row], wanted: Sequence[str]) -> tuple[str, ...]:
 
 STAGE = Stage(
     name=MAKER,
-    version=2,
+    version=3,
     group="training",
     reads={"preferences": PreferenceRow},
     writes=PreferenceRow,

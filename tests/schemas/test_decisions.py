@@ -83,14 +83,17 @@ def test_a_decision_about_the_row_itself_goes_before_one_about_its_pair():
 def test_an_edit_brings_its_texts_and_says_so():
     again = Negative(text="New.", maker="swapped", note="", score=1.0)
     row = replace(
-        preference(1), key=KEY, chosen_model="m", rejected="Old.", rejected_maker="swapped", negatives=(again,)
-    )
+        preference(1), key=KEY, chosen_model="m", rejected="Old.", rejected_maker="swapped", negatives=(again,),
+        kind="list", description="The same.", claims="[1]", rejected_claims="[2]",
+    )  # fmt: skip
     done = edit_row(row, decision(verdict="edit", chosen="New."))
     assert (done.chosen, done.chosen_model, done.rejected) == ("New.", "m, edited by a person", "Old.")
     assert done.negatives == ()
+    assert (done.kind, done.description, done.claims, done.rejected_claims) == ("list", "", "[]", "[2]")
     done = edit_row(row, decision(verdict="edit", rejected="Wrong."))
     assert (done.chosen, done.chosen_model) == (row.chosen, "m")
     assert (done.rejected, done.rejected_maker, done.rejected_note) == ("Wrong.", "swapped", "edited by a person")
+    assert (done.description, done.claims, done.rejected_claims) == ("The same.", "[1]", "[]")
     assert edit_row(row, decision()) is row
 
 

@@ -32,6 +32,7 @@ from pairwright.tasks.export.sample import (
 BLOCK = 512
 TOLD = (
     *("chosen", "chosen_model", "rejected", "rejected_maker", "rejected_note", "rejected_image_maker"),
+    *("kind", "description", "claims", "rejected_claims"),
     *("key", "image_keys", "component", "split", "sources", "licences"),
 )
 """What the JSON has of a row as it is, beside its lists."""

@@ -2,7 +2,7 @@ import json
 import logging
 import re
 import resource
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import datasets
@@ -14,6 +14,7 @@ import yaml
 from PIL import Image as Pillow
 
 from pairwright.schemas.errors import ConfigError, StoreError
+from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export import parquet
 from pairwright.tasks.export.export_rows import stream_conversations
 from pairwright.tasks.export.formats import MARKER, check_target
@@ -97,6 +98,15 @@ def test_a_crop_is_named_after_its_image(tmp_path, made):
     kept, cropped = (image["path"] for image in row["rejected_images"])
     assert (kept, cropped) == (row["images"][0]["path"], f"{row['image_keys'][1]}-crop.png")
     assert row["rejected_image_maker"] == "crop"
+
+
+def test_every_column_is_in_it(tmp_path):
+    told = {"kind": "list", "description": "One.", "claims": "[1]", "rejected_claims": "[2]"}
+    export_some(tmp_path / "out", [replace(preference(1), **told)], form="hf")
+    (row,) = pq.read_table(next((tmp_path / "out/data").glob("*.parquet"))).to_pylist()
+    assert {name: row[name] for name in told} == told
+    # "subject" is called "pair"; the split is the file's.
+    assert {field.name for field in fields(PreferenceRow)} - row.keys() == {"source_key", "subject", "split"}
 
 
 def test_schema_is_what_datasets_makes_of_the_features():

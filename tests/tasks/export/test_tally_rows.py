@@ -35,15 +35,15 @@ def test_both_licence_and_source_must_fit() -> None:
 
 
 def test_splits_and_kinds_are_any_of_those_named() -> None:
-    row = replace(ROW, split="test", rejected_maker="edited", rejected_image_maker="crop")
+    row = replace(ROW, split="test", kind="list", rejected_maker="edited", rejected_image_maker="crop")
     assert Selection(splits=("test", "train")).keeps(row)
     assert not Selection(splits=("train",)).keeps(row)
-    assert kinds_of(row) == {"pair", "edited", "crop"}
-    for kinds in (("edited",), ("removal", "Crop"), ("pair",)):
+    assert kinds_of(row) == {"pair", "list", "edited", "crop"}
+    for kinds in (("edited",), ("list",), ("removal", "Crop"), ("pair",)):
         assert Selection(kinds=kinds).keeps(row)
-    for kinds in (("image",), ("removal", "swapped")):
+    for kinds in (("image",), ("removal", "swapped"), ("short",)):
         assert not Selection(kinds=kinds).keeps(row)
-    assert kinds_of(replace(row, images=row.images[:1], rejected_maker="")) == {"image", "crop"}
+    assert kinds_of(replace(row, images=row.images[:1], kind="", rejected_maker="")) == {"image", "crop"}
 
 
 def test_the_score_is_that_of_the_removal_that_was_taken() -> None:

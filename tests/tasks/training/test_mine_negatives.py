@@ -112,7 +112,7 @@ def test_what_is_true_is_passed_over(tmp_path):
         "images": {keys[0]: image_row(keys[0], graph(thing(colour="red"))), keys[1]: image_row(keys[1], graph())},
     }  # fmt: skip
     (mined,) = mine(path, [row], **known)
-    assert mined.rejected == second
+    assert (mined.rejected, mined.rejected_claims) == (second, said[1].claims)
     assert mined.rejected_note == f"q {q:.3g} of 3 texts, rank 2, 1 true ones passed over"
     (dropped,) = mine(path, [row], candidates=1, **known)
     assert dropped == Dropped(source_key=row.key, reason="no text to mine", detail="all of 1 hard texts are true")

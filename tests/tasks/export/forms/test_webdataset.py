@@ -25,6 +25,7 @@ def test_webdataset_reads_samples_with_their_images(tmp_path: Path) -> None:
     url = f"file:{tmp_path}/out/data/train-000000.tar"
     samples = list(webdataset.WebDataset(url, shardshuffle=False).decode("rgb8"))
     assert [sample["__key__"] for sample in samples] == [row.key for row in ROWS]
+    assert {"kind", "description", "claims", "rejected_claims"} < samples[0]["json"].keys()
     for sample, row in zip(samples, ROWS, strict=True):
         for name, data in zip(
             ("image1.png", "image2.png", "rejected1.png", "rejected2.png"),
