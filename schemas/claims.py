@@ -13,6 +13,12 @@ from pydantic import TypeAdapter
 from pairwright.schemas.scene import DISTRACTORS, Frozen, SceneChange, SceneGraph, SceneObject
 
 Relation = Literal["left of", "right of", "in front of", "behind"]
+OPPOSITES: dict[Relation, Relation] = {
+    "left of": "right of",
+    "right of": "left of",
+    "in front of": "behind",
+    "behind": "in front of",
+}
 DEPTHS = ("front", "middle", "back")
 CLEAR_GAP = 0.1
 """Things are left or right of each other when their middles are this share of the picture's width apart (ours)."""
@@ -125,3 +131,14 @@ def holds(claim: Claim, graphs: Graphs) -> bool:
 def all_hold(claims: Iterable[Claim], graphs: Graphs) -> bool:
     """Say whether a text with these claims is true of the pair."""
     return all(holds(claim, graphs) for claim in claims)
+
+
+def may_hold(claims: Iterable[Claim], graphs: Graphs) -> bool:
+    """Say whether a text with these claims may pass for true: where things stand is open but for the clear opposite."""
+    return all(holds(claim, graphs) or _is_open(claim, graphs) for claim in claims)
+
+
+def _is_open(claim: Claim, graphs: Graphs) -> bool:
+    if claim.kind != "relation" or claim.relation is None:
+        return False
+    return not holds(claim.model_copy(update={"relation": OPPOSITES[claim.relation]}), graphs)

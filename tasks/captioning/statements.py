@@ -13,7 +13,7 @@ from itertools import permutations
 from random import Random
 from typing import Any, Literal, get_args
 
-from pairwright.schemas.claims import Claim, Graphs, Relation, Selector, all_hold, content_changes, stands
+from pairwright.schemas.claims import OPPOSITES, Claim, Graphs, Relation, Selector, all_hold, content_changes, stands
 from pairwright.schemas.phrases import SPOKEN, noun, some, the
 from pairwright.schemas.scene import SceneGraph, SceneObject
 
@@ -266,12 +266,6 @@ ADDITIONS: tuple[tuple[str, ...], ...] = (
     ("column", "pose"),
 )
 """What is added to colour, material and shape, shortest first, until a phrase fits one object only."""
-OPPOSITES: dict[Relation, Relation] = {
-    "left of": "right of",
-    "right of": "left of",
-    "in front of": "behind",
-    "behind": "in front of",
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pairwright.schemas.claims import CLAIMS, Claim, Graphs, all_hold, dump_claims
+from pairwright.schemas.claims import CLAIMS, Claim, Graphs, dump_claims, may_hold
 from pairwright.schemas.rows import DifferenceRow, ImageRow, Images, PairRow, Pairs, RejectedTextRow, Served, make_key
 from pairwright.tasks.rejected.compare_words import Halves, repeats, says_no_change, says_nothing_else
 from pairwright.tasks.rejected.read_phrases import read_phrases
@@ -35,8 +35,8 @@ class Truth:
     """What people wrote about the difference."""
 
     def of(self, claims: tuple[Claim, ...]) -> bool | None:
-        """Say whether the claims hold; ``None`` where it cannot be known."""
-        return all_hold(claims, self.graphs) if claims and self.graphs else None
+        """Say whether the claims hold, or may pass for true; ``None`` where it cannot be known."""
+        return may_hold(claims, self.graphs) if claims and self.graphs else None
 
     def of_words(self, halves: Halves) -> bool | None:
         """Say whether a text without claims is true, by its words; ``None`` where it cannot be known."""

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from pairwright.schemas.arrow import schema_of
-from pairwright.schemas.claims import CLAIMS, all_hold
+from pairwright.schemas.claims import CLAIMS, may_hold
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.rows import (
@@ -117,7 +117,7 @@ class Said:
     def is_true(self, text: str, graphs: Any) -> bool | None:
         """Return whether a text is true of two scene graphs; ``None`` where it cannot be known."""
         claims = self.claims.get(plain_text(text))
-        return all_hold(CLAIMS.validate_json(claims), graphs) if claims and graphs else None
+        return may_hold(CLAIMS.validate_json(claims), graphs) if claims and graphs else None
 
 
 def _described(row: Mapping[str, Any]) -> tuple[str, str]:

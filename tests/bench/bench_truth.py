@@ -172,7 +172,8 @@ def measure_mining(truth: Truth) -> Iterator[Figure]:
 def _fits(thing: SceneObject) -> bool:
     lines, columns = np.nonzero(decode(thing))
     box = (int(columns.min()), int(lines.min()), int(columns.max()) + 1, int(lines.max()) + 1)
-    third = ("left", "centre", "right")[min(int(3 * (box[0] + box[2]) / 2 / thing.mask.width), 2)]
+    middle = 3 * (box[0] + box[2]) / 2
+    third = "left" if middle < thing.mask.width else "right" if middle > 2 * thing.mask.width else "centre"
     return box == thing.box and third == thing.column
 
 

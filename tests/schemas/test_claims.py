@@ -2,7 +2,17 @@
 
 import pytest
 
-from pairwright.schemas.claims import CLAIMS, Claim, Selector, all_hold, content_changes, holds, is_no_change, stands
+from pairwright.schemas.claims import (
+    CLAIMS,
+    Claim,
+    Selector,
+    all_hold,
+    content_changes,
+    holds,
+    is_no_change,
+    may_hold,
+    stands,
+)
 from pairwright.schemas.scene import SceneChange
 from tests.fixtures.graphs import LIGHTS, graph, thing
 
@@ -51,6 +61,17 @@ def test_all_must_hold():
     assert all_hold((true, true), PAIR)
     assert not all_hold((true, false), PAIR)
     assert all_hold((), PAIR)
+
+
+def test_where_things_stand_is_open_unless_the_opposite_is_clear():
+    mug = Selector(shape="mug")
+    reversed_, aside = (
+        Claim(side=0, kind="relation", selector=CUBE, relation=relation, other=mug)
+        for relation in ("in front of", "left of")
+    )
+    assert not may_hold((reversed_,), PAIR)  # it stands behind
+    assert (all_hold((aside,), PAIR), may_hold((aside,), PAIR)) == (False, True)
+    assert not may_hold((aside, Claim(side=1, kind="exists", selector=CUBE)), PAIR)
 
 
 def test_viewpoint_and_light_are_no_change():

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pairwright.schemas.claims import CLAIMS, all_hold
+from pairwright.schemas.claims import CLAIMS, may_hold
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.scene import SceneGraph
@@ -134,7 +134,7 @@ class KnownTruth:
         if not (claims and first and second):
             return UNKNOWN
         graphs = (self._read_graph(first), self._read_graph(second))
-        return TRUE if all_hold(CLAIMS.validate_json(claims), graphs) else WRONG
+        return TRUE if may_hold(CLAIMS.validate_json(claims), graphs) else WRONG
 
     @cached_property
     def _read_graph(self) -> Any:
