@@ -11,6 +11,7 @@ descriptions or people say of it is passed over.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -124,7 +125,9 @@ def _retrieve(own: Sequence[DifferenceRow], candidates: list[Candidate], truth: 
     Those that name an object of the images are tried first.
     """
     if truth.graphs is not None:
-        shown = {_look(thing) for graph in truth.graphs for thing in graph.objects}
+        looks = (_look(thing) for graph in truth.graphs for thing in graph.objects)
+        # A text may leave out colour or material; one that gives all would be preferred, and known by it.
+        shown = {look for shape, *rest in looks for look in product((shape,), *((word, None) for word in rest))}
         candidates = sorted(candidates, key=lambda one: shown.isdisjoint(_named(one[0])))
     for skipped, (row, score) in enumerate(candidates):
         true = is_description_true(row, own, truth)
