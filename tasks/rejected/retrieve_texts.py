@@ -130,7 +130,8 @@ def _retrieve(own: Sequence[DifferenceRow], candidates: list[Candidate], truth: 
         shown = {look for shape, *rest in looks for look in product((shape,), *((word, None) for word in rest))}
         candidates = sorted(candidates, key=lambda one: shown.isdisjoint(_named(one[0])))
     for skipped, (row, score) in enumerate(candidates):
-        true = is_description_true(row, own, truth)
+        # Of two that say that nothing has changed, the light of one may be a part of what is true of the other.
+        true = (own[0].no_change and row.no_change) or is_description_true(row, own, truth)
         if not true:
             return rejected_row(
                 own[0],
