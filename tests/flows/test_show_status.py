@@ -11,7 +11,7 @@ from pairwright.tasks.store.files import Folder
 from tests.fixtures.builds import ok_rows
 from tests.flows.conftest import SMALL, WIDE, build, with_images_of
 
-STRICT = ["elements.max_area=0.02", "inspection.max_rim=0.3", "rejections.min_drop=0.9"]
+STRICT = ["inspection.max_difference=0", "rejections.min_drop=0.9"]
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +30,13 @@ def listed(out: Path, table: str) -> list[tuple[str, str, str]]:
         return list(list_refused(opened, [planned for planned, _ in stages], table))
 
 
-def test_elements_that_are_kept_with_a_reason_are_named(strict: Path, names: dict[str, str]) -> None:
-    refused = [row for row in ok_rows(strict, "elements") if row["why"]]
-    assert {row["why"] for row in refused} >= {"too large"}
-    expected = {("kept", row["why"], f"{names[row['subject']]}: {row['tag']}") for row in refused}
-    assert set(listed(strict, "elements")) == expected
-    dropped = {("dropped", "its mask was refused", f"{detail}: {why}") for _, why, detail in expected}
-    assert set(listed(strict, "removals")) == dropped
+def test_images_without_tags_are_named(strict: Path, names: dict[str, str]) -> None:
+    tagged = {row["subject"] for row in ok_rows(strict, "tags")}
+    expected = {
+        ("dropped", "no chosen text needs an element of it removed", names[key]) for key in names.keys() - tagged
+    }
+    assert expected
+    assert set(listed(strict, "tags")) == expected
 
 
 def test_removals_that_failed_a_check_are_named(strict: Path, names: dict[str, str]) -> None:

@@ -49,7 +49,7 @@ def is_there(pid: int) -> bool:
     """Say whether a process runs; one that has ended and whose exit code nobody took does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

@@ -45,7 +45,7 @@ DATA = {
 """What is put into prompts and was written by others, models included; a new prompt is put on one of the two lists."""
 OURS = {
     *("caption_sentences", "comparison_layout", "comparison_layout_list", "comparison_sentences", "difference_phrases"),
-    *("control_reversed", "control_same", "difference_from_images", "difference_template"),
+    *("answer_sentences", "control_reversed", "control_same", "difference_from_images", "difference_template"),
 }
 """Prompts that other prompts are put together from, and those whose values are ours."""
 HEADERS = re.compile(
