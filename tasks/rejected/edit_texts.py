@@ -131,7 +131,7 @@ def _edits(claims: Sequence[Claim], graphs: Graphs, rng: Random) -> Iterator[Edi
             for other in rng.sample(others, min(len(others), MOST_ALTERNATIVES)):
                 becomes = {one: _with(one, kind, other) for one in named}
                 if _may_be(tuple(becomes.values()), [one for one in claims if one not in becomes]):
-                    yield Edit(kind, f"{kind} {value} -> {other}", becomes)
+                    yield Edit(kind, f"{kind.replace('_', ' ')} {value} -> {other}", becomes)
 
 
 def _values(claim: Claim) -> dict[str, str | int]:

@@ -204,10 +204,13 @@ def view_rejected(
 
 
 def view_unused(pair: str, texts: Texts) -> list[RejectedView]:
-    """Return the rejected texts of a pair that its preference does not hold; all of them where there is none."""
+    """Return the rejected texts of a pair that its preference does not hold, in any kind; all where there is none."""
     preference, chosen = texts.preferences.get(pair), texts.differences.get(pair)
-    used = {preference.rejected, *(one.text for one in preference.negatives)} if preference else set[str]()
-    rows = [row for row in texts.rejected.get(pair, ()) if row.text not in used]
+    used = set[str]()
+    if preference:
+        used = {preference.rejected, preference.rejected_maker}
+        used |= {word for one in preference.negatives for word in (one.text, one.maker)}
+    rows = [row for row in texts.rejected.get(pair, ()) if not {row.text, row.maker} & used]
     return [view_rejected(row, chosen.text if chosen else "", row if row.served else None) for row in rows]
 
 
