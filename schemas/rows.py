@@ -313,7 +313,7 @@ class MentionRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRow(Row):
-    """Hold the element of a rendered image (``subject``) whose removal makes the most of a chosen text untrue."""
+    """Element of a rendered image (``subject``) whose removal makes the most of a chosen text untrue."""
 
     object_ids: tuple[str, ...]
     """The element, and what rests on it."""

@@ -95,7 +95,8 @@ def _candidates(all_found: NeighbourRow, config: MiningConfig, vectors: Mapping[
     if config.max_ratio == 1 or not all(strangers):
         return Candidates(row, keys, similarities)
     weights = np.square(config.weights) / np.square(config.weights).sum()
-    ratios = (1 - similarities @ weights) / (1 - np.array([np.mean(space) for space in strangers]) @ weights)
+    far = 1 - np.array([np.mean(space) for space in strangers]) @ weights
+    ratios = (1 - similarities @ weights) / max(far, np.finfo(np.float64).tiny)
     near = np.sort(np.argsort(ratios, kind="stable")[: config.group - 1])
     near = near[ratios[near] <= config.max_ratio]
     if not near.size:

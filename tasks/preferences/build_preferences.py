@@ -113,8 +113,8 @@ def tell(
     template = Told("template", difference, rejected)
     if any(row.claims in ("", "[]") for row in (difference, *rejected)):
         return template
-    worlds = {image.graph.world for image in shown if image.graph}
-    kinds = KINDS if len(worlds) == 1 else OF_ANY_PAIR
+    worlds = {image.group for image in shown}
+    kinds = KINDS if len(worlds) == 1 and all(worlds) else OF_ANY_PAIR
     weights = [SHARES[kind] for kind in kinds]
     for kind in Random(make_key("kind", config.seed, pair.key)).sample(kinds, sum(weights), counts=weights):
         if kind == "template":
@@ -226,7 +226,7 @@ STAGE = Stage(
     prompts=(PROMPT, "answer_sentences"),
     uses=(
         Uses(table="splits", row=SplitRow, counts=True),
-        Uses(table="images", row=ImageRow, on="images", without=("captions",)),
+        Uses(table="images", row=ImageRow, on="images", without=("graph", "captions")),
         Uses(table="differences", row=DifferenceRow, counts=True),
         *(Uses(table=maker, row=RejectedTextRow, counts=True) for maker in MAKERS),
         Uses(table="rejections", row=RejectionRow, on="key", counts=True),

@@ -13,7 +13,7 @@ from pairwright.schemas.removing import TargetsConfig
 from pairwright.schemas.rows import NO_ROWS, DifferenceRow, Dropped, ImageRow, Images, PairRow, TargetRow, make_key
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.models.tagging import tags_of
-from pairwright.tasks.rejected.pick_removal import NO_DROP, NO_ELEMENT, share_broken
+from pairwright.tasks.rejected.pick_removal import NO_DROP, NO_ELEMENT, share_broken, true_claims
 from pairwright.tasks.store.masks import read_runs
 from pairwright.tasks.store.stage import Stage, Uses
 
@@ -34,8 +34,9 @@ def choose_targets(
             yield Dropped(source_key=pair.key, reason=why)
             continue
         graphs: Graphs = (first, second)
+        true = true_claims(difference, graphs)
         found = [
-            (-share_broken(difference, graphs, side, ids), area, ids, side)
+            (-share_broken(true, graphs, side, ids), area, ids, side)
             for side, graph in enumerate(graphs)
             for ids, area in _elements(graph, config.elements)
         ]

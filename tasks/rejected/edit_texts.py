@@ -19,7 +19,7 @@ from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, Rejec
 from pairwright.schemas.scene import PREPOSITIONS
 from pairwright.tasks.rejected.check_texts import TRUTH_USES, Truth, rejected_row, truth_of
 from pairwright.tasks.rejected.compare_words import SCENE_WORDS, Halves
-from pairwright.tasks.scenes.vocabulary import NEAR_COLOURS, SHAPES, colours_of
+from pairwright.tasks.scenes.vocabulary import CLEAR, NEAR_COLOURS, SHAPES, colours_of
 from pairwright.tasks.store.stage import Stage
 
 MENTIONING = ("exists", "absent", "count")
@@ -27,8 +27,6 @@ HARD_TO_SEE = ("material", "size")
 """Kinds of edits that a look at the photographs hardly refutes: made only where no other edit is possible (ours)."""
 MOST_ALTERNATIVES = 3
 """How many other words are tried for one attribute of one claim."""
-CLEAR_OF_BOUNDARY = 0.06
-"""Share of the width by which a thing's middle is at least off the columns' boundaries where its column is edited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +160,7 @@ def _is_clear(claim: Claim, graphs: Graphs) -> bool:
     """Say whether nobody would argue about the column of what a claim names."""
     graph = graphs[1 - claim.side if claim.kind == "absent" else claim.side]
     middles = ((thing.box[0] + thing.box[2]) / 2 / thing.mask.width for thing in claim.selector.select(graph))
-    return all(abs(middle - boundary) >= CLEAR_OF_BOUNDARY for middle in middles for boundary in (1 / 3, 2 / 3))
+    return all(abs(middle - boundary) >= CLEAR for middle in middles for boundary in (1 / 3, 2 / 3))
 
 
 def _others(kind: str, claim: Claim) -> Sequence[str | int]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwright.schemas.claims import CLAIMS, Graphs, holds
+from pairwright.schemas.claims import CLAIMS, Claim, Graphs, holds
 from pairwright.schemas.config import RejectionsConfig
 from pairwright.schemas.removing import NO_IMAGE
 from pairwright.schemas.rows import (
@@ -83,13 +83,19 @@ def score_by_graphs(
     first, second = images[0].graph, images[1].graph
     if first is None or second is None:
         return
+    graphs = (first, second)
+    true = true_claims(difference, graphs)
     for one in candidates:
-        yield one, Fit(share_broken(difference, (first, second), one.side, one.element.object_ids))
+        yield one, Fit(share_broken(true, graphs, one.side, one.element.object_ids))
 
 
-def share_broken(difference: DifferenceRow, graphs: Graphs, side: int, object_ids: Sequence[str]) -> float:
-    """Return the share of a text's true statements that are untrue once objects are gone from one of its images."""
-    true = [claim for claim in CLAIMS.validate_json(difference.claims) if holds(claim, graphs)]
+def true_claims(difference: DifferenceRow, graphs: Graphs) -> list[Claim]:
+    """Return the statements of a text that are true of its images."""
+    return [claim for claim in CLAIMS.validate_json(difference.claims) if holds(claim, graphs)]
+
+
+def share_broken(true: Sequence[Claim], graphs: Graphs, side: int, object_ids: Sequence[str]) -> float:
+    """Return the share of true statements that are untrue once objects are gone from one of the images."""
     left = _without(graphs, side, object_ids)
     return float(np.float32(sum(not holds(claim, left) for claim in true) / max(len(true), 1)))
 

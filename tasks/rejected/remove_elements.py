@@ -24,7 +24,7 @@ from pairwright.tasks.models.inpainting import Inpainter, OpenCVInpainter, Windo
 from pairwright.tasks.models.lama import LamaInpainter, pin_lama
 from pairwright.tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups, prepare_ahead
 from pairwright.tasks.rejected.measure_removals import measure_distance
-from pairwright.tasks.rejected.render_removals import PER_SHARD, name_renderer, render_removal
+from pairwright.tasks.rejected.render_removals import PER_SHARD, name_renderer, render_without
 from pairwright.tasks.store.images import RGB, decode_rgb
 from pairwright.tasks.store.masks import cut_mask, decode_mask, encode_patch, read_runs
 from pairwright.tasks.store.stage import Stage, Uses
@@ -52,7 +52,7 @@ class Cut:
     """How much of the filling each of them takes."""
     place: tuple[slice, slice]
     """Where the window is in what the inpainter fills."""
-    hole: Any
+    hole: Any = None
     """What the inpainter takes."""
 
 
@@ -69,9 +69,9 @@ def remove_elements(
             yield Dropped(source_key=row.key, reason=NOT_CHOSEN, detail=f"{row.tag}: {row.why}")
     items = [(row, images[row.subject]) for row in rows if not row.why]
     if config.rendered:
-        render = partial(render_removal, feather=config.feather_pixels)
-        for one in prepare_ahead(items, render, on_gpu=False):
-            yield one if isinstance(one, Dropped) else one.part
+        taken = prepare_ahead(items, partial(_rendered, config), on_gpu=False)
+        filled = (one if isinstance(one, Dropped) else (one.row, *one.part) for one in taken)
+        yield from map(partial(_removal, config, name_renderer()), filled)
         return
     inpainter = make_inpainter(config)
     on_gpu = _has_weights(config) and count_gpus() > 0
@@ -127,6 +127,19 @@ def _cut(config: RemovalsConfig, inpainter: Inpainter, row: ElementRow, seen: Se
         place=_slices(_moved(window, (-at[0], -at[1]))),
         hole=inpainter.prepare(seen.pixels, hole, at),
     )
+
+
+def _rendered(config: RemovalsConfig, row: ElementRow, seen: Seen) -> tuple[Cut, RGB] | Dropped:
+    """Return what changes in a rendered image without an element, and the filling of that window."""
+    taken = render_without(row, seen, feather=config.feather_pixels)
+    if isinstance(taken, Dropped):
+        return taken
+    after, weight = taken
+    window = _box(weight > 0)
+    assert window
+    place = _slices(window)
+    cut = Cut(window=window, pixels=np.ascontiguousarray(seen.pixels[place]), weight=weight[place], place=place)
+    return cut, after[place]
 
 
 def _weights(mask: Mask, others: Pixels | None, config: RemovalsConfig) -> tuple[NDArray[np.float32], Window] | None:
@@ -220,7 +233,7 @@ def _removal(config: RemovalsConfig, version: str, result: Filled | Dropped) -> 
         window=cut.window,
         patch=patch,
         area_share=row.area_share,
-        dilate=config.dilate_pixels,
+        dilate=0 if config.rendered else config.dilate_pixels,
         feather=config.feather_pixels,
         inpainter=version,
         changed_outside=int(changed[cut.weight == 0].sum()),

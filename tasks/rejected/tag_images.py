@@ -61,13 +61,13 @@ def tag_images(
         found = [tagger.tag([image.part[place] for image in images]) for place, tagger in enumerate(taggers)]
         for image, *lists in zip(images, *found, strict=True):
             seen = list(chain(*lists))
-            if targets is not None and image.row.graph is not None:
+            if targets is not None:
                 needed = {target.object_ids for target in targets.get(image.row.key, ())}
                 seen = [tag for tag in seen if tag.tagger != GRAPH or tag.objects in needed]
-                if not needed:
-                    yield Dropped(source_key=image.row.key, reason=NOT_NEEDED, detail=image.row.name)
-                    continue
-            yield _row(image.row, seen, mentions.get(image.row.key, ()), config)
+            made = _row(image.row, seen, mentions.get(image.row.key, ()), config)
+            if isinstance(made, Dropped) and targets is not None and image.row.graph:
+                made = replace(made, reason=NOT_NEEDED)
+            yield made
 
     yield from in_groups([(row, row) for row in rows], prepare, tag, on_gpu=on_gpu, size=GROUP)
 

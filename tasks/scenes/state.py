@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.tasks.scenes.shapes import Part, Soup, extent_of, form_of
-from pairwright.tasks.scenes.vocabulary import SHAPES, SIZES, Facing, Light, Size, View
+from pairwright.tasks.scenes.vocabulary import CLEAR, SHAPES, SIZES, Facing, Light, Size, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +112,6 @@ HALF_FIELD = np.radians(17.0)
 
 NEAR, FAR = -1.8, 1.8
 """The place along the view, from its middle, in which depth is told in thirds."""
-
-CLEAR = 0.06
-"""A column or a depth is clear this far from the next, as a share of the picture's width or the place's depth."""
 
 SURE_DEGREES = 38.0
 """A facing is clear up to this angle from its axis; the quarters meet at 45."""

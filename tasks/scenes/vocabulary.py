@@ -46,6 +46,8 @@ METALLIC_COLOURS = ("red", "orange", "yellow", "green", "turquoise", "blue", "pu
 
 ROUND = ("rubber", "metal", "ceramic", "wooden")
 VESSEL = ("ceramic", "metal", "wooden")
+CLEAR = 0.06
+"""A column or a depth is clear this far from the next, as a share of the picture's width or the place's depth."""
 CLEAR_MATERIALS = frozenset(frozenset(("metal", matt)) for matt in ("rubber", "wooden", "leather"))
 """Materials that a change exchanges: what mirrors the room for what does not; gloss and grain alone are hard to see."""
 LITTLE_MATERIAL = ("chair", "sign")

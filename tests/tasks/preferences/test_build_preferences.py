@@ -13,7 +13,7 @@ from pairwright.schemas.rows import DifferenceRow, Dropped, PreferenceRow, Rejec
 from pairwright.tasks.preferences.build_preferences import MAKERS, ask, build_preferences
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.texts.say_claims import KINDS
-from tests.fixtures.graphs import graph, pair_row
+from tests.fixtures.graphs import pair_row
 from tests.fixtures.removals import element_of, noise_row, rejection_of, removal_of, without_block
 from tests.fixtures.rows import row_of
 
@@ -182,9 +182,9 @@ def says(*colours: str) -> str:
     ).decode()
 
 
-def told(number: int, *, worlds: tuple[str, str] = ("w", "w"), rejected: str = "") -> PreferenceRow:
+def told(number: int, *, groups: tuple[str, str] = ("w", "w"), rejected: str = "") -> PreferenceRow:
     """Return the preference of a pair whose ball turns from red to blue, and a text that says green."""
-    images = {row.key: replace(row, graph=graph(world=world)) for row, world in zip(IMAGES, worlds, strict=True)}
+    images = {row.key: replace(row, group=group) for row, group in zip(IMAGES, groups, strict=True)}
     pair = replace(PAIR, key=make_key(number), subject=make_key(number))
     edited = replace(text("edited", 0.7)[PAIR.key], claims=rejected or says("red", "green"))
     tables: dict[str, Any] = {
@@ -218,7 +218,8 @@ def test_texts_are_of_the_kind_that_the_prompt_asks_for() -> None:
 @pytest.mark.parametrize(
     ("changes", "kinds"),
     [
-        ({"worlds": ("v", "w")}, {"template", "sentences"}),
+        ({"groups": ("v", "w")}, {"template", "sentences"}),
+        ({"groups": ("", "")}, {"template", "sentences"}),
         ({"rejected": "[]"}, {"template"}),  # unknown claims cannot be said in another way
         ({"rejected": says("red", "blue")}, {"template"}),  # the texts differ in words, and in nothing that they claim
     ],
