@@ -19,7 +19,7 @@ Picture = NDArray[np.float32]
 Rgb = Sequence[float]
 
 
-def linear(colour: Rgb | NDArray[np.uint8]) -> NDArray[np.float64]:
+def linear(colour: Rgb | NDArray[np.uint8] | NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the linear reflectance of an sRGB colour (0 to 255)."""
     c = np.asarray(colour, dtype=np.float64) / 255
     return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
@@ -164,8 +164,10 @@ def hide(colour: tuple[int, int, int]) -> Picture:
 
 
 HOUSES = ((222, 178, 140), (170, 194, 200), (226, 208, 150), (196, 160, 150), (178, 196, 160), (214, 202, 190))
-STYLES = 3
-"""Looks of each place."""
+PALETTES = 3
+"""Colours of each place."""
+STYLES = 12
+"""Looks of each place: its colours, and what lies about in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +178,14 @@ class Surface:
     uv: Soup
     picture: Picture | None = None
     colour: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    roughness: float | None = None
+    """Of its gloss; ``None``: matt."""
 
 
-def _quad(corner: Rgb, along: Rgb, up: Rgb, *, repeat: tuple[float, float] = (1, 1)) -> tuple[Soup, Soup]:
+Point = Sequence[float] | NDArray[np.float64]
+
+
+def _quad(corner: Point, along: Point, up: Point, *, repeat: tuple[float, float] = (1, 1)) -> tuple[Soup, Soup]:
     c, a, u = (np.asarray(v, dtype=np.float64) for v in (corner, along, up))
     grid = np.array([[c, c + u], [c + a, c + a + u]])
     flat = np.array([[(0, 0, 0), (0, repeat[1], 0)], [(repeat[0], 0, 0), (repeat[0], repeat[1], 0)]], dtype=np.float64)
@@ -210,7 +217,7 @@ def _table(style: int) -> list[Surface]:
     wall = [(190, 204, 204), (204, 190, 176), (176, 190, 178)][style]
     board = rounded_box((0, -0.3, -0.1), (11, 6.4, 0.2), 0.04)
     picture = wood(low, high, seed=style, boards=5)
-    top = Surface(board, _seen_from_above(board, 3.4), picture)
+    top = Surface(board, _seen_from_above(board, 3.4), picture, roughness=(0.3, 0.5, 0.4)[style])
     return [
         top,
         _wall(wall, y=5.5, seed=style, high=5.0),
@@ -276,11 +283,8 @@ def _counter(style: int) -> list[Surface]:
     joint = tuple(0.5 * v + 118 for v in tile)
     top = rounded_box((0, -1.2, -0.1), (12, 7.6, 0.2), 0.03)
     soup, uv = _quad((-9, 2.6, 0), (18, 0, 0), (0, 0, 4.0), repeat=(4.5, 1))
-    wall = Surface(soup, uv, tiles(tile, joint, seed=style, across=8))
-    return [
-        Surface(top, _seen_from_above(top, 3.0), terrazzo(stone, chips, seed=style)),
-        wall,
-    ]
+    wall = Surface(soup, uv, tiles(tile, joint, seed=style, across=8), roughness=0.2)
+    return [Surface(top, _seen_from_above(top, 3.0), terrazzo(stone, chips, seed=style), roughness=0.25), wall]
 
 
 def _picnic(style: int) -> list[Surface]:
@@ -311,6 +315,77 @@ def _studio(style: int) -> list[Surface]:
     return [_plain(triangles_of_grid(grid), colour)]
 
 
+def sheet(rng: np.random.Generator) -> Picture:
+    """Return a printed sheet of paper: a heading, a grey picture and lines."""
+    page = np.full((160, 112, 3), 226, np.uint8)
+    page[12:20, 12 : int(rng.integers(60, 96))] = 70
+    top = int(rng.integers(28, 70))
+    page[top : top + 42, 12:100] = rng.integers(110, 180)
+    for line in (*range(28, top - 6, 7), *range(top + 50, 150, 7)):
+        page[line : line + 2, 12 : int(rng.integers(70, 101))] = 130
+    return linear(page).astype(np.float32)
+
+
+def woven(rng: np.random.Generator) -> Picture:
+    """Return a cloth with a border and stripes, in two dull colours."""
+    dull = [(152, 120, 104), (112, 128, 140), (136, 140, 112), (164, 150, 128), (124, 108, 124)]
+    ground, thread = (np.array(dull[k], np.float64) for k in rng.choice(len(dull), 2, replace=False))
+    cloth = np.tile(ground, (192, 256, 1))
+    cloth[:, :: int(rng.integers(9, 30))] = thread
+    for rim in (6, 18):
+        cloth[rim : rim + 5, rim:-rim] = cloth[-rim - 5 : -rim, rim:-rim] = thread
+        cloth[rim:-rim, rim : rim + 5] = cloth[rim:-rim, -rim - 5 : -rim] = thread
+    weave = 1 + 0.05 * rng.standard_normal((192, 256, 1))
+    return linear(np.clip(cloth * weave, 0, 255)).astype(np.float32)
+
+
+def painting(rng: np.random.Generator) -> Picture:
+    """Return a framed landscape: hills before a sky."""
+    canvas = np.empty((120, 160, 3))
+    canvas[:] = np.linspace((150, 172, 190), (214, 206, 190), 120)[:, None]
+    across = np.arange(160)
+    for k, shade in enumerate(((128, 138, 128), (104, 118, 96), (86, 92, 76))):
+        ridge = 52 + 20 * k + 9 * np.sin(across / rng.uniform(11, 26) + rng.uniform(0, 6))
+        canvas[np.arange(120)[:, None] > ridge] = shade
+    frame = rng.choice([(58, 44, 34), (206, 198, 184), (120, 96, 66)])
+    canvas[:8], canvas[-8:], canvas[:, :8], canvas[:, -8:] = frame, frame, frame, frame
+    return linear(canvas).astype(np.float32)
+
+
+def _laid(rng: np.random.Generator, picture: Picture, *, width: float) -> Surface:
+    """Lay something flat on the ground, anywhere, at any angle."""
+    turn, (x, y) = rng.uniform(-0.6, 0.6), rng.uniform((-2.2, -1.4), (2.2, 1.8))
+    along = width * np.array([np.cos(turn), np.sin(turn), 0])
+    up = width * picture.shape[0] / picture.shape[1] * np.array([-np.sin(turn), np.cos(turn), 0])
+    corner = np.array([x, y, LIFT * (1 + rng.random())]) - (along + up) / 2
+    return Surface(*_quad(corner, along, up), picture[::-1])
+
+
+def _hung(rng: np.random.Generator, picture: Picture, *, y: float) -> Surface:
+    """Hang a picture on the wall at the back."""
+    width = rng.uniform(1.1, 1.9)
+    corner = (rng.uniform(-3.2, 3.2 - width), y - 0.02, rng.uniform(0.35, 0.8))
+    return Surface(*_quad(corner, (width, 0, 0), (0, 0, width * picture.shape[0] / picture.shape[1])), picture[::-1])
+
+
+LIFT = 0.002
+"""How high flat things lie: enough to be seen, too little to lift what stands on them."""
+
+
+def _clutter(place: str, rng: np.random.Generator) -> list[Surface]:
+    """Return what lies and hangs about in a place: nothing of it has a name in texts."""
+    papers = [_laid(rng, sheet(rng), width=rng.uniform(0.6, 0.9)) for _ in range(rng.integers(4))]
+    cloths = [_laid(rng, woven(rng), width=rng.uniform(1.2, 2.4)) for _ in range(rng.integers(1, 3))]
+    return {
+        "a wooden table-top": [*papers, *cloths[:1], _hung(rng, painting(rng), y=5.5)],
+        "a room corner": [*cloths, *papers[:1], _hung(rng, painting(rng), y=2.6)],
+        "a toy street": papers[:2],
+        "a kitchen counter": [*cloths, *papers[:1]],
+        "a picnic blanket": [*cloths, *papers[:2]],
+        "a photo studio": cloths[:1] if rng.random() < 0.5 else [],
+    }[place]
+
+
 _BUILDERS: dict[str, Callable[[int], list[Surface]]] = {
     "a wooden table-top": _table,
     "a room corner": _corner,
@@ -321,7 +396,8 @@ _BUILDERS: dict[str, Callable[[int], list[Surface]]] = {
 }
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def surfaces_of(place: str, style: int) -> tuple[Surface, ...]:
-    """Return what a place consists of."""
-    return tuple(_BUILDERS[place](style))
+    """Return what a place consists of, and what lies about in it."""
+    clutter = _clutter(place, np.random.default_rng((style, sorted(_BUILDERS).index(place))))
+    return (*_BUILDERS[place](style % PALETTES), *clutter)

@@ -173,7 +173,7 @@ def draw_look(rng: np.random.Generator, name: str, scene: Scene, *, shapes: list
         size = pick(rng, kind.sizes)
         pose = pick(rng, kind.poses) if kind.poses else None
         text = pick(rng, TEXTS) if shape == "sign" else None
-        thing = Thing(name, shape, colour, material, size, pose=pose, text=text)
+        thing = Thing(name, shape, colour, material, size, pose=pose, text=text, wear=round(float(rng.random()), 3))
         if is_distinct(thing, scene):
             return thing
     return None

@@ -83,7 +83,14 @@ def _glossy(colour: Any, roughness: float, *, metallic: float = 0.0) -> Plugin:
     }
 
 
-ROUGHNESS = {"metal": 0.2, "ceramic": 0.14, "wooden": 0.6, "leather": 0.45, "rubber": 0.75}
+ROUGHNESS = {
+    "metal": (0.12, 0.34),
+    "ceramic": (0.06, 0.24),
+    "wooden": (0.35, 0.75),
+    "leather": (0.3, 0.6),
+    "rubber": (0.55, 0.9),
+}
+"""Of a polished and of a worn thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,7 @@ def _shells(scene: Scene) -> Iterator[tuple[str, Shell]]:
             yield f"{thing.id}_{k}", Shell(part.soup, normals, uv, *_surface(thing, part))
     paints = _paint(_place_of, scene.place, scene.style)
     for k, (one, paint) in enumerate(zip(surfaces_of(scene.place, scene.style), paints, strict=True)):
-        bsdf = {"type": "diffuse", "reflectance": paint}
+        bsdf = _glossy(paint, one.roughness) if one.roughness else {"type": "diffuse", "reflectance": paint}
         yield f"place_{k}", Shell(one.soup, corner_normals(one.soup), one.uv, paint, bsdf)
 
 
@@ -122,7 +129,9 @@ def _surface(thing: Thing, part: Part) -> tuple[Any, Plugin]:
     if part.role != "body":
         return _rgb(FIXED[part.role]), _glossy(_rgb(FIXED[part.role]), 0.4)
     paint, *grain = _paint(_colours_of, thing.colour, thing.material)
-    bsdf = _glossy(paint, ROUGHNESS[thing.material], metallic=0.95 * (thing.material == "metal"))
+    polished, worn = ROUGHNESS[thing.material]
+    roughness = polished + thing.wear * (worn - polished)
+    bsdf = _glossy(paint, roughness, metallic=0.95 * (thing.material == "metal"))
     if grain:
         bsdf = {"type": "bumpmap", "bsdf": bsdf, "arbitrary": grain[0], "scale": 0.08}
     return paint, bsdf

@@ -34,6 +34,8 @@ class Thing:
     """Id of the thing that it rests on; ``None``: the ground."""
     group: str | None = None
     """Name of the group of like things that it belongs to."""
+    wear: float = 0.5
+    """From 0 (polished) to 1 (worn); no text names it."""
 
     @property
     def scale(self) -> float:

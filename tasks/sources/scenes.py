@@ -16,7 +16,7 @@ from pairwright.schemas.rows import Dropped, ImageRow, ItemRow, make_key
 from pairwright.tasks.sources.reader import Reader
 from pairwright.tasks.store.images import encode_png
 
-SCENES_VERSION = 4
+SCENES_VERSION = 5
 LICENCE = "CC0-1.0"
 
 

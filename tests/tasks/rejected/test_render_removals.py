@@ -62,7 +62,7 @@ def test_the_element_and_its_shadow_are_gone_and_all_else_stays(removals):
         left = np.abs(after.astype(int) - truth).max(axis=2)
         shadow = cv2.erode((light > 24).astype(np.uint8), np.ones((3, 3))).astype(bool) & ~mask
         assert np.median(left[mask]) <= 8 < np.median(light[mask])
-        assert not shadow.any() or np.median(left[shadow]) < 0.5 * np.median(light[shadow])
+        assert shadow.sum() < 10 or np.median(left[shadow]) < 0.5 * np.median(light[shadow])
         same = (before == after).all(axis=2)
         near = cv2.dilate((light > 3).astype(np.uint8), np.ones((25, 25))).astype(bool)
         assert same[~near].mean() > 0.98
