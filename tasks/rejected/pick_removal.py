@@ -33,7 +33,7 @@ from pairwright.tasks.models.text_scorer import OpenClipTexts
 from pairwright.tasks.store.vectors import Vectors
 from pairwright.tasks.texts.words import split_by_rules
 
-NO_ELEMENT, NONE_PASSED = "no element can be removed", "no removal passed its checks"
+NO_ELEMENT, NONE_PASSED = "no element can be removed", "no removal that makes the text fit worse passed its checks"
 NO_DROP = "no removal makes the text fit worse"
 MAX_CHARACTERS, MAX_PIECES = 20_000, 100
 """Of a text; what is behind them is not read."""
@@ -179,7 +179,8 @@ def pick_removal(
     if chosen:
         side = next(one.side for one in scores if one.chosen)
         return _with_key(replace(row, maker="removal", side=side, element=chosen))
-    why = NO_DROP if able else NONE_PASSED if found else NO_ELEMENT
+    refused = [(-fit.drop, one.check.why) for one, fit in found if one.check.why and fit.drop > config.min_drop]
+    why = f"{NONE_PASSED}: {min(refused)[1]}" if refused else NO_DROP if found else NO_ELEMENT
     if config.fallback == "drop":
         return Dropped(source_key=key, reason=NO_IMAGE, detail=why)
     row = replace(row, why=why)

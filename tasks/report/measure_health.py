@@ -39,7 +39,7 @@ JUDGED_ROWS, REJECTED = "judged/preferences.rows.jsonl", "_rejected"
 """A line per text that was asked about, and how the question about a preference's rejected text ends."""
 TRAIN = "train"
 SHOWN = ("key", "subject", "component", "split", "image_keys")
-TEXTS = (*SHOWN, "chosen", "rejected", "rejected_claims", "rejected_maker")
+TEXTS = (*SHOWN, "chosen", "claims", "rejected", "rejected_claims", "rejected_maker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +78,8 @@ class Health:
     """Rows whose chosen text a classifier finds without the images; ``None``: too few rows."""
     told_by: Mapping[str, Share]
     """The same by the maker of the rejected text."""
+    false: Share
+    """Chosen texts that do not hold of their images, of those of which it is known."""
     true: Share
     """Rejected texts that hold of their images, of those of which it is known."""
     repeated: Share
@@ -112,6 +114,9 @@ def judge_health(health: Health, bounds: HealthConfig) -> Iterator[Finding]:
         share = health.longer.value
         about = f"Rows whose chosen text is the longer one; {health.words[0]:.1f} words against {health.words[1]:.1f}."
         yield Finding("Longer", f"{share:.0%}", about, max(share, 1 - share) <= bounds.max_longer_share)
+    if health.false.of:
+        about = f"Of {health.false.of:,} chosen texts of which it is known, these do not hold of their images."
+        yield Finding("Chosen, yet false", f"{health.false.value:.1%}", about, not health.false.hits)
     if health.true.of:
         share = health.true.value
         about = f"Of {health.true.of:,} rejected texts of which it is known, these hold of their images."
@@ -142,6 +147,7 @@ def measure_health(tables: Tables) -> Health | None:
         return None
     texts = [(row["chosen"], row["rejected"]) for row in rows]
     both = [row for row in rows if row["rejected"]]
+    chosen, rejected = (_count_true(tables, some, of) for some, of in ((rows, "claims"), (both, "rejected_claims")))
     lengths = np.array([[len(row[side].split()) for side in ("chosen", "rejected")] for row in both]).reshape(-1, 2)
     right = tell(both)
     makers = [row["rejected_maker"] for row in both]
@@ -154,7 +160,8 @@ def measure_health(tables: Tables) -> Health | None:
         told_by={}
         if right is None
         else {maker: Share(hits=float(right[own].sum()), of=int(own.sum())) for maker, own in of_maker.items()},
-        true=_count_true(tables, both),
+        false=Share(hits=chosen.of - chosen.hits, of=chosen.of),
+        true=rejected,
         repeated=Share(hits=len(texts) - len(set(texts)), of=len(texts)),
         same=sum(chosen == rejected for chosen, rejected in texts),
         changed=tuple(sorted(_changes(tables))),
@@ -214,14 +221,14 @@ def _deal(components: Sequence[str]) -> NDArray[np.int64]:
     return np.array([fold_of[component] for component in components], dtype=np.int64)
 
 
-def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
-    """Count the rejected texts that hold of their images, where their claims and the images' graphs are known."""
-    wanted = [row for row in rows if row["rejected_claims"] not in ("[]", None) and len(row["image_keys"]) == 2]
+def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]], of: str) -> Share:
+    """Count the texts that hold of their images, where their claims (a column) and the images' graphs are known."""
+    wanted = [row for row in rows if row[of] not in ("", "[]", None) and len(row["image_keys"]) == 2]
     keys = sorted({key for row in wanted for key in row["image_keys"]})
     images = tables.find("images", ImageRow, keys, without=["image"])
     graphs = {row.key: row.graph for row in images if row.graph}
     held = [
-        all_hold(CLAIMS.validate_json(row["rejected_claims"]), (graphs[first], graphs[second]))
+        all_hold(CLAIMS.validate_json(row[of]), (graphs[first], graphs[second]))
         for row in wanted
         for first, second in [row["image_keys"]]
         if first in graphs and second in graphs

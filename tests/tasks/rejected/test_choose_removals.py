@@ -171,7 +171,7 @@ def test_what_failed_its_checks_keeps_its_score_and_is_not_chosen(config, spaces
     assert row.key != free.key
     none = {key: tuple(inspection_of(one, "halo") for one in rows) for key, rows in ELEMENTS.items()}
     row = choose(config, spaces, inspected=none)
-    assert (row.maker, row.element, row.reason) == ("", "", NONE_PASSED)
+    assert (row.maker, row.element, row.reason) == ("", "", f"{NONE_PASSED}: halo")
     assert len(row.removal_scores) == 6
 
 
@@ -194,6 +194,8 @@ def test_the_text_must_fit_worse_by_enough(config, spaces):
     assert choose(config.model_copy(update={"min_drop": best - 1e-6}), spaces).element == free.element
     row = choose(config.model_copy(update={"min_drop": best}), spaces)
     assert (row.maker, row.reason) == ("", NO_DROP)
+    none = {key: tuple(inspection_of(one, "halo") for one in rows) for key, rows in ELEMENTS.items()}
+    assert choose(config.model_copy(update={"min_drop": best}), spaces, inspected=none).reason == NO_DROP
 
 
 def test_a_pair_without_a_description_is_dropped(config, spaces):

@@ -72,6 +72,7 @@ GOOD = Health(
     longer=Share(hits=50, of=100),
     told=Share(hits=52, of=100),
     told_by={"edited": Share(hits=52, of=100)},
+    false=Share(hits=0, of=50),
     true=Share(hits=0, of=50),
     repeated=Share(hits=1, of=100),
     same=0,
@@ -85,6 +86,7 @@ GOOD = Health(
         ({"told": Share(hits=99, of=100)}, "Told by the text"),
         ({"longer": Share(hits=90, of=100)}, "Longer"),
         ({"longer": Share(hits=10, of=100)}, "Longer"),
+        ({"false": Share(hits=1, of=50)}, "Chosen, yet false"),
         ({"true": Share(hits=5, of=50)}, "Rejected, yet true"),
         ({"believed": Share(hits=5, of=50)}, "Rejected, yet believed"),
         ({"leaked": Share(hits=1, of=1000)}, "Held out, yet rejected"),
@@ -100,7 +102,7 @@ def test_what_is_beyond_its_bound_is_said(change: dict[str, object], name: str) 
     shares = ("text_only_accuracy", "longer_share", "true_share", "leaked_share", "repeated_share")
     off = HealthConfig.model_validate({f"max_{one}": 1 for one in shares} | {"min_changed_share": 0})
     assert [one.name for one in judge_health(replace(GOOD, **change), off) if not one.good] == (
-        [name] if "same" in change else []
+        [name] if "same" in change or "false" in change else []
     )
 
 
@@ -122,8 +124,8 @@ def test_rejected_texts_that_hold_and_rows_that_repeat_are_counted(tmp_path: Pat
     claims = [f'[{{"side": 0, "kind": "exists", "selector": {{"shape": "{name}"}}}}]' for name in (shape, "unicorn")]
     first, second = preferences[:2]
     made.tables["preferences"] = [
-        replace(first, rejected=second.chosen, rejected_claims=claims[1]),
-        replace(second, rejected=first.chosen, rejected_claims=claims[0]),
+        replace(first, claims=claims[0], rejected=second.chosen, rejected_claims=claims[1]),
+        replace(second, claims=claims[1], rejected=first.chosen, rejected_claims=claims[0]),
         replace(preferences[2], rejected=preferences[2].chosen),
         *preferences[3:],
     ]
@@ -132,6 +134,7 @@ def test_rejected_texts_that_hold_and_rows_that_repeat_are_counted(tmp_path: Pat
     assert found is not None
     assert (found.rows, found.same) == (len(preferences), 1)
     assert (found.true.hits, found.true.of) == (1, 2)
+    assert (found.false.hits, found.false.of) == (1, 2)
     assert found.longer.of == len(preferences)
     words = [(len(one.chosen.split()), len(one.rejected.split())) for one in made.tables["preferences"]]
     assert found.longer.hits == sum((a > b) + (a == b) / 2 for a, b in words)
