@@ -7,9 +7,9 @@ English only: what rounds are drawn from, and that a question's words decide whi
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from operator import attrgetter
 from random import Random
 from typing import Any
@@ -17,12 +17,11 @@ from typing import Any
 from pairwright.prompts import load
 from pairwright.schemas.config import QuestionsConfig
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import Captions, ComparisonRow, Dropped, Failed, Pairs, QuestionRow, Row, make_key
+from pairwright.schemas.rows import Captions, ComparisonRow, Dropped, Pairs, QuestionRow, make_key
 from pairwright.tasks.captioning.validators import CAPTIONS, PAIRS, ask_again, pair_captions
-from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question
 from pairwright.tasks.serving.untrusted import as_data
-from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.words import declines, has_tokens, names_captions, repeats_itself
 
@@ -153,22 +152,11 @@ def _field(fields: dict[str, Any], *names: str) -> str:
 PROMPT = "ask_questions"
 
 
-def ask_questions(
-    rows: Sequence[ComparisonRow],
-    config: QuestionsConfig,
-    *,
-    pairs: Pairs,
-    captions: Captions,
-    answers: Answers | None = None,
-) -> Iterator[Row | Dropped | Failed]:
-    """Yield one question per comparison, or ``Dropped`` with the reason of the last of ``max_attempts`` refusals."""
-    work = partial(_ask, config=config, pairs=pairs, captions=captions)
-    yield from ask_rows(rows, work, config.served, answers=answers)
-
-
-async def _ask(
+@asking
+async def ask_questions(
     row: ComparisonRow, chat: Chat, *, config: QuestionsConfig, pairs: Pairs, captions: Captions
 ) -> QuestionRow | Dropped:
+    """Return one question per comparison, or ``Dropped`` with the reason of the last of ``max_attempts`` refusals."""
     if row.subject not in pairs:
         return Dropped(source_key=row.key, reason="pair is missing", detail=row.subject)
     pair = pairs[row.subject]

@@ -7,9 +7,8 @@ image is shown twice, without captions. A sentence for "no difference", or equal
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from operator import attrgetter
 from random import Random
@@ -25,7 +24,7 @@ from pairwright.schemas.checks import (
 )
 from pairwright.schemas.config import ControlsConfig
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import Captions, CheckRow, DifferenceRow, Dropped, Failed, Images, Pairs, Row, make_key
+from pairwright.schemas.rows import Captions, CheckRow, DifferenceRow, Dropped, Images, Pairs, make_key
 from pairwright.tasks.captioning.describe_differences import (
     Shown,
     difference_question,
@@ -34,9 +33,8 @@ from pairwright.tasks.captioning.describe_differences import (
     told_captions,
 )
 from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, check_row, find_missing
-from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
-from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.differences import Difference
 from pairwright.tasks.texts.words import content_words, says_no_change
@@ -52,36 +50,21 @@ Outcome = tuple[float, str]
 """Score of a control, and why it failed; empty: it passed."""
 
 
-def control_differences(
-    rows: Sequence[DifferenceRow],
-    config: ControlsConfig,
-    *,
-    pairs: Pairs,
-    images: Images,
-    captions: Captions,
-    answers: Answers | None = None,
-) -> Iterator[Row | Dropped | Failed]:
-    """Yield the outcome of each control that is on, of every description."""
-    work = partial(_control, config=config, pairs=pairs, images=images, captions=captions)
-    yield from ask_rows(rows, work, config.served, answers=answers)
-
-
-async def _control(
+@asking
+async def control_differences(
     row: DifferenceRow, chat: Chat, *, config: ControlsConfig, pairs: Pairs, images: Images, captions: Captions
 ) -> Sequence[CheckRow] | Dropped:
+    """Return the outcome of each control that is on, of every description."""
     pair = pairs[row.subject]
     if missing := find_missing(row.key, pair, images, "image"):
         return missing
     shown = Shown(pair, (images[pair.first].image, images[pair.second].image), told_captions(pair, captions))
     found: list[CheckRow] = []
-    if "swapped" in config.kinds:
-        answer = await chat.ask(ask_swapped(row, shown, config))
-        score, why = judge_swapped(row, answer)
-        found.append(check_row(row, "swapped", score=score, why=why, answers=[answer]))
-    if "same" in config.kinds:
-        answer = await chat.ask(ask_same(row, shown, config))
-        score, why = judge_same(answer)
-        found.append(check_row(row, "same", score=score, why=why, answers=[answer]))
+    for kind, ask, judge in (("swapped", ask_swapped, judge_swapped), ("same", ask_same, judge_same)):
+        if kind in config.kinds:
+            answer = await chat.ask(ask(row, shown, config))
+            score, why = judge(row, answer)
+            found.append(check_row(row, kind, score=score, why=why, answers=[answer]))
     return found
 
 
@@ -153,7 +136,7 @@ def likeness(one: str, other: str) -> float:
     return 2 * (first & second).total() / total if total else 0.0
 
 
-def judge_same(answer: Answer) -> Outcome:
+def judge_same(_row: DifferenceRow, answer: Answer) -> Outcome:
     """Say whether an answer about one image, shown twice, finds no difference."""
     read = read_answer(answer, MOST_WORDS)
     if says_none(answer, read):

@@ -6,6 +6,7 @@ something is not judged where the other half affirms the rest: the lawn of "a la
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 
 import numpy as np
@@ -16,7 +17,7 @@ from pairwright.schemas.config import GroundingConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, EmbeddingRow, Pairs
 from pairwright.tasks.captioning.validators import PAIRS, check_row
-from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.devices import count_processes
 from pairwright.tasks.models.text_scorer import OpenClipTexts
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
@@ -80,10 +81,6 @@ def _name_models(config: GroundingConfig) -> tuple[str, ...]:
     return (OpenClipTexts(config=config.encoder).version,) if config.enabled else ()
 
 
-def _count_processes(config: GroundingConfig) -> int | None:
-    return count_gpus() if config.enabled else None
-
-
 STAGE = Stage(
     name="grounded",
     version=1,
@@ -93,7 +90,7 @@ STAGE = Stage(
     function=ground_differences,
     config="grounding",
     models=_name_models,
-    processes=_count_processes,
+    processes=partial(count_processes, attrgetter("enabled")),
     enabled=attrgetter("enabled"),
     uses=(PAIRS, Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors")),
 )

@@ -6,20 +6,17 @@ temperature 0, as a judge should not draw lots; an answer without a rating is as
 """
 
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from operator import attrgetter
 
 from pairwright.prompts import load
 from pairwright.schemas.checks import LOW_RATING, NO_RATING
 from pairwright.schemas.config import JudgingConfig
-from pairwright.schemas.rows import Captions, CheckRow, DifferenceRow, Dropped, Failed, Images, PairRow, Pairs, Row
+from pairwright.schemas.rows import NO_ROWS, Captions, CheckRow, DifferenceRow, Dropped, Images, PairRow, Pairs
 from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, check_row, find_missing
-from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import IMAGE, Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.serving.untrusted import quoted
-from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage
 
 PROMPT = "judge_difference"
@@ -44,23 +41,17 @@ RATINGS = tuple(
 """Where an answer's rating stands; the first place that there is counts."""
 
 
-def judge_differences(
-    rows: Sequence[DifferenceRow],
-    config: JudgingConfig,
+@asking
+async def judge_differences(
+    row: DifferenceRow,
+    chat: Chat,
     *,
+    config: JudgingConfig,
     pairs: Pairs,
-    images: Images | None = None,
-    captions: Captions | None = None,
-    answers: Answers | None = None,
-) -> Iterator[Row | Dropped | Failed]:
-    """Yield the rating of each description, of the images or of the captions, as the configuration says."""
-    work = partial(_judge, config=config, pairs=pairs, images=images or {}, captions=captions or {})
-    yield from ask_rows(rows, work, config.served, answers=answers)
-
-
-async def _judge(
-    row: DifferenceRow, chat: Chat, *, config: JudgingConfig, pairs: Pairs, images: Images, captions: Captions
+    images: Images = NO_ROWS,
+    captions: Captions = NO_ROWS,
 ) -> CheckRow | Dropped:
+    """Return the rating of a description, of the images or of the captions, as the configuration says."""
     question = _question(row, pairs[row.subject], config, images=images, captions=captions)
     if isinstance(question, Dropped):
         return question

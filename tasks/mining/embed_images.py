@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import EmbeddingConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, make_key
 from pairwright.tasks.models import perceptual_hash
-from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.dinov2_embedder import pin_dinov2
 from pairwright.tasks.models.embedders import WITH_WEIGHTS, Embedder, Prepare, make_embedder, to_unit
 from pairwright.tasks.models.open_clip_embedder import pin_clip
@@ -76,11 +76,6 @@ def pin_models(config: EmbeddingConfig) -> EmbeddingConfig:
     return config.model_copy(update=pinned)
 
 
-def count_processes(config: EmbeddingConfig) -> int | None:
-    """Return how many processes load the models: one per GPU; without one, as many as there are workers."""
-    return count_gpus() if _has_weights(config) else None
-
-
 def _has_weights(config: EmbeddingConfig) -> bool:
     return any(name in WITH_WEIGHTS for name in config.embedders)
 
@@ -95,6 +90,6 @@ STAGE = Stage(
     config="embedding",
     models=name_models,
     pin=pin_models,
-    processes=count_processes,
+    processes=partial(count_processes, _has_weights),
     without=("graph",),
 )

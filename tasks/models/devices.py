@@ -1,8 +1,9 @@
 """Say which devices encoders run on: each GPU, with one process of its own, or else the CPU. Needs PyTorch."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pairwright.tasks.store.pool import PLACE
 
@@ -20,6 +21,11 @@ def count_gpus() -> int:
     import torch
 
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def count_processes(loads: Callable[[Any], bool], config: Any) -> int | None:
+    """Return how many processes run a stage whose configuration loads weights: one per GPU, or the workers (0)."""
+    return count_gpus() if loads(config) else None
 
 
 def choose_device() -> "device":

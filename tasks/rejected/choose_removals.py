@@ -8,6 +8,7 @@ left out until it is. Where none can be chosen, the profile says what becomes of
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 
@@ -26,7 +27,7 @@ from pairwright.schemas.rows import (
     PreferenceRow,
     RejectionRow,
 )
-from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.devices import count_processes
 from pairwright.tasks.models.text_scorer import OpenClipTexts
 from pairwright.tasks.rejected.pick_removal import (
     Elements,
@@ -94,10 +95,6 @@ def _name_models(config: RejectionsConfig) -> tuple[str, ...]:
     return (OpenClipTexts(config=config.clip).version,) if config.clip else ()
 
 
-def _count_processes(config: RejectionsConfig) -> int | None:
-    return count_gpus() if config.scorer == "clip" else None
-
-
 def _fit(stage: Stage, config: RejectionsConfig) -> Stage:
     """Return the stage with what its scorer looks at: vectors, and images only for scene graphs and the sizes of crops.
 
@@ -126,7 +123,7 @@ STAGE = Stage(
     enabled=attrgetter("enabled"),
     fit=_fit,
     models=_name_models,
-    processes=_count_processes,
+    processes=partial(count_processes, attrgetter("by_clip")),
     uses=(
         Uses(table="differences", row=DifferenceRow, counts=True),
         IMAGES,

@@ -7,9 +7,7 @@ asked for again, as another kind of edit.
 """
 
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import cycle, islice
 from operator import attrgetter
 from random import Random
@@ -19,23 +17,12 @@ from pairwright.prompts.differences import TEMPLATE, difference_regex, fill_temp
 from pairwright.schemas.config import CounterfactualsConfig
 from pairwright.schemas.phrases import SIZES
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import (
-    DifferenceRow,
-    Dropped,
-    Failed,
-    Images,
-    Pairs,
-    RejectedTextRow,
-    Row,
-    Served,
-    make_key,
-)
+from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow, Served, make_key
 from pairwright.tasks.rejected.check_texts import TRUTH_USES, Truth, is_as_true, likeness, rejected_row, truth_of
 from pairwright.tasks.rejected.compare_words import COLOURS, DENIALS, NUMBERS, RELATIONS, SCENE_WORDS, compare
-from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.serving.untrusted import quoted, within_quotes
-from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.differences import read_difference
 from pairwright.tasks.texts.words import WORD
@@ -81,22 +68,11 @@ class CheckedEdit:
     """``False`` where scene graphs refute it, ``None`` where there are none."""
 
 
-def edit_with_model(
-    rows: Sequence[DifferenceRow],
-    config: CounterfactualsConfig,
-    *,
-    pairs: Pairs,
-    images: Images,
-    answers: Answers | None = None,
-) -> Iterator[Row | Dropped | Failed]:
-    """Yield one edited text per description, or ``Dropped`` with the reason of the last refusal."""
-    work = partial(_edit, config=config, pairs=pairs, images=images)
-    yield from ask_rows(rows, work, config.served, answers=answers)
-
-
-async def _edit(
+@asking
+async def edit_with_model(
     row: DifferenceRow, chat: Chat, *, config: CounterfactualsConfig, pairs: Pairs, images: Images
 ) -> RejectedTextRow | Dropped:
+    """Return one edited text per description, or ``Dropped`` with the reason of the last refusal."""
     plans = draw_plans(row, config)
     if not plans or row.no_change:
         return Dropped(source_key=row.key, reason="nothing to edit", detail=row.text)

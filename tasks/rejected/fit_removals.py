@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.removing import FittedConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, Images, RemovalRow, make_key
-from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.embedders import to_unit
 from pairwright.tasks.models.open_clip_embedder import OpenClip
 from pairwright.tasks.models.prepare_ahead import Ready, Seen, in_groups
@@ -64,10 +64,6 @@ def _name_models(config: FittedConfig) -> tuple[str, ...]:
     return (f"clip {OpenClip(config=config.clip).version}",) if config.enabled else ()
 
 
-def _count_processes(config: FittedConfig) -> int | None:
-    return count_gpus() if config.enabled else None
-
-
 STAGE = Stage(
     name="fitted",
     version=1,
@@ -78,7 +74,7 @@ STAGE = Stage(
     config="fitted",
     enabled=attrgetter("enabled"),
     models=_name_models,
-    processes=_count_processes,
+    processes=partial(count_processes, attrgetter("enabled")),
     without=("mask",),
     uses=(Uses(table="images", row=ImageRow, on="image_key", without=("graph", "captions")),),
     rows_per_shard=400,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import RemovalsConfig
 from pairwright.schemas.rows import Dropped, ElementRow, ImageRow, Images, RemovalRow, make_key
 from pairwright.schemas.scene import Mask
-from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.inpainting import Inpainter, OpenCVInpainter, Window
 from pairwright.tasks.models.lama import LamaInpainter, pin_lama
 from pairwright.tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups, prepare_ahead
@@ -252,10 +252,6 @@ def _pin_models(config: RemovalsConfig) -> RemovalsConfig:
     return config.model_copy(update={"lama": pin_lama(config.lama, download=config.download)})
 
 
-def _count_processes(config: RemovalsConfig) -> int | None:
-    return count_gpus() if _has_weights(config) else None
-
-
 def _has_weights(config: RemovalsConfig) -> bool:
     return config.inpainter == "lama"
 
@@ -275,6 +271,6 @@ STAGE = Stage(
     uses=(Uses(table="images", row=ImageRow),),
     models=_name_models,
     pin=_pin_models,
-    processes=_count_processes,
+    processes=partial(count_processes, _has_weights),
     fit=_fit,
 )

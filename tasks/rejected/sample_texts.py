@@ -5,8 +5,7 @@ model that sees images, asked at a higher temperature, without what is known of 
 Of the samples not known to be true the closest is taken: one far off may well name another difference that is as true.
 """
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from operator import attrgetter
 from random import Random
 
@@ -24,41 +23,27 @@ from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import (
     DifferenceRow,
     Dropped,
-    Failed,
     ImageRow,
     Images,
     PairRow,
     Pairs,
     RejectedTextRow,
-    Row,
     Served,
     make_key,
 )
 from pairwright.tasks.rejected.check_texts import Truth, is_as_true, likeness, rejected_row, truth_of
-from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
-from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.differences import Difference, read_difference, refuse_length
 from pairwright.tasks.texts.words import repeats_itself
 
 
-def sample_texts(
-    rows: Sequence[DifferenceRow],
-    config: SampledTextsConfig,
-    *,
-    pairs: Pairs,
-    images: Images,
-    answers: Answers | None = None,
-) -> Iterator[Row | Dropped | Failed]:
-    """Yield one sample per description, or ``Dropped`` where none is a negative."""
-    work = partial(_sample, config=config, pairs=pairs, images=images)
-    yield from ask_rows(rows, work, config.served, answers=answers)
-
-
-async def _sample(
+@asking
+async def sample_texts(
     row: DifferenceRow, chat: Chat, *, config: SampledTextsConfig, pairs: Pairs, images: Images
 ) -> RejectedTextRow | Dropped:
+    """Return one sample per description, or ``Dropped`` where none is a negative."""
     pair = pairs.get(row.subject)
     if pair is None or pair.first not in images or pair.second not in images:
         return Dropped(source_key=row.key, reason="image is missing", detail=row.subject)

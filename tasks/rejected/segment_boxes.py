@@ -7,11 +7,12 @@ largest). One image's masks are held at a time: a byte per pixel and tag.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, Images, MasksRow, make_key
-from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups
 from pairwright.tasks.models.sam import Sam, pin_sam
 from pairwright.tasks.models.segmentation import SceneSegmenter, Segmenter, TagMask
@@ -38,13 +39,13 @@ def segment_boxes(
         for one, masks in zip(ready, found, strict=True):
             yield _row(one.row, masks, whole)
 
-    on_gpu = config.segmenter == "sam" and count_gpus() > 0
+    on_gpu = _has_weights(config) and count_gpus() > 0
     yield from in_groups(items, by_image(segmenter.prepare), segment, on_gpu=on_gpu, size=BATCH, ahead=AHEAD)
 
 
 def make_segmenter(config: SegmentationConfig) -> Segmenter:
     """Return the segmenter that a profile names."""
-    return Sam(config=config) if config.segmenter == "sam" else SceneSegmenter()
+    return Sam(config=config) if _has_weights(config) else SceneSegmenter()
 
 
 def _with_boxes(row: BoxesRow) -> BoxesRow:
@@ -97,11 +98,11 @@ def _name_models(config: SegmentationConfig) -> tuple[str, ...]:
 
 
 def _pin_models(config: SegmentationConfig) -> SegmentationConfig:
-    return pin_sam(config) if config.segmenter == "sam" else config
+    return pin_sam(config) if _has_weights(config) else config
 
 
-def _count_processes(config: SegmentationConfig) -> int | None:
-    return count_gpus() if config.segmenter == "sam" else None
+def _has_weights(config: SegmentationConfig) -> bool:
+    return config.segmenter == "sam"
 
 
 STAGE = Stage(
@@ -115,5 +116,5 @@ STAGE = Stage(
     uses=(Uses(table="images", row=ImageRow),),
     models=_name_models,
     pin=_pin_models,
-    processes=_count_processes,
+    processes=partial(count_processes, _has_weights),
 )

@@ -23,7 +23,7 @@ from pairwright.schemas.rows import (
     TargetRow,
     make_key,
 )
-from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.prepare_ahead import Ready, Seen, by_image, in_groups
 from pairwright.tasks.models.ram import RamTagger, pin_ram
 from pairwright.tasks.models.tagging import SceneTagger, Tagger
@@ -129,10 +129,6 @@ def _pin_models(config: TaggingConfig) -> TaggingConfig:
     return config.model_copy(update={"ram": pin_ram(config.ram, plus=plus, download=config.download)})
 
 
-def _count_processes(config: TaggingConfig) -> int | None:
-    return count_gpus() if _has_weights(config) else None
-
-
 def _has_weights(config: TaggingConfig) -> bool:
     return bool({"ram", "ram-plus"} & set(config.taggers))
 
@@ -157,7 +153,7 @@ STAGE = Stage(
     config="tagging",
     models=_name_models,
     pin=_pin_models,
-    processes=_count_processes,
+    processes=partial(count_processes, _has_weights),
     uses=(MENTIONS, TARGETS),
     fit=_fit,
     only_in=("pairs", "given_preferences"),

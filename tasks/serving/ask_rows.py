@@ -7,7 +7,7 @@ give is yielded as it comes. Rows are taken from their iterable when there is ro
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from functools import partial
+from functools import partial, wraps
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -56,6 +56,16 @@ def ask_rows(
     finally:
         for left in running:
             left.cancel()
+
+
+def asking(work: Callable[..., Awaitable[Result | Sequence[Result]]]) -> Callable[..., Iterator[Result]]:
+    """Return a stage's function that does the work for each row: a coroutine of row, chat, config and tables."""
+
+    @wraps(work)
+    def ask(rows: Iterable[Row], config: Any, *, answers: Answers | None = None, **tables: Any) -> Iterator[Result]:
+        return ask_rows(rows, partial(work, config=config, **tables), config.served, answers=answers)
+
+    return ask
 
 
 async def _one(work: Work[R], row: R, chat: Chat) -> Sequence[Result]:
