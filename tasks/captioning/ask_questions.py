@@ -1,11 +1,9 @@
 """Ask a language model for questions and answers about each pair (CaD-QA), after paper 003, section 4.
 
-Reads ``ComparisonRow``, the pairs and both captions, writes ``QuestionRow``: the model writes a conversation of several
-rounds as JSON, and one of them is drawn by the comparison's key. Needs a served model; it sees no image. Ours, and for
-English only: what rounds are drawn from, and that a question's words decide which image it is about.
+Reads ``ComparisonRow``, the pairs and both captions, writes ``QuestionRow``: one of several rounds, drawn by the
+comparison's key. Needs a served model; it sees no image. Ours, and for English: a question's words say its image.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -18,14 +16,14 @@ from pairwright.prompts import load
 from pairwright.schemas.config import QuestionsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import Captions, ComparisonRow, Dropped, Pairs, QuestionRow, make_key
-from pairwright.tasks.captioning.validators import CAPTIONS, PAIRS, ask_again, pair_captions
+from pairwright.tasks.captioning.validators import CAPTIONS, PAIRS, ask_again, find_json, pair_captions
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question
 from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.stage import Stage
+from pairwright.tasks.texts.comparisons import END
 from pairwright.tasks.texts.words import declines, has_tokens, names_captions, repeats_itself
 
-END = re.compile(r"(?<!\.\.)[.!?][\"'”’“»«›」)*_`]*$")
 ORDERS = re.compile(
     r"(?:please )?(?:describe|compare|name|list|explain|tell|identify|count|summari[sz]e)\b", re.IGNORECASE
 )
@@ -78,9 +76,8 @@ def read_rounds(text: str, *, finish_reason: str = "stop") -> tuple[Round, ...] 
     rounds: dict[str, Round] = {}
     for one in _from_json(text):
         rounds.setdefault(one.question.lower(), one)
-    if rounds:
-        return tuple(rounds.values())
-    return RefusedText("declined" if declines(text) else "no rounds", text.strip()[:60])
+    why = "declined" if declines(text) else "no rounds"
+    return tuple(rounds.values()) or RefusedText(why, text.strip()[:60])
 
 
 def check_round(one: Round) -> Round | RefusedText:
@@ -94,10 +91,8 @@ def check_round(one: Round) -> Round | RefusedText:
         return RefusedText("not a question", one.question)
     if LEANING.match(one.question):
         return RefusedText("leans on another round", one.question)
-    for reason, is_so in SPOILT.items():
-        if is_so(both):
-            return RefusedText(reason, one.question)
-    return _placed(one)
+    spoilt = next((reason for reason, is_so in SPOILT.items() if is_so(both)), "")
+    return RefusedText(spoilt, one.question) if spoilt else _placed(one)
 
 
 def _placed(one: Round) -> Round | RefusedText:
@@ -121,11 +116,8 @@ def _named(text: str) -> set[str]:
 
 
 def _from_json(text: str) -> Iterator[Round]:
-    """Yield the rounds of a JSON list, which may be a field of an object or stand among other words."""
-    found = _loaded(text)
-    if found is None:
-        starts, ends = (sorted(text.find(sign) for sign in "[{"), [text.rfind(sign) + 1 for sign in "]}"])
-        found = _loaded(text[next((start for start in starts if start >= 0), 0) : max(ends)])
+    """Yield the rounds of a JSON list, which may be a field of an object."""
+    found = find_json(text)
     if isinstance(found, dict):
         found = next((value for value in found.values() if isinstance(value, list)), [found])
     for one in found if isinstance(found, list) else ():
@@ -135,13 +127,6 @@ def _from_json(text: str) -> Iterator[Round]:
             if question or answer:
                 about = _field(fields, "about").lower()
                 yield Round(question, answer, about if about in ("both", "first", "second") else "")
-
-
-def _loaded(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _field(fields: dict[str, Any], *names: str) -> str:
@@ -203,22 +188,20 @@ def _read(answer: Answer) -> tuple[Round | RefusedText, ...] | RefusedText:
     rounds = read_rounds(answer.text, finish_reason=answer.finish_reason)
     if isinstance(rounds, RefusedText):
         return rounds
+    copied = (RefusedText("copied from the prompt", one.question) for one in rounds)
+    shown = ({one.question, one.answer} & _examples() for one in rounds)
     checked = tuple(
-        RefusedText("copied from the prompt", one.question)
-        if {one.question, one.answer} & _examples()
-        else check_round(one)
-        for one in rounds
+        why if why_not else check_round(one) for one, why, why_not in zip(rounds, copied, shown, strict=True)
     )
-    first = checked[0]
-    return first if isinstance(first, RefusedText) and not any(isinstance(one, Round) for one in checked) else checked
+    refused = [one for one in checked if isinstance(one, RefusedText)]
+    return refused[0] if len(refused) == len(checked) else checked
 
 
 @cache
 def _examples() -> frozenset[str]:
     """Return the questions and answers that the prompt shows the layout with: its last line."""
-    rounds = read_rounds(load(PROMPT).text.strip().splitlines()[-1])
-    assert not isinstance(rounds, RefusedText)
-    return frozenset(text for one in rounds for text in (one.question, one.answer))
+    shown = _from_json(load(PROMPT).text.strip().splitlines()[-1])
+    return frozenset(text for one in shown for text in (one.question, one.answer))
 
 
 STAGE = Stage(

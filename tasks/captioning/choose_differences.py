@@ -7,7 +7,7 @@ description that came closest. A check without an outcome counts as failed until
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, PairRow
@@ -18,23 +18,8 @@ RANKS = ("judged", "grounded", "swapped")
 """Checks by whose scores descriptions are compared, the first first."""
 Descriptions = Mapping[str, tuple[DifferenceRow, ...]]
 Outcomes = Mapping[str, tuple[CheckRow, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """Description with the outcomes of its checks."""
-
-    row: DifferenceRow
-    checks: tuple[CheckRow, ...]
-    reasons: tuple[str, ...]
-    """Why it may not be taken, one for each check that failed."""
-
-    @property
-    def rank(self) -> tuple[float | int | str, ...]:
-        """Return what is smaller for a better one."""
-        scores = {check.check: check.score for check in self.checks}
-        by_score = (-scores.get(name, 0.0) for name in RANKS)
-        return (len(self.reasons), *by_score, self.row.attempts, self.row.key)
+Candidate = tuple[DifferenceRow, list[CheckRow], list[str]]
+"""Description with the outcomes of its checks, and why it may not be taken, one reason for each check that failed."""
 
 
 def choose_differences(
@@ -51,7 +36,8 @@ def choose_differences(
     tables = dict(zip(TABLES, (controlled, grounded, judged), strict=True))
     for pair in rows:
         outcomes = {name: table.get(pair.key, ()) for name, table in tables.items() if table is not None}
-        yield _choose(pair, [_candidate(row, outcomes) for row in described.get(pair.key, ())])
+        candidates = [_candidate(row, outcomes) for row in described.get(pair.key, ())]
+        yield _choose(pair, candidates) if candidates else Dropped(source_key=pair.key, reason="no description")
 
 
 def _candidate(row: DifferenceRow, outcomes: Mapping[str, Sequence[CheckRow]]) -> Candidate:
@@ -61,19 +47,22 @@ def _candidate(row: DifferenceRow, outcomes: Mapping[str, Sequence[CheckRow]]) -
         own = sorted((check for check in found if check.description == row.key), key=lambda check: check.check)
         checks += own
         reasons += [check.why for check in own if not check.passed] if own else [f"no outcome: {table}"]
-    return Candidate(row, tuple(checks), tuple(reasons))
+    return row, checks, reasons
+
+
+def _rank(candidate: Candidate) -> tuple[float | int | str, ...]:
+    """Return what is smaller for a better one."""
+    row, checks, reasons = candidate
+    scores = {check.check: check.score for check in checks}
+    return (len(reasons), *(-scores.get(name, 0.0) for name in RANKS), row.attempts, row.key)
 
 
 def _choose(pair: PairRow, candidates: Sequence[Candidate]) -> DifferenceRow | Dropped:
-    if not candidates:
-        return Dropped(source_key=pair.key, reason="no description")
-    best = min(candidates, key=lambda candidate: candidate.rank)
-    if best.reasons:
-        return Dropped(
-            source_key=pair.key, reason=best.reasons[0], detail=f"best of {len(candidates)}: {best.row.text}"
-        )
-    scores = {check.check: round(check.score, 6) for check in best.checks}  # as they were before float32
-    return replace(best.row, source_key=pair.key, checks=json.dumps(scores, sort_keys=True) if scores else "")
+    best, checks, reasons = min(candidates, key=_rank)
+    if reasons:
+        return Dropped(source_key=pair.key, reason=reasons[0], detail=f"best of {len(candidates)}: {best.text}")
+    scores = {check.check: round(check.score, 6) for check in checks}  # as they were before float32
+    return replace(best, source_key=pair.key, checks=json.dumps(scores, sort_keys=True) if scores else "")
 
 
 STAGE = Stage(

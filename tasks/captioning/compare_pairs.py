@@ -1,9 +1,9 @@
 """Compare each pair: commonalities and differences (CaD) in a conversation of two turns, after paper 003.
 
-Reads ``PairRow`` and captions, writes ``ComparisonRow``: composed from the images' scene graphs and checked against
-them, or written by a served model that reads both captions, or sees both images, alone, with their captions (Table 6),
-or with what people wrote about the difference (3.3). The second turn, which image one of the captions belongs to, is
-left out where the captions nearly match, or neither is known to fit its own image only (ours).
+Reads ``PairRow`` and captions, writes ``ComparisonRow``: composed from scene graphs and checked against them, or by a
+served model that reads both captions, or sees both images, alone, with captions (Table 6), or with what people
+wrote of the difference (3.3). The second turn, which image a caption belongs to, is left out where captions nearly
+match, or neither is known to fit its own image only (ours).
 """
 
 import re
@@ -173,9 +173,8 @@ def read_answer(answer: Answer) -> Comparison | RefusedText:
         return read
     if ends_short(read.text):
         return RefusedText("cut off", read.text[-40:])
-    if has_tokens(read.text):
-        return RefusedText("control tokens", read.text[:60])
-    return RefusedText("speaks of captions", read.text[:60]) if names_captions(read.text) else read
+    why = "control tokens" if has_tokens(read.text) else "speaks of captions" if names_captions(read.text) else ""
+    return RefusedText(why, read.text[:60]) if why else read
 
 
 def retrieval_turns(pair: PairRow, captions: Sequence[str], sides: Sequence[Side], *, seed: int) -> tuple[Turn, ...]:
@@ -188,21 +187,14 @@ def retrieval_turns(pair: PairRow, captions: Sequence[str], sides: Sequence[Side
 
 
 def nearly_match(captions: Sequence[str], most: float) -> bool:
-    """Say whether a caption is missing, or both are equal but for signs and capitals, or share more than ``most``.
-
-    What they share is counted in different words, and given as a share of the caption with more of them.
-    """
+    """Say whether a caption is missing, or both are equal, or share more than ``most`` of the longer one's words."""
     words = [WORD.findall(text.lower()) for text in captions]
     first, second = map(set, words)
     return not all(words) or words[0] == words[1] or len(first & second) / max(len(first), len(second), 1) > most
 
 
 def sides_of_own_words(captions: Sequence[str]) -> list[Side]:
-    """Return the sides whose caption has a content word that the other lacks.
-
-    Without scene graphs this is all that can be known: a caption that says nothing but what the other says, too, fits
-    both images. Whether other words mean the same is not asked.
-    """
+    """Return the sides whose caption has a content word that the other lacks: all that is known without graphs."""
     words = [set(content_words(text)) for text in captions]
     return [side for side in SIDES if words[side] - words[1 - side]]
 
@@ -234,13 +226,12 @@ def _own_words(own: SceneGraph, other: SceneGraph) -> Iterator[str]:
 
 @cache
 def comparison_grammar() -> Grammar:
-    """Return the form of a summary, for servers that hold answers to one: the paper's published layout.
+    """Return the form of a summary: the paper's published layout, for servers that hold answers to one.
 
-    Commonalities as a paragraph or a numbered list, an empty line, and one to six numbered differences with the label
-    of an axis: none is forced (section 3.1). A line has a bounded number of full stops, so that a model that runs away
-    comes to its end; its length is not counted, since counted repeats of any character are what makes automata large.
-    No look-around, no reference: all engines of vLLM take it. The first word may follow a space, as it does for models
-    with a SentencePiece vocabulary (Mixtral).
+    Commonalities as a paragraph or a numbered list, an empty line, one to six numbered differences, each with the label
+    of an axis (section 3.1). Full stops of a line are bounded, so that a model that runs away comes to its end; its
+    characters are not, since counted repeats make automata large. No look-around, no reference: all engines of vLLM
+    take it. The first word may follow a space, as with a SentencePiece vocabulary (Mixtral).
     """
     item, labels = _line(IN_ITEM), "|".join(LABELS)
     commonalities = rf"( {_line(IN_PARAGRAPH)}|\n{_numbered(item, MOST_COMMONALITIES)})"
@@ -249,12 +240,10 @@ def comparison_grammar() -> Grammar:
 
 
 def _line(most: int) -> str:
-    """Return a line of one to so many sentences."""
     return rf"[A-Z0-9\"'][^\n.!?]*{STOP}([^\n.!?]+{STOP}){{0,{most - 1}}}"
 
 
 def _numbered(item: str, most: int) -> str:
-    """Return a list of one to so many items, numbered in order."""
     later = ""
     for number in range(most, 1, -1):
         later = rf"(\n{number}\. {item}{later})?"

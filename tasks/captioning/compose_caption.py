@@ -1,12 +1,10 @@
 """Compose a detailed caption of one photograph from its scene graph: sentences, each with its claims (side 0).
 
-Every object is mentioned: a sentence for each region, and one for like things in several regions. Needs the wordings
-of ``prompts/caption_sentences.j2``.
+Every object is mentioned: a sentence per region, and one for like things in several. Needs ``caption_sentences.j2``.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from random import Random
 from typing import Literal
 
@@ -79,15 +77,12 @@ def _regions(graph: SceneGraph, kinds: Sequence[Selector], *, axis: Axis) -> lis
     """Return the thirds along an axis, crowded ones divided along the other."""
     places, others = (COLUMNS, DEPTHS) if axis == "column" else (DEPTHS, COLUMNS)
     other: Axis = "depth" if axis == "column" else "column"
-    crowded = [
-        place
-        for place in places
-        if sum(any(getattr(a, axis) == place for a in kind.select(graph)) for kind in kinds) > MOST_IN_REGION
-    ]
-    whole = [(place, None) for place in places if place not in crowded]
-    parts = [*whole, *product(crowded, others)]
-    order = list(places)
-    return [Region(**{axis: a, other: b}) for a, b in sorted(parts, key=lambda part: order.index(part[0]))]
+    regions: list[Region] = []
+    for place in places:
+        crowd = sum(any(getattr(a, axis) == place for a in kind.select(graph)) for kind in kinds)
+        parts = others if crowd > MOST_IN_REGION else (None,)
+        regions += [Region(**{axis: place, other: part}) for part in parts]
+    return regions
 
 
 def _region_of(group: list[SceneObject], regions: list[Region]) -> Region | None:
@@ -132,9 +127,9 @@ TALLIED, MOST_TALLIED = ("colour", "material", "shape", "size"), 3
 def compose_caption(graph: SceneGraph, rng: Random) -> tuple[Statement, ...]:
     """Return the sentences of a caption of 40 to 120 words (fewer only where there is less to say)."""
     opening, closing = _opening(graph, rng), _closing(graph, rng)
-    ends = sum(_words(part) for part in (opening, *closing))
+    ends = _words(opening, *closing)
     middle = _middle(graph, rng, room=MOST_WORDS - ends)
-    target, used = rng.randint(*TARGETS), ends + sum(_words(part) for part in middle)
+    target, used = rng.randint(*TARGETS), ends + _words(*middle)
     fillers = [*_relations(graph, rng), *_tallies(graph, rng)]  # sentences that lengthen a caption
     rng.shuffle(fillers)
     for part in fillers:
@@ -152,7 +147,7 @@ def _middle(graph: SceneGraph, rng: Random, *, room: int) -> list[Statement]:
     parts: list[Statement] = []
     for count, detailed in attempts:
         parts = describe_regions(graph, rng, kinds=kinds[:count], detailed=detailed)
-        if sum(_words(part) for part in parts) <= room:
+        if _words(*parts) <= room:
             break
     return parts
 
@@ -171,8 +166,8 @@ def _say(kind: str, rng: Random, **values: str) -> str:
     return capital(load_wordings("caption_sentences").say(kind, rng, **values))
 
 
-def _words(part: Statement) -> int:
-    return len(part.text.split())
+def _words(*parts: Statement) -> int:
+    return sum(len(part.text.split()) for part in parts)
 
 
 def _opening(graph: SceneGraph, rng: Random) -> Statement:

@@ -6,7 +6,6 @@ description, the one that was taken last, and the splitter's request if the sent
 answer, and when a model's sentences are taken, is ours.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from pairwright.schemas.config import CaptionsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ImageRow, Row, Served, make_key
 from pairwright.tasks.captioning.compose_caption import compose_caption
-from pairwright.tasks.captioning.validators import ask_again, name_validators, refuse_text
+from pairwright.tasks.captioning.validators import ask_again, find_json, name_validators, refuse_text
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, RefusedQuestionError, seed_of
 from pairwright.tasks.serving.untrusted import as_data
@@ -38,7 +37,6 @@ SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 """An object, since some servers hold to no list at the top."""
-FENCED = re.compile(r"\A```\w*\s*(.*?)\s*```\Z", re.DOTALL)
 LEAST_KNOWN, LEAST_KEPT = 0.75, 0.5
 """Share of a sentence's content words that the description has, and of each of the description's that is kept."""
 ENDINGS = re.compile(r"(?:ing|ed|ly|e)$")
@@ -153,12 +151,8 @@ def read_sentences(answer: str, description: str) -> tuple[str, ...]:
 
 
 def _listed(answer: str) -> tuple[str, ...]:
-    """Return the different texts of a JSON list, also in an object or a fence; none where there is no such list."""
-    fenced = FENCED.match(answer.strip())
-    try:
-        found = json.loads(fenced[1] if fenced else answer)
-    except (ValueError, RecursionError):
-        return ()
+    """Return the different texts of a JSON list, also in an object; none where there is no such list."""
+    found = find_json(answer)
     if isinstance(found, dict):
         found = found.get("sentences")
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):

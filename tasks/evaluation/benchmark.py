@@ -107,6 +107,11 @@ class Benchmark:
     """How answers are judged; ``None``: no judge is needed."""
 
 
+def ask_at_length(name: str, text: str, images: tuple[Path | bytes, ...], prompt: str, **more: Any) -> ExamQuestion:
+    """Return a question that is an item of its own, and is answered in sentences."""
+    return ExamQuestion(name=name, item=name, text=text, images=images, prompt=prompt, max_tokens=LONG, **more)
+
+
 def as_written(text: str) -> str:
     """Return a benchmark's words as they are; with control tokens or forged headers, cleaned of them on one line."""
     clean = as_data(text)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pairwright.prompts import load
 from pairwright.tasks.evaluation.benchmark import Exam, ExamQuestion, Marked, Replies, as_written
@@ -32,66 +33,31 @@ class Choice(ExamQuestion):
     """Name of the score that the question goes into."""
 
 
-def choose_image(
-    name: str, images: tuple[Path, Path], caption: str, *, answer: str, category: str = "", item: str = ""
-) -> Choice:
-    """Return the question which of two images a caption suits (paper 003)."""
-    ask = _asking("choose_image", "caption")
-    return Choice(
-        name=name,
-        item=item or name,
-        text=ask((caption,)),
-        images=images,
-        prompt="choose_image",
-        words=(caption,),
-        reword=ask,
-        answer=answer,
-        labels=("Image 1", "Image 2"),
-        category=category,
-        kind="image" if item else "accuracy",
-    )
+def choose_image(name: str, images: tuple[Path, Path], caption: str, *, item: str = "", **own: str) -> Choice:
+    """Return the question which of two images a caption suits (paper 003); ``own``: answer, category."""
+    kind, labels = "image" if item else "accuracy", ("Image 1", "Image 2")
+    return _ask("choose_image", {"caption": caption}, name, images, item=item or name, kind=kind, labels=labels, **own)
 
 
-def choose_caption(
-    name: str, image: Path, captions: tuple[str, str], *, answer: str, category: str, item: str
-) -> Choice:
-    """Return the question which of two captions suits an image (ours)."""
-    ask = _asking("choose_caption", "first", "second")
-    return Choice(
-        name=name,
-        item=item,
-        text=ask(captions),
-        images=(image,),
-        prompt="choose_caption",
-        words=captions,
-        reword=ask,
-        answer=answer,
-        labels=captions,
-        category=category,
-        kind="text",
-    )
+def choose_caption(name: str, image: Path, captions: tuple[str, str], **own: str) -> Choice:
+    """Return the question which of two captions suits an image (ours); ``own``: answer, category, item."""
+    words = {"first": captions[0], "second": captions[1]}
+    return _ask("choose_caption", words, name, (image,), kind="text", labels=captions, **own)
 
 
 def judge_statement(
     name: str, images: tuple[Path | bytes, ...], statement: str, *, answer: str, prompt: str, item: str = ""
 ) -> Choice:
     """Return the question whether a statement about two images is true."""
-    ask = _asking(prompt, "statement")
-    return Choice(
-        name=name,
-        item=item or name,
-        text=ask((statement,)),
-        images=images,
-        prompt=prompt,
-        words=(statement,),
-        reword=ask,
-        answer=answer,
-        options=TRUTHS,
-    )
+    return _ask(prompt, {"statement": statement}, name, images, item=item or name, answer=answer, options=TRUTHS)
 
 
-def _asking(prompt: str, *fields: str) -> Callable[[Sequence[str]], str]:
-    return lambda words: load(prompt).render(**dict(zip(fields, map(as_written, words), strict=True)))
+def _ask(prompt: str, fields: Mapping[str, str], name: str, images: tuple[Path | bytes, ...], **own: Any) -> Choice:
+    def reword(words: Sequence[str]) -> str:
+        return load(prompt).render(**dict(zip(fields, map(as_written, words), strict=True)))
+
+    words = tuple(fields.values())
+    return Choice(name=name, images=images, text=reword(words), prompt=prompt, words=words, reword=reword, **own)
 
 
 def read_choice(text: str, choice: Choice) -> str | None:

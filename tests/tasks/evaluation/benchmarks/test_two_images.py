@@ -75,7 +75,7 @@ def test_svo_probes_by_what_differs(tmp_path: Path) -> None:
         ("verb", "accuracy"): 0.5,
     }
     (folder / "svo_probes.csv").write_text(head + "A man sits.,m,m,u,u,3,../5,False,True,False\n")
-    with pytest.raises(ConfigError, match=r"svo_probes\.csv line 2: '\.\./5'"):
+    with pytest.raises(ConfigError, match=r"svo_probes\.csv line 2: neg_image_id: "):
         opened("svo", folder)
     lines = [line(5263, ["00003.jpg", "4.jpg"], CAPTION.format("a dog"), "A", category="subject")]
     exam = opened("svo", write_folder(tmp_path, images=[], files={}, lines={"SVO_Probes.jsonl": lines}))
