@@ -13,11 +13,19 @@ from pairwright.flows.load_profile import make_section, set_field
 from pairwright.flows.prepare_namc import namc_defaults
 from pairwright.flows.table import Table
 from pairwright.flows.version import Version, open_version
-from pairwright.schemas.differential import DifferentialConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.namc import SMALL as SMALL_NAMC
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.schemas.training import NAMC, SMALL, STAND_INS, TINY, ModelConfig, OptimiserConfig, TrainConfig
+from pairwright.schemas.training import (
+    NAMC,
+    SMALL,
+    STAND_INS,
+    TINY,
+    DifferentialConfig,
+    ModelConfig,
+    OptimiserConfig,
+    TrainConfig,
+)
 from pairwright.tasks.models.weights import absolute, is_local
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.find_model import Found, find_model, find_module, read_module, require_packages

@@ -1,22 +1,139 @@
 """Score captions against references: tokens, the metrics, an interval for each score, and what could not be run.
 
-BLEU (Papineni et al. 2002), ROUGE-L (Lin 2004) and CIDEr-D (Vedantam et al. 2015) are pycocoevalcap's; METEOR and
-SPICE are its Java programs, run where there is Java. CIDEr-D keeps the document frequencies of the whole corpus in its
-intervals. CPU; no network.
+BLEU (Papineni et al. 2002), ROUGE-L (Lin 2004) and CIDEr-D (Vedantam et al. 2015) are pycocoevalcap's; METEOR 1.5 and
+SPICE 1.0 are the Java programs that it brings, as coco-caption runs them. Each run has a time limit, and is killed and
+waited for where it is too slow. METEOR needs 2 GB, SPICE 8 GB and two files of Stanford CoreNLP 3.6.0 (400 MB), which
+pycocoevalcap would fetch when its class is made; here nothing is fetched. CIDEr-D keeps the document frequencies of
+the whole corpus in its intervals. CPU; no network.
 """
 
+import json
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.evaluation.java_metrics import INSTALL, UnavailableError, measure_meteor, measure_spice
 from pairwright.tasks.evaluation.measured import Floats, Measured, Score, conclude, measure_mean
 from pairwright.tasks.evaluation.ptb_rules import tokenise
 from pairwright.tasks.evaluation.read_captions import Matched
+
+MODULES = tuple(
+    f"java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "math", "util", "util.concurrent", "net", "text")
+)
+"""What programs of before Java 9 reach into."""
+INSTALL = "pycocoevalcap is not installed: python -m pip install -c constraints.txt -e '.[cpu,evaluation]'"
+METEOR_JAR, SPICE_JAR = "meteor/meteor-1.5.jar", "spice/spice-1.0.jar"
+CORE_NLP = ("spice/lib/stanford-corenlp-3.6.0.jar", "spice/lib/stanford-corenlp-3.6.0-models.jar")
+FETCH = "python -m pycocoevalcap.spice.get_stanford_models"
+ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
+WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])
+"""Of METEOR's exact, stem, synonym and paraphrase matches."""
+COUNTS = 23
+"""METEOR's numbers per item: lengths of both texts and of their function words; per kind of match the content words of
+both and the function words of both; chunks; matched words of both."""
+
+
+class UnavailableError(Exception):
+    """Why a program cannot be run here or gave no result, in one sentence."""
+
+
+def find_jar(place: str) -> Path:
+    """Return a file of pycocoevalcap; ``UnavailableError`` where there is no Java, no package, or no such file."""
+    if not shutil.which("java"):
+        raise UnavailableError("there is no Java on this machine (no `java` on the PATH)")
+    found = find_spec("pycocoevalcap")
+    folders = list(found.submodule_search_locations or ()) if found else []
+    if not folders:
+        raise UnavailableError(INSTALL)
+    path = Path(folders[0], place)
+    if not path.is_file():
+        raise UnavailableError(f"{path} is not there")
+    return path
+
+
+def run_java(words: Sequence[str], given: bytes, *, limit_s: float, folder: Path | None = None) -> bytes:
+    """Return what ``java WORDS`` prints when it reads ``given``; ``UnavailableError`` where it fails or is too slow."""
+    opened = [word for module in MODULES for word in ("--add-opens", module)] if "-jar" in words else []
+    command = [shutil.which("java") or "java", *opened, *words]
+    try:
+        done = subprocess.run(command, input=given, capture_output=True, timeout=limit_s, cwd=folder)  # noqa: S603  (ours)
+    except subprocess.TimeoutExpired:
+        raise UnavailableError(f"Java took longer than {limit_s:g} s, and was ended") from None
+    except OSError as error:
+        raise UnavailableError(f"Java cannot be started: {error}") from error
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["nothing said"]
+        raise UnavailableError(f"Java ended with {done.returncode}: {lines[0][:300]}")
+    return done.stdout
+
+
+def measure_meteor(predictions: Sequence[str], references: Sequence[Sequence[str]], *, limit_s: float) -> Measured:
+    """Return METEOR's counts of each item; the score is made of their sums, so that resamples need no Java."""
+    rows = (["SCORE", *map(_field, texts), _field(text)] for text, texts in zip(predictions, references, strict=True))
+    given = "".join(" ||| ".join(row) + "\n" for row in rows)
+    words = ["-Xmx2G", "-jar", str(find_jar(METEOR_JAR)), "-", "-", "-stdio", "-l", "en", "-norm"]
+    lines = run_java(words, given.encode(), limit_s=limit_s).decode().splitlines()
+    try:
+        counts = np.array([line.split() for line in lines], dtype=np.float64)
+    except ValueError as error:
+        raise UnavailableError(f"METEOR printed what is no count: {error}") from error
+    if counts.shape != (len(predictions), COUNTS):
+        raise UnavailableError(f"METEOR printed counts of {len(lines)} items, not of {len(predictions)}")
+    # No chunk where all words of both texts match in order: only such a text is not punished for its one.
+    matched = counts[:, 4:20].reshape(len(counts), -1, 2).sum(axis=1)
+    counts[np.all(matched == counts[:, 0:2], axis=1) & (counts[:, 20] == 1), 20] = 0
+    return Measured(names=("METEOR",), statistics=counts, conclude=conclude_meteor)
+
+
+def conclude_meteor(sums: Floats) -> Floats:
+    """Return METEOR of sums of its counts, by the program's own formula (Denkowski and Lavie 2014)."""
+    lengths, function_words = sums[..., 0:2], sums[..., 2:4]
+    matches = sums[..., 4:20].reshape(*sums.shape[:-1], len(WEIGHTS), 2, 2)  # kind, content or function, side
+    sides = np.array([DELTA, 1 - DELTA]) @ (WEIGHTS @ matches.swapaxes(-3, -2))
+    weighed = DELTA * (lengths - function_words) + (1 - DELTA) * function_words
+    precision, recall = np.moveaxis(_share(sides, weighed), -1, 0)
+    mean = _share(precision * recall, ALPHA * precision + (1 - ALPHA) * recall)
+    broken = _share(sums[..., 20], sums[..., 21:23].mean(axis=-1))
+    return (mean * (1 - GAMMA * broken**BETA))[..., None]
+
+
+def _share(part: Floats, whole: Floats) -> Floats:
+    return np.divide(part, whole, out=np.zeros_like(whole), where=whole > 0)
+
+
+def _field(text: str) -> str:
+    return text.replace("|||", "").replace("  ", " ")
+
+
+def measure_spice(predictions: Sequence[str], references: Sequence[Sequence[str]], *, limit_s: float) -> Measured:
+    """Return SPICE of each item; the corpus' score is their mean."""
+    jar = find_jar(SPICE_JAR)
+    missing = [Path(name).name for name in CORE_NLP if not (jar.parent.parent / name).is_file()]
+    if missing:
+        raise UnavailableError(
+            f"it needs {', '.join(missing)} (400 MB), which nothing fetches unasked; they come with: {FETCH}"
+        )
+    pairs = zip(predictions, references, strict=True)
+    items = [{"image_id": item, "test": text, "refs": list(texts)} for item, (text, texts) in enumerate(pairs)]
+    with tempfile.TemporaryDirectory(prefix="pairwright-spice-") as folder:
+        given, made = Path(folder, "given.json"), Path(folder, "made.json")
+        given.write_text(json.dumps(items), encoding="utf-8")
+        words = ["-Xmx8G", "-jar", str(jar), str(given), "-out", str(made), "-subset", "-silent"]
+        run_java(words, b"", limit_s=limit_s, folder=jar.parent)
+        try:
+            scores = {int(one["image_id"]): one["scores"]["All"]["f"] for one in json.loads(made.read_bytes())}
+            found = [np.nan if scores[item] is None else float(scores[item]) for item in range(len(items))]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UnavailableError(f"SPICE wrote no scores that can be read: {error!r}") from error
+    return measure_mean("SPICE", found)
+
 
 METRICS = ("bleu", "meteor", "rouge-l", "cider-d", "spice")
 ORDERS = 4

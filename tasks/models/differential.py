@@ -20,8 +20,8 @@ import torch
 from pydantic import TypeAdapter
 from torch import nn
 
-from pairwright.schemas.differential import MOST_DEPTH, NAME, SIZES, WEIGHTS
 from pairwright.schemas.errors import ModelError
+from pairwright.schemas.training import MOST_DEPTH, NAME, SIZES, WEIGHTS
 from pairwright.tasks.models.checkpoints import compare_shapes, read_checkpoint, shapes_of
 from pairwright.tasks.models.cross_attention import Attention, Layers
 

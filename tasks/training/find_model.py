@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pairwright.schemas.differential import SIZES, WEIGHTS, DifferentialConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import make_key
+from pairwright.schemas.training import SIZES, WEIGHTS, DifferentialConfig
 from pairwright.tasks.models.weights import LOCAL, identify_files, is_local
 
 NAME = "model.name"

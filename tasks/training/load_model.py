@@ -15,8 +15,8 @@ import transformers
 from transformers import AutoModelForImageTextToText, AutoProcessor
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-from pairwright.schemas.differential import NAME as MODULE
 from pairwright.schemas.errors import ConfigError, ModelError
+from pairwright.schemas.training import NAME as MODULE
 from pairwright.schemas.training import ModelConfig, Number, TrainConfig
 from pairwright.tasks.models.checkpoints import name_some
 from pairwright.tasks.models.differential import attach, load_differential

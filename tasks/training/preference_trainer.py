@@ -20,8 +20,8 @@ from torch import Tensor
 from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback, TrainerState
 from typing_extensions import override
 
-from pairwright.schemas.differential import NAME as MODULE
 from pairwright.schemas.errors import ConfigError, ModelError, TrainingError
+from pairwright.schemas.training import NAME as MODULE
 from pairwright.schemas.training import DpoConfig, TrainConfig
 from pairwright.tasks.models.batches import is_out_of_memory
 from pairwright.tasks.training.collate import Batch

@@ -17,9 +17,8 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from pairwright.schemas.differential import SIZES, WEIGHTS
 from pairwright.schemas.errors import ModelError, StoreError, TrainingError
-from pairwright.schemas.training import TrainConfig
+from pairwright.schemas.training import SIZES, WEIGHTS, TrainConfig
 from pairwright.tasks.training.find_model import ADAPTER_WEIGHTS, ADAPTERS, TUNED, find_base
 from pairwright.tasks.training.load_model import choose_storage, load_plain
 from pairwright.tasks.training.ranks import gather

@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from pairwright.schemas.differential import NAME as MODULE
 from pairwright.schemas.errors import ConfigError, ModelError
+from pairwright.schemas.training import NAME as MODULE
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.checkpoints import name_some, read_checkpoint
 from pairwright.tasks.models.differential import find_tower, save_differential

@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw
 from pairwright.schemas.claims import Graphs
 from pairwright.schemas.rows import PreferenceRow, make_key
 from pairwright.schemas.scene import ChangeType, Mask, SceneChange, SceneGraph, SceneObject
-from pairwright.tasks.captioning.compose_difference import compose_difference
+from pairwright.tasks.captioning.describe_differences import compose_difference
 from pairwright.tasks.scenes.vocabulary import COLOURS
 from tests.fixtures.preferences_to_train import preference
 

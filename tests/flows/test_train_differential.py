@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.schemas.differential import SIZES
+from pairwright.schemas.training import SIZES
 from pairwright.tasks.training import answer_questions
 from tests.fixtures.benchmarks import ask_about_a_pair
 from tests.fixtures.command import run, words_of

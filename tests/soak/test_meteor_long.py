@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from pairwright.tasks.evaluation.java_metrics import measure_meteor
+from pairwright.tasks.evaluation.score_captions import measure_meteor
 
 WORDS = (
     "the a red blue car cars automobile truck gone is are moving moved move man woman people person left right walks "

@@ -11,10 +11,8 @@ from pairwright.schemas.claims import CLAIMS, Claim, all_hold, content_changes, 
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.rows import DifferenceRow
 from pairwright.schemas.scene import SceneChange
-from pairwright.tasks.captioning import compose_difference as compose_module
 from pairwright.tasks.captioning import describe_differences as module
-from pairwright.tasks.captioning.compose_difference import compose_difference
-from pairwright.tasks.captioning.describe_differences import describe_differences
+from pairwright.tasks.captioning.describe_differences import compose_difference, describe_differences
 from pairwright.tasks.captioning.statements import Statement
 from pairwright.tasks.texts.differences import Difference, read_composed
 from tests.fixtures.graphs import PROPERTY, graph, image_row, pair_row, pairs, random_pair, rows_of, thing
@@ -31,7 +29,7 @@ def describe(*both, config=CONFIG):
 @pytest.fixture
 def in_full(monkeypatch):
     """Name shape, colour and material of every thing."""
-    monkeypatch.setattr(compose_module, "SPARED", ())
+    monkeypatch.setattr(module, "SPARED", ())
 
 
 def change(kind, name="a"):
@@ -174,7 +172,7 @@ def test_the_changed_object_is_named(kind, before, after, first, second):
 
 def test_what_goes_without_saying_is_left_out(monkeypatch):
     """There is one mug: its material and size are not named, its colour has changed. Of two balls, one is red."""
-    monkeypatch.setattr(compose_module, "SPARED_SHARE", 1)
+    monkeypatch.setattr(module, "SPARED_SHARE", 1)
     first = graph(thing("a", "mug", "red"), thing("b"), thing("c", colour="green"))
     changes = (*change("colour"), *change("removal", "b"))
     second = graph(thing("a", "mug", "blue"), thing("c", colour="green"), changes=changes)

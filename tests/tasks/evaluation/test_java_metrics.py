@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pairwright.tasks.evaluation import java_metrics
-from pairwright.tasks.evaluation.java_metrics import (
+from pairwright.tasks.evaluation import score_captions as metrics
+from pairwright.tasks.evaluation.score_captions import (
     UnavailableError,
     conclude_meteor,
     find_jar,
@@ -85,9 +85,9 @@ def test_without_java_both_say_so(monkeypatch, tmp_path):
 
 @needs_java
 def test_spice_fetches_nothing_unasked():
-    folder = find_jar(java_metrics.SPICE_JAR).parent / "lib"
+    folder = find_jar(metrics.SPICE_JAR).parent / "lib"
     before = sorted(folder.iterdir())
-    if (folder / Path(java_metrics.CORE_NLP[0]).name).exists():
+    if (folder / Path(metrics.CORE_NLP[0]).name).exists():
         pytest.skip("CoreNLP's files are here")
     with pytest.raises(UnavailableError, match=r"stanford-corenlp-3\.6\.0\.jar, .*models.jar .*get_stanford_models"):
         measure_spice(PREDICTIONS, REFERENCES, limit_s=60)
@@ -97,8 +97,8 @@ def test_spice_fetches_nothing_unasked():
 @needs_java
 def test_spice_that_fails_says_why(monkeypatch):
     """Without CoreNLP the program starts and fails; nothing but the look for the files is left out here."""
-    monkeypatch.setattr(java_metrics, "CORE_NLP", ())
-    if (find_jar(java_metrics.SPICE_JAR).parent / "lib/stanford-corenlp-3.6.0.jar").exists():
+    monkeypatch.setattr(metrics, "CORE_NLP", ())
+    if (find_jar(metrics.SPICE_JAR).parent / "lib/stanford-corenlp-3.6.0.jar").exists():
         pytest.skip("CoreNLP's files are here")
     with pytest.raises(UnavailableError, match="NoClassDefFoundError"):
         measure_spice(PREDICTIONS, REFERENCES, limit_s=120)

@@ -12,6 +12,7 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Dropped
 from pairwright.tasks.mining import embed_images as stage
 from pairwright.tasks.mining.embed_images import STAGE, count_processes, embed_images, name_models, pin_models
+from pairwright.tasks.models import devices
 from pairwright.tasks.models.descriptors import ColourLayout, Gradients
 from pairwright.tasks.models.perceptual_hash import PerceptualHash
 from pairwright.tasks.models.prepare_ahead import BATCH
@@ -134,5 +135,5 @@ def test_models_get_processes_of_their_own_and_descriptors_need_no_weights(monke
     assert pin_models(CONFIG) == CONFIG
     assert count_processes(CONFIG) is None
     assert count_processes(EmbeddingConfig(embedders=("gradients", "clip"))) == 0
-    monkeypatch.setattr(stage, "count_gpus", lambda: 2)
+    monkeypatch.setattr(devices, "count_gpus", lambda: 2)
     assert count_processes(EmbeddingConfig(embedders=("gradients", "clip"))) == 2

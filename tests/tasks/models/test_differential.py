@@ -6,8 +6,8 @@ import torch
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from pairwright.schemas.differential import NAME
 from pairwright.schemas.errors import ModelError
+from pairwright.schemas.training import NAME
 from pairwright.tasks.models.differential import (
     SIZES,
     WEIGHTS,

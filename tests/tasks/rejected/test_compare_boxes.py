@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pairwright.schemas.rows import Box, Tag
-from pairwright.tasks.rejected.compare_boxes import Found, Grown, Place, find_grown, look_for_element
+from pairwright.tasks.rejected.inspect_removals import Found, Grown, Place, find_grown, look_for_element
 
 CUP, DOG, SOFA = 0, 1, 2
 TAGS = tuple(Tag(name=name, score=0.9, tagger="ram") for name in ("cup", "dog", "sofa"))

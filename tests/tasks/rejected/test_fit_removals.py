@@ -13,6 +13,7 @@ from pairwright.schemas.config import Profile
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.removing import FittedConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow
+from pairwright.tasks.models import devices
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.rejected import fit_removals as stage
 from pairwright.tasks.rejected.fit_removals import STAGE, fit_removals
@@ -131,5 +132,5 @@ def test_it_is_left_out_unless_clip_chooses(monkeypatch):
     assert not STAGE.enabled(Profile().section("fitted"))
     assert STAGE.models(Profile().section("fitted")) == ()
     assert STAGE.processes(Profile().section("fitted")) is None
-    monkeypatch.setattr(stage, "count_gpus", lambda: 2)
+    monkeypatch.setattr(devices, "count_gpus", lambda: 2)
     assert STAGE.processes(profile.section("fitted")) == 2

@@ -16,7 +16,7 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import LamaConfig
 from pairwright.schemas.rows import Dropped, ElementRow
 from pairwright.schemas.scene import Mask
-from pairwright.tasks.models import lama
+from pairwright.tasks.models import devices, lama
 from pairwright.tasks.models.inpainting import RADIUS
 from pairwright.tasks.models.prepare_ahead import AHEAD
 from pairwright.tasks.rejected import remove_elements as stage
@@ -309,7 +309,7 @@ def test_weights_are_pinned_named_and_loaded_once_per_gpu(weights, monkeypatch, 
     config = STAGE.pin(RemovalsConfig(inpainter="lama", lama=weights))
     assert STAGE.models(config) == (f"LaMa {config.lama.revision}",)
     assert STAGE.processes(config) == 0
-    monkeypatch.setattr(stage, "count_gpus", lambda: 3)
+    monkeypatch.setattr(devices, "count_gpus", lambda: 3)
     assert STAGE.processes(config) == 3
     monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
     with pytest.raises(ModelError, match=r"removals\.lama: big-lama\.pt"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pairwright.tasks.rejected.tag_filter import MAX_CHARACTERS, names_thing, read_words, tidy, why_refused
+from pairwright.tasks.rejected.tag_images import MAX_CHARACTERS, names_thing, read_words, tidy, why_refused
 
 THINGS = """
 person, man, woman, baby, bride, couple, crowd, football player, ice hockey player, musician, chef, police, twin

@@ -12,8 +12,7 @@ from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.models.ram import RamTagger
 from pairwright.tasks.models.tagging import SceneTagger
-from pairwright.tasks.rejected.tag_filter import identify_words
-from pairwright.tasks.rejected.tag_images import MAX_NAMES, STAGE, choose_tags, tag_images
+from pairwright.tasks.rejected.tag_images import MAX_NAMES, STAGE, choose_tags, identify_words, tag_images
 from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.graphs import graph, image_row, thing
 from tests.fixtures.ram_checkpoints import TAGS, write_ram

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairwright.schemas.claims import Claim, Selector, all_hold, is_no_change
-from pairwright.tasks.captioning.compose_difference import compose_difference
+from pairwright.tasks.captioning.describe_differences import compose_difference
 from pairwright.tasks.texts.say_claims import KINDS, OF_ANY_PAIR, say_claims
 from tests.fixtures.graphs import PROPERTY, pairs
 from tests.fixtures.reader import read_phrases

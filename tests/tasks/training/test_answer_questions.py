@@ -11,10 +11,10 @@ import torch
 from transformers import AutoModelForImageTextToText, AutoTokenizer
 
 import pairwright.tasks.training.answer_questions as module
-from pairwright.schemas.differential import SIZES
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import Turn
+from pairwright.schemas.training import SIZES
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.training.answer_questions import LocalModel, Said, answer_questions, say_answers

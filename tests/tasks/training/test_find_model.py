@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.schemas.differential import SIZES, DifferentialConfig
 from pairwright.schemas.errors import ModelError
+from pairwright.schemas.training import SIZES, DifferentialConfig
 from pairwright.tasks.training import find_model as module
 from pairwright.tasks.training.find_model import find_base, find_model, find_module, read_module
 

@@ -9,10 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pairwright.schemas.differential import NAME, WEIGHTS
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import PreferenceRow, make_key
-from pairwright.schemas.training import TrainConfig
+from pairwright.schemas.training import NAME, WEIGHTS, TrainConfig
 from pairwright.tasks.training import train_model
 from pairwright.tasks.training.collate import ExampleRows, Loaded, load_example
 from pairwright.tasks.training.find_model import TUNED

@@ -10,9 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText
 
-from pairwright.schemas.differential import NAME, SIZES, WEIGHTS
 from pairwright.schemas.errors import ConfigError, ModelError
-from pairwright.schemas.training import TrainConfig
+from pairwright.schemas.training import NAME, SIZES, WEIGHTS, TrainConfig
 from pairwright.tasks.models.differential import attach, find_tower, load_differential
 from pairwright.tasks.training.answer_questions import say_answers
 from pairwright.tasks.training.collate import Collator, load_example
