@@ -56,9 +56,6 @@ def test_each_image_is_described_as_it_is_seen():
             "r1",
             "stop",
         )
-
-
-def test_what_is_asked():
     _, [asked] = describe(painter, [RED], max_tokens=321)
     assert asked.text == f"<image>{DESCRIBE}"
     assert asked.body["max_tokens"] == 321

@@ -140,9 +140,6 @@ def test_candidates_are_rows_of_their_own():
     assert {row.source_key for row in found} == {row.subject for row in found} == {PAIR.key}
     assert len({asked.seed for asked in requests}) == 3
     assert [[served.seed for served in row.served] for row in found] == [[asked.seed] for asked in requests]
-
-
-def test_a_candidate_that_is_refused_to_the_end_leaves_the_others():
     [row], requests = describe(
         lambda asked: painter(asked) if asked.number == 2 else "No.", candidates=3, max_attempts=2
     )

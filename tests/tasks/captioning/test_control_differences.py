@@ -70,7 +70,7 @@ def test_a_model_that_looks_passes_both():
     assert swapped.text == template("shows a blue wall", "depicts a red wall")
 
 
-def test_a_model_that_ignores_the_order_fails():
+def test_a_model_that_ignores_order_or_images_fails():
     [row], _ = ask(ignoring_order, kinds=("swapped",))
     assert (row.passed, row.score, row.why) == (False, round(1 / 3 - 1, 6), checks.NOT_TURNED_ROUND)
     assert checks.speaks_against(row)
@@ -175,11 +175,6 @@ def test_answers_that_cannot_be_read_fail_and_say_nothing_of_the_description(ans
 )
 def test_scores_by_hand(halves, others, score):
     assert turned_round(halves, others) == pytest.approx(score, abs=1e-6)
-
-
-def test_a_tie_fails():
-    [row], _ = ask(lambda asked: template("shows a dog", "shows a cat"), kinds=("swapped",))
-    assert (row.passed, row.score, row.why) == (False, 0.0, checks.NOT_TURNED_ROUND)
 
 
 def test_hostile_texts_stay_data():

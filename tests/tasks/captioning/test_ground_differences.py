@@ -116,9 +116,6 @@ def test_a_description_without_a_difference_has_nothing_to_be_grounded(config, e
     ball, cube = embed(BALL, CUBE)
     [row] = ground(config, (cube, ball), said(BALL, "the same scene, unchanged", no_change=True))
     assert (row.passed, row.score, row.why) == (True, 0.0, "")
-
-
-def test_an_image_without_a_vector_is_a_reason(config, embed):
     (ball,) = embed(BALL)
     lonely = {"clip": Vectors(np.array([b"c" * 32]), ball[None].astype(np.float16), np.ones(1, np.float32))}
     [row] = ground_differences([said(BALL, CUBE)], config, pairs={PAIR.key: PAIR}, vectors=lonely)
