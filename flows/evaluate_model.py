@@ -220,6 +220,6 @@ def _judge(
     found: dict[str, Rating] = {}
     with watch("ratings") as tell:
         for rating in judge_answers(judged, benchmark.rubric, judge, answers=answers):
-            found[rating.name] = rating
+            found[rating.key] = rating
             tell(len(found), len(judged))
     return found

@@ -38,24 +38,16 @@ Values = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rating:
-    """What a judge gave; ``None``: nothing that could be read, or no answer at all."""
-
-    name: str
-    rating: int | None
-    text: str
-    """The judge's reply."""
-    failed: bool = False
-    """Whether the judge did not answer, and may be asked again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatedRow(Row):
-    """Rating on its way, of the answer of the name ``key``."""
+class Rating(Row):
+    """What a judge gave to the answer of the name ``key``, with what it was told."""
 
     values: Values
     rating: int | None = None
+    """``None``: nothing that could be read, or no answer at all."""
     text: str = ""
+    """The judge's reply."""
+    failed: bool = False
+    """Whether the judge did not answer, and may be asked again."""
 
 
 def judge_answers(
@@ -63,12 +55,10 @@ def judge_answers(
 ) -> Iterator[Rating]:
     """Yield a rating of each answer, as they come; ``answers`` keeps what was said, and the secret of the fences."""
     work = partial(_judge, rubric=rubric, secret=_secret(answers))
-    rows = (RatedRow(key=name, source_key=name, subject=name, values=values) for name, values in judged.items())
-    for result in ask_rows(rows, work, judge, answers=answers):
-        if isinstance(result, RatedRow):
-            yield Rating(name=result.key, rating=result.rating, text=result.text)
-        else:
-            yield Rating(name=result.source_key, rating=None, text="", failed=isinstance(result, Failed))
+    rows = {key: Rating(key=key, source_key=key, subject=key, values=values) for key, values in judged.items()}
+    for result in ask_rows(rows.values(), work, judge, answers=answers):
+        own = replace(rows[result.source_key], failed=isinstance(result, Failed))
+        yield result if isinstance(result, Rating) else own
 
 
 def _secret(answers: Answers) -> bytes:
@@ -86,7 +76,7 @@ def number_of(name: str, values: Values, secret: bytes) -> str:
     return f"n{blake2b(inside.encode(), key=secret, digest_size=8).hexdigest()}"
 
 
-async def _judge(row: RatedRow, chat: Chat, *, rubric: Rubric, secret: bytes) -> RatedRow:
+async def _judge(row: Rating, chat: Chat, *, rubric: Rubric, secret: bytes) -> Rating:
     question, number = ask_rating(row.key, row.values, rubric, secret)
     answer: Answer | None = None
     for attempt in range(1, ATTEMPTS + 1):

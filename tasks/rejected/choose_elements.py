@@ -22,12 +22,11 @@ def choose_elements(rows: Sequence[MasksRow], config: ElementsConfig) -> Iterato
     """Yield every tag of each image with its mask; of nearly equal masks the first is kept."""
     for row in rows:
         kept: list[Runs] = []
-        for place in range(len(row.tags)):
+        for place, tag in enumerate(row.tags):
             mask = read_runs(Mask.model_validate_json(row.masks[place]))
             why = row.whys[place] or _why(mask, kept, config)
             if not why:
                 kept.append(mask)
-            tag = row.tags[place]
             yield ElementRow(
                 key=make_key("element", row.subject, tag.name, *tag.objects, row.masks[place], why),
                 source_key=row.key,

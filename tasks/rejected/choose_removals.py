@@ -82,13 +82,8 @@ def choose_removals(
 
 
 def _affirmed(row: DifferenceRow) -> tuple[str, str]:
-    """Return what is said of either image, without what is denied of it: the text stays as true whatever is removed.
-
-    A text that denies any difference is taken as it is: any removal makes it untrue.
-    """
-    if row.no_change:
-        return row.halves
-    return affirmed(row.first_half), affirmed(row.second_half)
+    """Return what is said of either image, and not denied: any removal makes it untrue that nothing changed."""
+    return row.halves if row.no_change else (affirmed(row.first_half), affirmed(row.second_half))
 
 
 def _name_models(config: RejectionsConfig) -> tuple[str, ...]:
@@ -96,10 +91,7 @@ def _name_models(config: RejectionsConfig) -> tuple[str, ...]:
 
 
 def _fit(stage: Stage, config: RejectionsConfig) -> Stage:
-    """Return the stage with what its scorer looks at: vectors, and images only for scene graphs and the sizes of crops.
-
-    A row is owed again when a vector comes that was not there.
-    """
+    """Return the stage with what its scorer looks at: vectors, and images only for graphs and the sizes of crops."""
     unseen: tuple[Uses, ...] = (VECTORS, CANDIDATES)
     if config.scorer == "clip":
         unseen = () if config.fallback == "crop" else (IMAGES,)

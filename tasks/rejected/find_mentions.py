@@ -15,8 +15,8 @@ from pairwright.tasks.texts.words import affirmed
 
 MAX_CHARACTERS = 20_000
 """Of a text; hundreds of times what people write, and far below what spaCy refuses."""
-Said = dict[tuple[str, str], str]
-"""What is read of one text: by image and the words about it, what of these is affirmed."""
+Said = list[tuple[str, str, str]]
+"""What is read of one text: each image, the words about it, and what of these is affirmed."""
 
 
 def find_mentions(
@@ -25,20 +25,19 @@ def find_mentions(
     """Yield the nouns of each half of a description, about its image, and of each preferred text about its images."""
     (model,) = name_model(config)
     said = [_said(row, pairs) for row in rows]
-    found = find_nouns_of((text for one in said if isinstance(one, dict) for text in one.values()), config)
+    found = find_nouns_of((text for one in said if isinstance(one, list) for *_, text in one), config)
     for row, one in zip(rows, said, strict=True):
         if isinstance(one, Dropped):
             yield one
             continue
-        made: list[MentionRow] = []
-        for image, _ in one:
-            nouns = tuple(dict.fromkeys(next(found)))
-            key = make_key("mentions", row.key, image, model, *nouns)
-            made.append(MentionRow(key=key, source_key=row.key, subject=image, nouns=nouns, model=model))
-        if not any(mention.nouns for mention in made):
-            whole = "; ".join(text[:80] for _, text in one)
+        named = [(image, tuple(dict.fromkeys(next(found)))) for image, *_ in one]
+        for image, nouns in named:
+            if nouns:
+                key = make_key("mentions", row.key, image, model, *nouns)
+                yield MentionRow(key=key, source_key=row.key, subject=image, nouns=nouns, model=model)
+        if not any(nouns for _, nouns in named):
+            whole = "; ".join(text[:80] for _, text, _ in one)
             yield Dropped(source_key=row.key, reason="no nouns in the preferred text", detail=whole)
-        yield from (mention for mention in made if mention.nouns)
 
 
 def _said(row: DifferenceRow | PreferenceRow, pairs: Pairs) -> Said | Dropped:
@@ -47,14 +46,14 @@ def _said(row: DifferenceRow | PreferenceRow, pairs: Pairs) -> Said | Dropped:
     else:
         pair = pairs.get(row.subject)
         if pair is None or row.no_change:
-            reason = "a description of no change" if pair else "no pair of the description"
-            return Dropped(source_key=row.key, reason=reason)
+            why = "a description of no change" if pair else "no pair of the description"
+            return Dropped(source_key=row.key, reason=why)
         halves = [(pair.first, row.first_half), (pair.second, row.second_half)]
     length = max((len(text) for _, text in halves), default=0)
     if length > MAX_CHARACTERS:
         return Dropped(source_key=row.key, reason="preferred text too long", detail=f"{length:,} characters")
     read = affirmed if isinstance(row, DifferenceRow) else str
-    return {(image, text): read(text) for image, text in halves}
+    return [(image, text, read(text)) for image, text in halves]
 
 
 def _name_pipeline(config: NounsConfig) -> tuple[str, ...]:

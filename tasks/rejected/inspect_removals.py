@@ -14,7 +14,7 @@ the smallest box around the filled pixels in them is at least half as large as t
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,18 +83,10 @@ class Place:
         return x0, y0, max(x0, x1), max(y0, y1)
 
 
-class Found(NamedTuple):
-    """Scores with which a detector saw a thing in its place, before and after its removal; 0: it did not."""
-
-    before: float
-    after: float
-
-
-class Grown(NamedTuple):
-    """Thing that grew in the place of a removed element, with the highest score; no name: nothing did."""
-
-    tag: str
-    score: float
+Found = tuple[float, float]
+"""Scores with which a detector saw a thing in its place, before and after its removal; 0: it did not."""
+Grown = tuple[str, float]
+"""Thing that grew in the place of a removed element, with the highest score; no name: nothing did."""
 
 
 def look_for_element(tag: int, place: Place, *, before: Sequence[Box], after: Sequence[Box]) -> Found:
@@ -105,18 +97,16 @@ def look_for_element(tag: int, place: Place, *, before: Sequence[Box], after: Se
         for box in after
         if box.tag == tag and (place.covered(box) >= MOSTLY or any(_overlap(box, old) >= MOSTLY for old in own))
     ]
-    return Found(max((box.score for box in own), default=0.0), max(left, default=0.0))
+    return max((box.score for box in own), default=0.0), max(left, default=0.0)
 
 
 def find_grown(
     tags: Sequence[Tag], place: Place, *, before: Sequence[Box], after: Sequence[Box], least: float
 ) -> Grown:
-    """Return the thing with the highest score that lies mostly in the hole and was not seen beside it before.
+    """Return the thing with the highest score, at the ``least``, that lies mostly in the hole and was not beside it.
 
-    What stood behind the removed element and can be seen now was there before: its box of the same tag lay mostly
-    outside the hole, and lies mostly inside the new one. What was wholly hidden nobody has seen: the filling made it
-    up, and so it grew. The same holds for a thing that stood in front and went with the element. A box counts from the
-    score ``least`` on.
+    What stood behind the element and can be seen now was there before: its box of the same tag lay mostly outside the
+    hole, and lies mostly inside the new one. What was wholly hidden, or went with the element, the filling made up.
     """
     beside = [old for old in before if place.covered(old) < MOSTLY]
     new = [
@@ -127,7 +117,7 @@ def find_grown(
         and not any(old.tag == box.tag and _shared(box, old) >= MOSTLY * _area(old) for old in beside)
     ]
     best = max(new, key=lambda box: box.score, default=None)
-    return Grown(tags[best.tag].name, best.score) if best else Grown("", 0.0)
+    return (tags[best.tag].name, best.score) if best else NOTHING
 
 
 def _overlap(first: Box, second: Box) -> float:
@@ -151,7 +141,8 @@ STILL_THERE, GROWN = "still detected", "something grew in its place"
 BAD_PATCH = "patch does not fit its image"
 GROUP = 256
 """Altered images handed to a GPU at a time; the detector cuts them into batches. They are up to 3.2 MB each."""
-NOT_LOOKED, NOTHING = Found(-1.0, -1.0), Grown("", 0.0)
+NOT_LOOKED: Found = (-1.0, -1.0)
+NOTHING: Grown = ("", 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,11 +216,9 @@ def _look(
     shown = [(one.row, *one.part.shown) for one in ready if one.part.shown]
     originals: list[tuple[tuple[Tag, ...], tuple[Box, ...]]] = []
     for row, *_ in shown:
-        known = boxes.get(row.image_key)
-        if known and any(tag.name == row.tag for tag in known.tags):
-            originals.append((known.tags, known.boxes))
-        else:
-            originals.append(((Tag(name=row.tag, score=1.0, tagger=""),), ()))
+        known, named = boxes.get(row.image_key), Tag(name=row.tag, score=1.0, tagger="")
+        is_known = known and any(tag.name == row.tag for tag in known.tags)
+        originals.append((known.tags, known.boxes) if known and is_known else ((named,), ()))
     altered = detector.detect([image for _, image, _ in shown], [tags for tags, _ in originals]) if shown else []
     looks: dict[str, tuple[str, Found, Grown]] = {}
     for (row, _, place), (tags, before), after in zip(shown, originals, altered, strict=True):
@@ -237,9 +226,9 @@ def _look(
         found = look_for_element(tag, place, before=before, after=after)
         grown = find_grown(tags, place, before=before, after=after, least=config.min_grown_score)
         # An element that was weakly seen before is not gone where it is seen as well as it was.
-        limit = min(config.min_remaining_score, found.before) if found.before else config.min_remaining_score
-        there = found.after > 0 and found.after >= limit
-        looks[row.key] = (STILL_THERE if there else GROWN if grown.tag else "", found, grown)
+        limit = min(config.min_remaining_score, found[0] or 1.0)
+        there = 0 < found[1] >= limit
+        looks[row.key] = (STILL_THERE if there else GROWN if grown[0] else "", found, grown)
     return looks
 
 
@@ -252,10 +241,10 @@ def _row(one: Ready[RemovalRow, Trace], why: str, found: Found, grown: Grown) ->
         element=row.subject,
         passed=not why,
         why=why,
-        found_before=found.before,
-        found_after=found.after,
-        grown=grown.tag,
-        grown_score=grown.score,
+        found_before=found[0],
+        found_after=found[1],
+        grown=grown[0],
+        grown_score=grown[1],
         rim=trace.rim,
         changed_outside=trace.changed_outside,
         difference=trace.difference,

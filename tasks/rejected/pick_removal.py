@@ -165,16 +165,26 @@ def score_by_clip(
 def pick_removal(
     key: str, scored: Iterable[tuple[Candidate, Fit]], config: RejectionsConfig, *, shown: Sequence[ImageRow] = ()
 ) -> RejectionRow | Dropped:
-    """Return the row of a pair or preference, by its key: the best candidate, or the profile's fallback.
+    """Return the row of a pair or preference, by its key: the best candidate that passed, or the profile's fallback.
 
-    The highest score wins, then the smaller area, then the key. A removal that failed a check is not chosen. A crop is
-    drawn of the images ``shown``.
+    The highest score wins, then the smaller area, then the key. A crop is drawn of the images ``shown``.
     """
     found = list(scored)
     able = [one for one in found if not one[0].check.why]
     ranked = [(-fit.drop, one.element.area_share, one.element.key) for one, fit in able if fit.drop > config.min_drop]
     chosen = min(ranked)[-1] if ranked else ""
-    scores = tuple(_score(one, fit, chosen=one.element.key == chosen) for one, fit in found)
+    scores = tuple(
+        RemovalScore(
+            removal=one.element.key,
+            tag=one.element.tag,
+            side=one.side,
+            score=fit.drop,
+            chosen=one.element.key == chosen,
+            clip=fit.clip,
+            why=one.check.why,
+        )
+        for one, fit in found
+    )
     row = RejectionRow(key="", source_key=key, subject=key, maker="", removal_scores=scores)
     if chosen:
         side = next(one.side for one in scores if one.chosen)
@@ -185,19 +195,6 @@ def pick_removal(
         return Dropped(source_key=key, reason=NO_IMAGE, detail=why)
     row = replace(row, why=why)
     return _with_key(_cropped(row, shown, config) if config.fallback == "crop" and shown else row)
-
-
-def _score(one: Candidate, fit: Fit, *, chosen: bool) -> RemovalScore:
-    element = one.element
-    return RemovalScore(
-        removal=element.key,
-        tag=element.tag,
-        side=one.side,
-        score=fit.drop,
-        chosen=chosen,
-        clip=fit.clip,
-        why=one.check.why,
-    )
 
 
 def _cropped(row: RejectionRow, shown: Sequence[ImageRow], config: RejectionsConfig) -> RejectionRow:

@@ -111,15 +111,16 @@ def _cut(config: RemovalsConfig, inpainter: Inpainter, row: ElementRow, seen: Se
     staying = [thing.mask for thing in things if thing.id not in row.object_ids]
     for one in (mask, *staying):
         if (one.height, one.width) != (height, width):
-            return _refused(row, OTHER_SIZE, f": {one.width} x {one.height} pixels, the image {width} x {height}")
+            sizes = f"{one.width} x {one.height} pixels, the image {width} x {height}"
+            return Dropped(source_key=row.key, reason=OTHER_SIZE, detail=f"{row.tag}: {sizes}")
     others = np.logical_or.reduce([decode_mask(one) for one in staying]) if staying else None
     found = _weights(mask, others, config)
     if found is None:
-        return _refused(row, EMPTY)
+        return Dropped(source_key=row.key, reason=EMPTY, detail=row.tag)
     weight, window = found
     hole, at = (weight > 0, window) if others is None else _with_rims(others, weight > 0, window)
     if hole.size == height * width and hole.all():
-        return _refused(row, ALL_HOLE)
+        return Dropped(source_key=row.key, reason=ALL_HOLE, detail=row.tag)
     return Cut(
         window=window,
         pixels=np.ascontiguousarray(seen.pixels[_slices(window)]),
@@ -159,15 +160,10 @@ def _weights(mask: Mask, others: Pixels | None, config: RemovalsConfig) -> tuple
     return np.ascontiguousarray(weight[_slices(inner)]), _moved(inner, around[:2])
 
 
-def _refused(row: ElementRow, reason: str, detail: str = "") -> Dropped:
-    return Dropped(source_key=row.key, reason=reason, detail=f"{row.tag}{detail}")
-
-
 def _with_rims(others: Pixels, hole: Pixels, window: Window) -> tuple[Pixels, Window]:
     """Return the hole with the other objects and the pixels at their edges, which mix colours, and its window.
 
-    They are filled too, and then kept: the hole takes its colours from the place behind, not from its neighbours, and
-    not from what is removed, whose own edges lie under the dilation and the feather.
+    They are filled too, and then kept: the hole takes its colours from the place behind, not from its neighbours.
     """
     import cv2
 

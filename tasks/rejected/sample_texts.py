@@ -6,6 +6,7 @@ Of the samples not known to be true the closest is taken: one far off may well n
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import attrgetter
 from random import Random
 
@@ -49,22 +50,19 @@ async def sample_texts(
         return Dropped(source_key=row.key, reason="image is missing", detail=row.subject)
     verbs = row.verbs or draw_verbs(Random(make_key("sampled verbs", config.seed, row.key)))
     instruction = instruct(verbs, captions=None)
-    read: list[Difference | RefusedText] = []
-    served: list[Served] = []
-    for number in range(1, config.samples + 1):
-        question = Question(
-            prompt=instruction.prompt,
-            text=instruction.text,
-            images=(images[pair.first].image, images[pair.second].image),
-            seed=seed_of(row.key, "sampled", seed=config.seed, attempt=number),
-            max_tokens=config.max_tokens,
-            temperature=config.temperature,
-            grammar=Grammar(regex=difference_regex()),
-        )
-        answer = await chat.ask(question)
-        read.append(_read(answer, most_words=config.max_tokens))
-        served.append(answer.served)
-    return _choose(row, read, truth=truth_of(row, pairs, images), served=tuple(served))
+    question = Question(
+        prompt=instruction.prompt,
+        text=instruction.text,
+        images=(images[pair.first].image, images[pair.second].image),
+        max_tokens=config.max_tokens,
+        temperature=config.temperature,
+        grammar=Grammar(regex=difference_regex()),
+    )
+    seeds = [seed_of(row.key, "sampled", seed=config.seed, attempt=n) for n in range(1, config.samples + 1)]
+    answers = [await chat.ask(replace(question, seed=seed)) for seed in seeds]
+    read = [_read(answer, most_words=config.max_tokens) for answer in answers]
+    served = tuple(answer.served for answer in answers)
+    return _choose(row, read, truth=truth_of(row, pairs, images), served=served)
 
 
 def _read(answer: Answer, *, most_words: int) -> Difference | RefusedText:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from pydantic import RootModel
@@ -80,17 +79,6 @@ class AmberQuestion(ExamQuestion):
     """What is in the image, and what models tend to imagine there."""
 
 
-class Tally(NamedTuple):
-    """Counts of a description: mentions, those of what is not there, truths covered, decoys imagined."""
-
-    mentions: int
-    absent: int
-    covered: int
-    truths: int
-    imagined: int
-    decoys: int
-
-
 @dataclass(frozen=True)
 class Lists:
     """AMBER's lists of words."""
@@ -155,14 +143,9 @@ def open_exam(data: Data) -> Exam:
 
 
 def _question(query: _Query, image: Path, one: Annotation, where: str, *, lists: Lists) -> AmberQuestion:
-    asked = AmberQuestion(
-        name=str(query.id),
-        item=str(query.id),
-        text=f"<image>\n{as_written(query.query)}",
-        images=(image,),
-        prompt="amber",
-        max_tokens=LONG if one.type == GENERATIVE else SHORT,
-    )
+    name, text = str(query.id), f"<image>\n{as_written(query.query)}"
+    tokens = LONG if one.type == GENERATIVE else SHORT
+    asked = AmberQuestion(name=name, item=name, text=text, images=(image,), prompt="amber", max_tokens=tokens)
     if one.type != GENERATIVE:
         if one.type not in TYPES or one.truth not in ("yes", "no"):
             known = ", ".join(TYPES)
@@ -177,16 +160,22 @@ def _question(query: _Query, image: Path, one: Annotation, where: str, *, lists:
 
 def _mark(asked: Sequence[AmberQuestion], lists: Lists, replies: Replies) -> Marked:
     described, doubts = [one for one in asked if not one.truth], [one for one in asked if one.truth]
-    tallies = [_tally(replies.texts.get(one.name, ""), one, lists) for one in described]
     first = {one.name: words_in(replies.texts.get(one.name, ""))[:1] for one in doubts}
     said = {name: words[0] for name, words in first.items() if words and words[0] in ("yes", "no")}
-    marks = [*_score_descriptions(tallies), *_score_doubts(doubts, said)]
-    if tallies and doubts:
-        marks.append(_overall(tallies, doubts, said))
+    marks = list(_score_doubts(doubts, said))
+    if described:
+        counts = np.array([_count(replies.texts.get(one.name, ""), one, lists) for one in described], np.float64)
+        mentions, absent, covered, truths, imagined, decoys = counts.T
+        ratios = {"CHAIR": (absent, mentions), "Cover": (covered, truths), "Cog": (imagined, decoys)}
+        hal = measure_mean("Hal", absent > 0, category=GENERATIVE)
+        marks = [measure_ratios(ratios, category=GENERATIVE), hal, *marks]
+        if doubts:
+            marks.append(_overall((absent, mentions), _ratios(doubts, said)["F1"]))
     return Marked(marks=marks, taken=said | {one.name: "" for one in described if one.name in replies.texts})
 
 
-def _tally(text: str, asked: AmberQuestion, lists: Lists) -> Tally:
+def _count(text: str, asked: AmberQuestion, lists: Lists) -> tuple[int, int, int, int, int, int]:
+    """Return mentions, those of what is not there, truths covered and truths, decoys imagined and decoys."""
     mentions = lists.mentions(text)
     covered: set[int] = set()
     imagined: set[int] = set()
@@ -201,29 +190,16 @@ def _tally(text: str, asked: AmberQuestion, lists: Lists) -> Tally:
             absent += 1
         else:
             covered.add(place)
-    return Tally(len(mentions), absent, len(covered), len(asked.truths), len(imagined), len(asked.decoys))
-
-
-def _score_descriptions(tallies: Sequence[Tally]) -> Iterator[Measured]:
-    if tallies:
-        ratios = {
-            "CHAIR": ([one.absent for one in tallies], [one.mentions for one in tallies]),
-            "Cover": ([one.covered for one in tallies], [one.truths for one in tallies]),
-            "Cog": ([one.imagined for one in tallies], [one.decoys for one in tallies]),
-        }
-        yield measure_ratios(ratios, category=GENERATIVE)
-        yield measure_mean("Hal", [one.absent > 0 for one in tallies], category=GENERATIVE)
+    return len(mentions), absent, len(covered), len(asked.truths), len(imagined), len(asked.decoys)
 
 
 def _score_doubts(doubts: Sequence[AmberQuestion], said: Mapping[str, str]) -> Iterator[Measured]:
     """Yield the scores of yes-or-no questions: over all, by category, and by what stands before a category's colon."""
-    groups = {"discriminative": list(doubts)}
+    groups = {"discriminative": list(doubts)} if doubts else {}
     for one in doubts:
         for name in dict.fromkeys((one.category.split(":")[0], one.category)):
             groups.setdefault(name, []).append(one)
-    for name, own in groups.items():
-        if own:
-            yield measure_ratios(_ratios(own, said), category=name)
+    return (measure_ratios(_ratios(own, said), category=name) for name, own in groups.items())
 
 
 def _ratios(doubts: Sequence[AmberQuestion], said: Mapping[str, str]) -> dict[str, tuple[Floats, Floats]]:
@@ -238,18 +214,17 @@ def _ratios(doubts: Sequence[AmberQuestion], said: Mapping[str, str]) -> dict[st
     }
 
 
-def _overall(tallies: Sequence[Tally], doubts: Sequence[AmberQuestion], said: Mapping[str, str]) -> Measured:
+def _overall(chair: tuple[Floats, Floats], f1: tuple[Floats, Floats]) -> Measured:
     """Return AMBER's own score: the mean of F1 and of what of CHAIR is left to 1."""
-    above, below = _ratios(doubts, said)["F1"]
-    rows = [(one.absent, one.mentions, 0, 0) for one in tallies]
-    rows += [(0, 0, one, other) for one, other in zip(above, below, strict=True)]
+    first, second = (np.stack(columns, axis=1) for columns in (chair, f1))
+    rows = np.concatenate([np.pad(first, ((0, 0), (0, 2))), np.pad(second, ((0, 0), (2, 0)))])
     parts = measure_ratios({"CHAIR": ([], []), "F1": ([], [])}).conclude
 
     def conclude(sums: Floats) -> Floats:
         both = parts(sums)
         return (1 - both[..., :1] + both[..., 1:]) / 2
 
-    return Measured(names=("AMBER score",), statistics=np.array(rows, np.float64), conclude=conclude)
+    return Measured(names=("AMBER score",), statistics=rows, conclude=conclude)
 
 
 BENCHMARK = Benchmark(

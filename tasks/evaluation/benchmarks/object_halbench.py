@@ -15,7 +15,6 @@ from typing import Any
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation.benchmark import (
-    LONG,
     Benchmark,
     Data,
     Exam,
@@ -23,6 +22,7 @@ from pairwright.tasks.evaluation.benchmark import (
     Marked,
     Replies,
     as_written,
+    ask_at_length,
     find_file,
 )
 from pairwright.tasks.evaluation.benchmarks.known_words import singular_in, words_in
@@ -125,9 +125,7 @@ def open_exam(data: Data) -> Exam:
         except (binascii.Error, ValueError) as error:
             raise ConfigError(f"{where}: image_id must be a number, and image base64: {error}") from error
         text = f"<image>\n{as_written(record.question)}"
-        asked.append(
-            ExamQuestion(name=name, item=name, text=text, images=(image,), prompt="object-halbench", max_tokens=LONG)
-        )
+        asked.append(ask_at_length(name, text, (image,), "object-halbench"))
     truths = _read_truths(data.folder, frozenset(numbers.values()), words)
 
     def mark(replies: Replies) -> Marked:

@@ -14,7 +14,6 @@ from pydantic import Field
 from pairwright.prompts import load
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation.benchmark import (
-    LONG,
     Benchmark,
     Data,
     Exam,
@@ -23,6 +22,7 @@ from pairwright.tasks.evaluation.benchmark import (
     Replies,
     Rubric,
     as_written,
+    ask_at_length,
     find_file,
     find_image,
 )
@@ -80,12 +80,9 @@ def _exam(
     categories = {one.name: category for one, category in asked}
 
     def mark(replies: Replies) -> Marked:
-        found: dict[str, int] = {}
-        for one, _ in asked:
-            if one.item in replies.items and one.name not in replies.texts:
-                found[one.name] = 0
-            elif one.item in replies.items and one.name in replies.ratings:
-                found[one.name] = replies.ratings[one.name]
+        counted = [one.name for one, _ in asked if one.item in replies.items]
+        rated = {name: replies.ratings.get(name) if name in replies.texts else 0 for name in counted}
+        found = {name: rating for name, rating in rated.items() if rating is not None}
         marks = [measure_mean(name, list(found.values()), percent=False), *more(found)]
         for category in sorted({*categories.values()} - {""}):
             own = [rating for key, rating in found.items() if categories[key] == category]
@@ -102,13 +99,11 @@ def _open_cad_qa(data: Data) -> Exam:
         if len(line.image) != 2 or not line.text.startswith(PREFIX):
             raise ConfigError(f"{where}: needs two images, and a text that begins with both of them")
         question = line.text.removeprefix(PREFIX)
-        one = ExamQuestion(
-            name=str(number),
-            item=str(number),
-            text=PREFIX + as_written(question),
-            images=tuple(find_image(data.folder, name, where=where) for name in line.image),
-            prompt="cad-qa",
-            max_tokens=LONG,
+        one = ask_at_length(
+            str(number),
+            PREFIX + as_written(question),
+            tuple(find_image(data.folder, name, where=where) for name in line.image),
+            "cad-qa",
             judged={"question": question, "reference": line.answer},
             words=(question,),
             reword=lambda words: PREFIX + as_written(words[0]),
@@ -132,16 +127,9 @@ def _open_omnidiff(data: Data) -> Exam:
         texts = [text for text in (line.caption, *line.captions) if text.strip()]
         if not texts:
             raise ConfigError(f"{where}: caption: says nothing")
-        one = ExamQuestion(
-            name=str(line.id),
-            item=str(line.id),
-            text=load("describe_difference").render(),
-            images=tuple(find_image(data.folder, image, where=where) for image in (line.image1, line.image2)),
-            prompt="describe_difference",
-            max_tokens=LONG,
-            judged={"reference": " ".join(texts)},
-        )
-        asked.append((one, line.source))
+        images = tuple(find_image(data.folder, image, where=where) for image in (line.image1, line.image2))
+        text, judged = load("describe_difference").render(), {"reference": " ".join(texts)}
+        asked.append((ask_at_length(str(line.id), text, images, "describe_difference", judged=judged), line.source))
     return _exam(asked, "score (0 to 100)", (
         "the judge's instructions are paper 002's; what the model is asked is ours, as the paper's question is not "
         "public",
@@ -153,17 +141,11 @@ def _open_mmhal(data: Data) -> Exam:
     asked: list[tuple[ExamQuestion, str]] = []
     for number, (record, where) in enumerate(read_records(find_file(data.folder, MMHAL), _MmhalRecord)):
         source = PurePosixPath(urlsplit(record.image_src).path).name
+        text = f"<image>\n{as_written(record.question)}"
         judged = {"contents": ", ".join(record.image_content), "question": record.question}
-        one = ExamQuestion(
-            name=str(number),
-            item=str(number),
-            text=f"<image>\n{as_written(record.question)}",
-            images=(find_image(data.folder, f"{record.image_id}.jpg", source, where=where),),
-            prompt="mmhal",
-            max_tokens=LONG,
-            judged=judged | {"reference": record.gt_answer},
-        )
-        asked.append((one, record.question_type))
+        judged |= {"reference": record.gt_answer}
+        images = (find_image(data.folder, f"{record.image_id}.jpg", source, where=where),)
+        asked.append((ask_at_length(str(number), text, images, "mmhal", judged=judged), record.question_type))
     return _exam(asked, "rating (0 to 6)", (
         "the judge is told and asked what MMHal-Bench's is, in other words and without its examples; published numbers "
         "are GPT-4's, and a reply that cannot be read counts 0 there",

@@ -15,7 +15,7 @@ from pairwright.schemas.claims import Selector
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, make_key
 from pairwright.schemas.scene import PLURALS, SceneGraph
-from pairwright.tasks.evaluation.benchmark import LONG, Benchmark, Data, Exam, ExamQuestion, Marked, Replies
+from pairwright.tasks.evaluation.benchmark import Benchmark, Data, Exam, Marked, Replies, ask_at_length
 from pairwright.tasks.evaluation.benchmarks.choices import RULE, Choice, Right, all_right, exam_of, judge_statement
 from pairwright.tasks.evaluation.measured import Measured, measure_mean, measure_ratios
 from pairwright.tasks.texts.words import affirmed
@@ -124,10 +124,7 @@ def _note(kept: int, of: int, data: Data) -> str:
 
 def _exam(shown: Sequence[Shown], text: str, prompt: str, *, note: str, words: Adjectives, recall: str) -> Exam:
     """Return the exam of one description of each: CHAIR, and under the name ``recall`` the share of ``_wanted``."""
-    asked = [
-        ExamQuestion(name=one.key, item=one.key, text=text, images=one.images, prompt=prompt, max_tokens=LONG)
-        for one in shown
-    ]
+    asked = [ask_at_length(one.key, text, one.images, prompt) for one in shown]
 
     def mark(replies: Replies) -> Marked:
         counted = [one for one in shown if one.key in replies.items]

@@ -52,7 +52,7 @@ def rate(folder: Path, answers: Mapping[str, str], judge: Callable[[Asked], str]
     with chat_server(judge) as server, Answers(folder / "memory") as memory:
         config = config_of(server, structured_output="none", max_attempts=1)
         some = {name: judged(text) for name, text in answers.items()}
-        found = sorted(judge_answers(some, RUBRIC, config, answers=memory), key=lambda one: int(one.name))
+        found = sorted(judge_answers(some, RUBRIC, config, answers=memory), key=lambda one: int(one.key))
         return found, server
 
 

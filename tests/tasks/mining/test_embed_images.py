@@ -11,7 +11,7 @@ from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Dropped
 from pairwright.tasks.mining import embed_images as stage
-from pairwright.tasks.mining.embed_images import STAGE, count_processes, embed_images, name_models, pin_models
+from pairwright.tasks.mining.embed_images import STAGE, embed_images, name_models, pin_models
 from pairwright.tasks.models import devices
 from pairwright.tasks.models.descriptors import ColourLayout, Gradients
 from pairwright.tasks.models.perceptual_hash import PerceptualHash
@@ -133,7 +133,7 @@ def test_the_fingerprint_knows_the_models_in_use_and_nothing_else(with_models):
 
 def test_models_get_processes_of_their_own_and_descriptors_need_no_weights(monkeypatch):
     assert pin_models(CONFIG) == CONFIG
-    assert count_processes(CONFIG) is None
-    assert count_processes(EmbeddingConfig(embedders=("gradients", "clip"))) == 0
+    assert STAGE.processes(CONFIG) is None
+    assert STAGE.processes(EmbeddingConfig(embedders=("gradients", "clip"))) == 0
     monkeypatch.setattr(devices, "count_gpus", lambda: 2)
-    assert count_processes(EmbeddingConfig(embedders=("gradients", "clip"))) == 2
+    assert STAGE.processes(EmbeddingConfig(embedders=("gradients", "clip"))) == 2
