@@ -88,9 +88,6 @@ class Encoder:
 def is_out_of_memory(error: BaseException) -> bool:
     """Say whether an error means that a device or the machine has no memory left; PyTorch words it by device."""
     words = str(error).lower()
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or any(said in words for said in ("not enough memory", "can't allocate memory", "out of memory"))
-        or "alloc_failed" in words  # what cuBLAS, cuDNN and cuFFT say where their work space does not fit
-    )
+    said = ("not enough memory", "can't allocate memory", "out of memory", "alloc_failed")  # cuBLAS says the last
+    is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return is_named or any(one in words for one in said)

@@ -40,17 +40,13 @@ def check_packages(extras: Sequence[str]) -> Iterator[Check]:
         yield warning("packages", "core", "the project is not installed, only imported", mend=_install(extras))
         return
     for extra in ("", *extras):
-        own = [one for one in wanted if one.name != PROJECT and _belongs(one.marker, extra)]
-        wrong = [text for one in own if (text := _fault(one))]
+        marker = f'extra == "{extra}"' if extra else "None"
+        own = [one for one in wanted if one.name != PROJECT and marker in str(one.marker)]
         name = extra or "core"
-        if wrong:
-            yield missing("packages", name, "; ".join(wrong), mend=_install(extras))
+        if wrong := "; ".join(filter(None, map(_fault, own))):
+            yield missing("packages", name, wrong, mend=_install(extras))
         else:
             yield ok("packages", name, ", ".join(f"{one.name} {version(one.name)}" for one in own))
-
-
-def _belongs(marker: object, extra: str) -> bool:
-    return f'extra == "{extra}"' in str(marker) if extra else marker is None
 
 
 def _fault(wanted: "Requirement") -> str:
@@ -93,16 +89,15 @@ def check_gpus(*, needed: bool) -> Iterator[Check]:
         return
     yield ok("machine", "GPU driver", f"{driver} is there")
     if importlib.util.find_spec("torch") is None:
-        yield warning(
-            "machine", "GPU", "PyTorch is not installed, and nothing uses the GPU", mend=_install(["gpu", "models"])
-        )
-        return
-    yield _ask_torch()
+        said = "PyTorch is not installed, and nothing uses the GPU"
+        yield warning("machine", "GPU", said, mend=_install(["gpu", "models"]))
+    else:
+        yield _ask_torch()
 
 
 def _ask_torch() -> Check:
     """Return which GPUs PyTorch sees."""
-    words = [sys.executable, "-c", LOOK]
+    words, mend = [sys.executable, "-c", LOOK], _install(["gpu", "models"])
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=LOAD_SECONDS, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
@@ -111,10 +106,9 @@ def _ask_torch() -> Check:
         found = json.loads(done.stdout)
     except ValueError:
         last = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
-        return missing("machine", "GPU", f"PyTorch does not load: {last}", mend=_install(["gpu", "models"]))
+        return missing("machine", "GPU", f"PyTorch does not load: {last}", mend=mend)
     gpus = [f"{gpu['name']}, {gpu['memory'] / 1e9:.0f} GB" for gpu in found["gpus"]]
     built = f"PyTorch {found['version']}" + (f" for CUDA {found['cuda']}" if found["cuda"] else " for CPUs only")
     if not gpus:
-        said = f"{built} sees none, though there is a driver"
-        return warning("machine", "GPU", said, mend=_install(["gpu", "models"]))
+        return warning("machine", "GPU", f"{built} sees none, though there is a driver", mend=mend)
     return ok("machine", "GPU", f"{'; '.join(gpus)} ({built})")

@@ -29,13 +29,11 @@ class _Unused:
 
 
 def read_checkpoint(path: Path, *, field: str, under: str = "", idle: Collection[str] = ()) -> dict[str, "Tensor"]:
-    """Return a checkpoint's tensors by name, on the CPU; those under the key ``under`` where the file has it.
+    """Return a checkpoint's tensors by name, on the CPU: safetensors by its ending, else as ``torch.save`` wrote it.
 
-    Args:
-        path: safetensors by its ending, anything else as ``torch.save`` wrote it.
-        field: the field of the profile that names the file, for messages.
-        under: the key of a training state that holds the weights, such as ``model``.
-        idle: names of classes that a training state may have beside the weights, say as keys; they stay names.
+    ``field`` of the profile names the file, for messages; ``under`` is the key of a training state that holds the
+    weights, such as ``model``, where the file has it; ``idle`` names classes that a training state may have beside the
+    weights, say as keys; they stay names.
     """
     try:
         loaded = _load(path, idle)

@@ -46,13 +46,10 @@ class Attention(nn.Module):
     def forward(
         self, tokens: "Tensor", seen: Seen, *, allowed: "Tensor | None" = None, causal: bool = False
     ) -> "Tensor":
-        """Return ``(B, tokens, width)``.
+        """Return ``(B, tokens, width)``: the tokens that ask, after they looked at what is ``seen``.
 
-        Args:
-            tokens: ``(B, tokens, width)``, which ask.
-            seen: what they may look at.
-            allowed: ``(B, seen)`` bool, where they may look, at least one place per row; ``None``: everywhere.
-            causal: whether a token sees only itself and those before it; then ``allowed`` does not count.
+        They may look where ``allowed``, ``(B, seen)`` bool, at least at one place per row; ``None``: everywhere. With
+        ``causal`` a token sees only itself and those before it, and ``allowed`` does not count.
         """
         mask = None if allowed is None or causal else allowed[:, None, None]
         found = functional.scaled_dot_product_attention(

@@ -34,7 +34,7 @@ FIELD = "--differential"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferentialSizes:
-    """Say how differences are perceived."""
+    """Sizes of a module that perceives differences."""
 
     width: int
     """Of the tower's features."""
@@ -53,7 +53,7 @@ class DifferentialSizes:
 
 @dataclass(frozen=True, slots=True)
 class Perceived:
-    """Hold what one scale perceives of a pair, ``(B, tokens, width)`` each: both images, and Eq. 3's difference."""
+    """What one scale perceives of a pair, ``(B, tokens, width)`` each: both images, and Eq. 3's difference."""
 
     first: "Tensor"
     second: "Tensor"
@@ -65,7 +65,7 @@ class Perceived:
 
 
 class Scale(nn.Module):
-    """Compare features of one depth (Eqs. 1 to 6)."""
+    """Comparison of features of one depth (Eqs. 1 to 6)."""
 
     def __init__(self, sizes: DifferentialSizes) -> None:
         super().__init__()
@@ -92,15 +92,14 @@ class Scale(nn.Module):
 
     def blocks(self, first: "Tensor", second: "Tensor") -> "tuple[Tensor, Tensor, Tensor]":
         """Return what Eq. 3 joins: both images, weighed by each other (Eqs. 1 and 2), and their difference."""
-        weighed = [
-            own * self.weigh(torch.cat([own, other], dim=-1)).sigmoid()
-            for own, other in ((first, second), (second, first))
-        ]
-        return weighed[0], weighed[1], weighed[0] - weighed[1]
+        one, other = (
+            pair[0] * self.weigh(torch.cat(pair, -1)).sigmoid() for pair in ((first, second), (second, first))
+        )
+        return one, other, one - other
 
 
 class DifferentialPerception(nn.Module):
-    """Add to the features of two images what differs between them."""
+    """Module that adds to the features of two images what differs between them."""
 
     def __init__(self, sizes: DifferentialSizes) -> None:
         super().__init__()
@@ -118,10 +117,9 @@ class DifferentialPerception(nn.Module):
         """Return the features of both images to go on with, ``(B, tokens, width)``, from those of each layer."""
         shared = self.sizes.shared_weights
         found = [cast("Scale", self.scales[0 if shared else place])(*pair) for place, pair in enumerate(scales)]
-        scores = torch.stack([self.score(one.pool()) for one in found])
-        scores = scores.softmax(0) if self.sizes.softmax else scores.sigmoid()
-        weights = scores[:, :, None]
-        firsts, seconds = (torch.stack(side) for side in zip(*((one.first, one.second) for one in found), strict=True))
+        scores = torch.stack([self.score(one.pool()) for one in found])[:, :, None]
+        weights = scores.softmax(0) if self.sizes.softmax else scores.sigmoid()
+        firsts, seconds = (torch.stack([getattr(one, side) for one in found]) for side in ("first", "second"))
         first, second = scales[-1]
         return first + self.out((weights * firsts).sum(0)), second + self.out((weights * seconds).sum(0))
 
@@ -134,7 +132,7 @@ def spread_layers(depth: int, count: int = 4) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Tower:
-    """Be the parts of a vision tower that hooks go to."""
+    """Parts of a vision tower that hooks go to."""
 
     whole: nn.Module
     blocks: Sequence[nn.Module]
@@ -184,16 +182,11 @@ def find_tower(model: Any, *, field: str = FIELD) -> Tower:
         raise ModelError(f"{field}: knows the towers of {', '.join(FAMILIES)}; this model is a {family or 'stranger'}")
     vision = model.config.vision_config
     if family == "llava_onevision":
-        if model.config.vision_feature_layer != -1:
-            raise ModelError(
-                f"{field}: this model goes on with layer {model.config.vision_feature_layer}, not the last"
-            )
-        whole = model.model.vision_tower
-        inner = getattr(whole, "vision_model", whole)
-        return Tower(
-            whole, list(inner.encoder.layers), model.model.multi_modal_projector,
-            vision.hidden_size, vision.num_attention_heads,
-        )  # fmt: skip
+        if (last := model.config.vision_feature_layer) != -1:
+            raise ModelError(f"{field}: this model goes on with layer {last}, not the last")
+        whole, after = model.model.vision_tower, model.model.multi_modal_projector
+        blocks = list(getattr(whole, "vision_model", whole).encoder.layers)
+        return Tower(whole, blocks, after, vision.hidden_size, vision.num_attention_heads)
     whole = model.model.visual
     width = vision.embed_dim if family == "qwen2_vl" else vision.hidden_size
     return Tower(whole, list(whole.blocks), whole.merger, width, vision.num_heads)
@@ -252,7 +245,6 @@ class _Hooks:
 
 
 def _check_pairs(grids: Sequence[tuple[int, ...]]) -> None:
-    """Refuse images that are no pairs."""
     if len(grids) % 2:
         raise ModelError(f"{FIELD}: images go in twos, and these are {len(grids)}")
     for place in range(0, len(grids), 2):

@@ -20,7 +20,7 @@ from pairwright.schemas.config import Dinov2Config
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.batches import Batches, Encoder
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.preprocess import Interpolation, Preprocess, Resize
+from pairwright.tasks.models.preprocess import Interpolation, Preprocess, Resize, three
 from pairwright.tasks.models.weights import Pretrained, is_local, loading, require_packages
 
 FIELD = "embedding.dinov2"
@@ -120,15 +120,14 @@ def transform_of(values: Mapping[str, Any]) -> Preprocess:
     resizes = said["do_resize"] and said["resample"] in RESAMPLE
     if not crops or not scales or not resizes or crop[0] > size[0] or crop[1] > size[1]:
         raise ModelError(f"{FIELD}: {PROCESSOR} prepares images in a way that is not supported: {dict(values)}")
-    mean, std = said["image_mean"], said["image_std"]
     return Preprocess(
         resize=resize,
         size=size,
         crop=crop,
         interpolation=RESAMPLE[said["resample"]],
         offset="floor",
-        mean=(float(mean[0]), float(mean[1]), float(mean[2])),
-        std=(float(std[0]), float(std[1]), float(std[2])),
+        mean=three(said["image_mean"]),
+        std=three(said["image_std"]),
     )
 
 

@@ -95,20 +95,16 @@ class NoiseIdentifier(nn.Module):
         super().__init__()
         own_text = getattr(clip, "text_pool_type", "") == "argmax" and isinstance(clip.text_projection, Tensor)
         if not (has_class_token(clip.visual) and own_text):
-            raise ModelError(
-                "NAMC masks patches and words of two transformers of CLIP's own form; this model has other"
-            )
+            raise ModelError("NAMC masks patches and words of two transformers of CLIP's form; this model has others")
         self.clip = clip
         self.masked_patch = nn.Parameter(torch.randn(clip.visual.conv1.out_channels) * SPREAD)
         self.masked_word = nn.Parameter(torch.randn(clip.token_embedding.embedding_dim) * SPREAD)
         self.to_width = nn.Linear(clip.token_embedding.embedding_dim, width)
 
     def see(self, pixels: Tensor, masked: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return images in CLIP's projected space: ``(B, e)`` as a whole, and ``(B, patches, e)``.
+        """Return images ``(B, 3, h, w)`` in CLIP's projected space: ``(B, e)`` as a whole, and ``(B, patches, e)``.
 
-        Args:
-            pixels: ``(B, 3, h, w)``.
-            masked: ``(B, patches)`` bool, which are not seen.
+        Patches that are ``masked``, ``(B, patches)`` bool, are not seen.
         """
         visual = self.clip.visual
         patches = visual.conv1(pixels).flatten(2).transpose(1, 2)
@@ -122,9 +118,7 @@ class NoiseIdentifier(nn.Module):
     def read(self, tokens: Tensor, masked: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return texts in CLIP's projected space, ``(B, e)`` and ``(B, L, e)``, and the tower's own ``(B, L, w)``.
 
-        Args:
-            tokens: ``(B, L)``, 0 behind their end.
-            masked: ``(B, L)`` bool, which are not read.
+        ``tokens``, ``(B, L)``, are 0 behind their end; those ``masked``, ``(B, L)`` bool, are not read.
         """
         clip, ends = self.clip, tokens.argmax(1)  # the mark of the end has the highest number
         longest = int(ends.max()) + 1  # nothing looks at what comes later, and texts are a third of L
@@ -143,11 +137,8 @@ class NoiseIdentifier(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return which patches and which words to mask, ``(B, patches)`` and ``(B, L)``, by CLIP as it is now.
 
-        Args:
-            pixels: ``(B, 3, h, w)``.
-            tokens: ``(B, L)``.
-            words: ``(B, L)``, the number of each token's word.
-            shares: p_I and p_T, how much of the patches and of the words is masked on average.
+        ``words``, ``(B, L)``, are the numbers of the tokens' words; ``shares`` are p_I and p_T, how much of the patches
+        and of the words is masked on average.
         """
         patches, pieces = relevance(self.see(pixels)[1], self.read(tokens)[1], words != NO_WORD)
         whole, real = relevance_of_words(pieces, words)
@@ -159,12 +150,8 @@ class NoiseIdentifier(nn.Module):
 def relevance(patches: Tensor, tokens: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     """Return how relevant each patch ``(B, patches)`` and each token ``(B, L)`` is: its highest cosine (Eq. 1).
 
-    In the projected space, since the towers differ in width. Start, end and padding are no words.
-
-    Args:
-        patches: ``(B, patches, e)``.
-        tokens: ``(B, L, e)``.
-        real: ``(B, L)`` bool, which tokens are of words. Without any, every patch has relevance 0.
+    Of ``(B, patches, e)`` and ``(B, L, e)`` in the projected space, since the towers differ in width. ``real``,
+    ``(B, L)`` bool: tokens of words, not start, end and padding; without any, every patch has relevance 0.
     """
     cosines = (functional.normalize(patches, dim=-1) @ functional.normalize(tokens, dim=-1).mT).float()
     seen = cosines.masked_fill(~real[:, None], -torch.inf).amax(2)
@@ -172,11 +159,9 @@ def relevance(patches: Tensor, tokens: Tensor, real: Tensor) -> tuple[Tensor, Te
 
 
 def relevance_of_words(tokens: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-    """Return per word number ``(B, L)`` the highest relevance of its tokens, and which numbers there are.
+    """Return per word number ``(B, L)`` the highest relevance of its tokens ``(B, L)``, and which numbers there are.
 
-    Args:
-        tokens: ``(B, L)`` relevance.
-        words: ``(B, L)`` numbers of words below L, or ``NO_WORD``.
+    ``words``, ``(B, L)``: numbers of words below L, or ``NO_WORD``.
     """
     none = torch.full((len(tokens), tokens.shape[1] + 1), -torch.inf, dtype=tokens.dtype, device=tokens.device)
     found = none.scatter_reduce(1, words + 1, tokens, "amax")[:, 1:]  # what is of no word goes to a place of its own
@@ -221,13 +206,10 @@ class MaskedImageEncoder(nn.Module):
         self.join = nn.Linear(2 * width, width)
 
     def reconstruct(self, features: Tensor, masked: Tensor, text: Tensor, read: Tensor) -> Tensor:
-        """Return ``(B, places, codes)`` logits of what each place was.
+        """Return ``(B, places, codes)`` logits of what each place was, masked where ``(B, places)``.
 
-        Args:
-            features: ``(B, places, features)``.
-            masked: ``(B, places)`` bool.
-            text: ``(B, L, width)``, the denoised description.
-            read: ``(B, L)`` bool, which of its tokens are no padding; at least one per row.
+        ``text`` is the denoised description, ``(B, L, width)``; ``read``, ``(B, L)`` bool, are its tokens that are no
+        padding, at least one per row.
         """
         tokens = self._embed(features, masked)
         for layer in self.layers:
@@ -237,9 +219,8 @@ class MaskedImageEncoder(nn.Module):
     def interact(self, images: Sequence[Tensor], masked: Sequence[Tensor | None]) -> Tensor:
         """Return ``(B, places, width)``: what the two images have to do with each other.
 
-        Args:
-            images: the grid features of both, ``(B, places, features)``.
-            masked: ``(B, places)`` bool of each, or ``None``: nothing is.
+        ``images``: grid features of both, ``(B, places, features)``; ``masked``: ``(B, places)`` bool of each or
+        ``None``.
         """
         streams = [self._embed(image, mask) for image, mask in zip(images, masked, strict=True)]
         allowed = [None if mask is None else visible(mask) for mask in masked]
@@ -272,11 +253,9 @@ class Describer(nn.Module):
         self.norm = nn.LayerNorm(sizes.width)
 
     def forward(self, tokens: Tensor, compared: Tensor) -> Tensor:
-        """Return ``(B, T, vocabulary)`` logits of what follows each of ``(B, T)`` tokens.
+        """Return ``(B, T, vocabulary)`` logits of what follows each of ``(B, T)`` tokens, from the description's start.
 
-        Args:
-            tokens: the description so far, from its start.
-            compared: ``(B, places, width)``, of ``MaskedImageEncoder.interact``.
+        ``compared``: ``(B, places, width)``, of ``MaskedImageEncoder.interact``.
         """
         found = self.words(tokens) + self.positions[: tokens.shape[1]]
         for layer in self.layers:
@@ -289,14 +268,9 @@ class Describer(nn.Module):
     ) -> list[list[int]]:
         """Return the tokens of a description per row, greedily, without start and end, all rows at once.
 
-        What was seen of the tokens before is kept, so that a step costs one token.
-
-        Args:
-            compared: ``(B, places, width)``, of ``MaskedImageEncoder.interact``.
-            start: begins a description; ``[CLS]`` of BERT.
-            end: ends it; ``[SEP]`` of BERT.
-            banned: tokens that are never written: ``[MASK]``, which training may have shown, ``[PAD]``, ``[UNK]``.
-            length: maximum tokens, the end counted.
+        What was seen of the tokens before is kept, so that a step costs one token. ``start`` and ``end`` are BERT's
+        ``[CLS]`` and ``[SEP]``; ``banned`` are tokens that are never written: ``[MASK]``, which training may have
+        shown, ``[PAD]``, ``[UNK]``; ``length``: maximum tokens, the end counted.
         """
         shown = [layer.other.see(compared) for layer in self.layers]
         before: list[Seen | None] = [None for _ in self.layers]
@@ -343,9 +317,8 @@ class Namc(nn.Module):
         assert noise is not None
         pixels, features = by_side(batch.pixels), by_side(batch.features)
         tokens, words = by_side(batch.tokens), by_side(batch.words)
-        masked, masked_words = noise.draw_masks(
-            pixels, tokens, words, shares=(config.image_mask_ratio, config.text_mask_ratio)
-        )
+        shares = (config.image_mask_ratio, config.text_mask_ratio)
+        masked, masked_words = noise.draw_masks(pixels, tokens, words, shares=shares)
         images, _ = noise.see(pixels, masked)
         texts, _, text = noise.read(tokens, mask_tokens(masked_words, words))
         # (B, 2 L): the second half's words come after the first's.
@@ -394,13 +367,8 @@ def alignment_loss(images: Tensor, texts: Tensor, identity: Tensor) -> Tensor:
     """Return IRRA's similarity distribution matching, both directions, averaged over the batch.
 
     KL(p || q) of the softmax p over cosines / 0.02 and the shares q of the texts that are alike: a text that occurs
-    twice in a batch is no false negative. In float32 within autocast, too: cosines in bfloat16 are off by 0.002, logits
-    by 0.1.
-
-    Args:
-        images: ``(B, e)``.
-        texts: ``(B, e)``.
-        identity: ``(B,)``, equal where the texts are the same.
+    twice in a batch is no false negative: ``identity``, ``(B,)``, is equal there. Images and texts are ``(B, e)``. In
+    float32 within autocast, too: cosines in bfloat16 are off by 0.002, logits by 0.1.
     """
     with torch.autocast(images.device.type, enabled=False):
         cosines = functional.normalize(images.float(), dim=-1) @ functional.normalize(texts.float(), dim=-1).T
@@ -411,24 +379,17 @@ def alignment_loss(images: Tensor, texts: Tensor, identity: Tensor) -> Tensor:
 
 
 def reconstruction_loss(logits: Tensor, codes: Tensor, masked: Tensor) -> Tensor:
-    """Return the mean cross-entropy of VQGAN's codes at masked places; 0 where nothing is masked.
+    """Return the mean cross-entropy of VQGAN's codes ``(B, places)`` at masked places; 0 where nothing is masked.
 
     The paper's Eq. 18 sums over all places, its text speaks of masked ones; the text is followed.
-
-    Args:
-        logits: ``(B, places, codes)``.
-        codes: ``(B, places)``.
-        masked: ``(B, places)`` bool.
     """
     return description_loss(logits, codes.masked_fill(~masked, IGNORED))
 
 
 def description_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy of the next token; 0 where nothing is to be learnt.
+    """Return the mean cross-entropy of what follows each token; 0 where nothing is to be learnt.
 
-    Args:
-        logits: ``(B, T, vocabulary)``, of what follows each token.
-        labels: ``(B, T)``, what does; ``IGNORED`` where it does not count.
+    ``logits``: ``(B, T, vocabulary)``; ``labels``: ``(B, T)``, ``IGNORED`` where they do not count.
     """
     flat = logits.float().flatten(0, 1)
     losses = functional.cross_entropy(flat, labels.flatten(), reduction="sum", ignore_index=IGNORED)

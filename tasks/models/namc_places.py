@@ -26,7 +26,7 @@ from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.checkpoints import compare_shapes, read_checkpoint, shapes_of
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.open_clip_embedder import create_model, pin_clip, transform_of
-from pairwright.tasks.models.preprocess import Preprocess
+from pairwright.tasks.models.preprocess import Preprocess, three
 from pairwright.tasks.models.weights import (
     HubFiles,
     absolute,
@@ -192,10 +192,9 @@ def load_grids(settings: str) -> PlaceEncoder:
     if pixels != PIXELS:
         raise ModelError(f"{CNN}.model: {name}: its third stage has places of {pixels} pixels, not of {PIXELS}")
     _fill(network, read_checkpoint(path, field=CNN, under="state_dict"), field=CNN, path=path)
-    mean, std = tuple(map(float, cfg["mean"])), tuple(map(float, cfg["std"]))
     return PlaceEncoder(
         network=lambda pixels: network(pixels)[0].flatten(2).transpose(1, 2),
-        numbers=replace(CROP, mean=mean, std=std).numbers,
+        numbers=replace(CROP, mean=three(cfg["mean"]), std=three(cfg["std"])).numbers,
         kind=np.float16,
         width=int(width),
     )
@@ -247,10 +246,10 @@ def _vqgan_sizes(weights: "Mapping[str, Tensor]") -> Any:
 
 def _fill(network: Any, weights: "Mapping[str, Tensor]", *, field: str, path: Path) -> None:
     """Put weights into a network that only runs; those that it has no place for are passed over."""
-    own = [name for name in network.state_dict() if not name.endswith("num_batches_tracked")]
+    own = {n: shape for n, shape in shapes_of(network.state_dict()).items() if not n.endswith("num_batches_tracked")}
     found = {name: weights[name].float() for name in own if name in weights}
     try:
-        compare_shapes(shapes_of(found), {name: tuple(network.state_dict()[name].shape) for name in own})
+        compare_shapes(shapes_of(found), own)
     except ModelError as error:
         raise ModelError(f"{field}: {path}: does not fit the model: {error}") from error
     network.load_state_dict(found, strict=False)

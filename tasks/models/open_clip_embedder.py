@@ -18,7 +18,7 @@ from pairwright.schemas.config import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.batches import Batches, Encoder
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.preprocess import Preprocess
+from pairwright.tasks.models.preprocess import Preprocess, three
 from pairwright.tasks.models.weights import (
     HubFiles,
     absolute,
@@ -208,11 +208,6 @@ def transform_of(cfg: dict[str, Any]) -> Preprocess:
         size=size,
         crop=size,
         interpolation="bilinear" if cfg.get("interpolation") == "bilinear" else "bicubic",
-        mean=_three(cfg["mean"]),
-        std=_three(cfg["std"]),
+        mean=three(cfg["mean"]),
+        std=three(cfg["std"]),
     )
-
-
-def _three(values: Any) -> tuple[float, float, float]:
-    first, second, third = values if isinstance(values, list | tuple) else (values,) * 3
-    return float(first), float(second), float(third)

@@ -5,6 +5,7 @@ antialiasing in integers: a crop differs from the libraries' by a few roundings,
 image with an extreme aspect only what the crop shows is resized: 16 x 200,000 pixels would become gigabytes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -73,6 +74,12 @@ class Preprocess:
         box = (start[1] * across, start[0] * down, min(right, width), min(bottom, height))
         method = Image.Resampling[self.interpolation.upper()]
         return np.asarray(Image.fromarray(pixels).resize((self.crop[1], self.crop[0]), method, box=box))
+
+
+def three(values: float | Sequence[float]) -> Three:
+    """Return a number for each channel, of one for all or of three."""
+    first, second, third = values if isinstance(values, Sequence) else (values,) * 3
+    return float(first), float(second), float(third)
 
 
 def _resize(pixels: Pixels, size: Size, interpolation: str) -> Pixels:

@@ -66,14 +66,7 @@ def rounding(width: int) -> float:
     return 1.01 * width * float(np.finfo(np.float32).eps)
 
 
-def top_k(
-    matrix: Halves,
-    rows: Integers,
-    *,
-    k: int,
-    centres: int = 0,
-    block_bytes: int = BLOCK_BYTES,
-) -> Found:
+def top_k(matrix: Halves, rows: Integers, *, k: int, centres: int = 0, block_bytes: int = BLOCK_BYTES) -> Found:
     """Return for each of the matrix's ``rows`` its nearest other rows, nearest first, and their inner products.
 
     Both are ``(len(rows), min(k, N - 1))``. A row is never its own neighbour; its exact duplicates are neighbours.
@@ -120,14 +113,9 @@ def settle(
 ) -> Near:
     """Return each row's ``k`` nearest and their products, from what ``look`` finds; -1 and -inf where there are fewer.
 
-    Args:
-        matrix: ``(N, d)`` vectors of length 1, or a little longer by rounding.
-        rows: the queries.
-        k: neighbours wanted.
-        count: rows that are searched; an answer that long leaves none unseen.
-        itself: whether a row may be its own neighbour.
-        error: how far a score of ``look`` can be off.
-        look: given places in ``rows`` and a number, returns that many rows of highest score, and the falling scores.
+    ``matrix`` is ``(N, d)``, of length 1 or a little longer by rounding; ``rows`` are the queries, ``count`` the rows
+    that are searched; ``itself``: a row may be its own neighbour. ``look``, given places in ``rows`` and a number,
+    returns that many rows of highest score, and the falling scores, which can be off by ``error``.
     """
     near = np.full((len(rows), k), -1, dtype=np.int64)
     products = np.full((len(rows), k), -np.inf, dtype=np.float64)
