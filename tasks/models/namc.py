@@ -324,8 +324,7 @@ class Namc(nn.Module):
         # (B, 2 L): the second half's words come after the first's.
         hidden = mask_tokens(torch.cat(masked_words.chunk(2), dim=1), batch.numbers)
         written = self.describer(
-            batch.written.masked_fill(hidden, mask)[:, :-1],
-            self.encoder.interact(features.chunk(2), masked.chunk(2)),
+            batch.written.masked_fill(hidden, mask)[:, :-1], self.encoder.interact(features.chunk(2), masked.chunk(2))
         )
         labels = batch.written.masked_fill(batch.written == pad, IGNORED)
         labels = labels.masked_fill(hidden, mask if config.learn_masked else IGNORED)

@@ -22,13 +22,7 @@ from pairwright.tasks.models.checkpoints import count_parts, read_checkpoint, sh
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.models.segmentation import TagMask
-from pairwright.tasks.models.weights import (
-    PublishedFile,
-    absolute,
-    find_checkpoint,
-    identify_files,
-    require_packages,
-)
+from pairwright.tasks.models.weights import PublishedFile, absolute, find_checkpoint, identify_files, require_packages
 
 if TYPE_CHECKING:
     from torch import Tensor

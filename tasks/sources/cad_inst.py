@@ -29,13 +29,7 @@ from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, ItemRow, Pai
 from pairwright.tasks.sources.annotations import check_record, load_json, parse_record, read_lines
 from pairwright.tasks.sources.layouts import Entry, Listed, make_item, read_item
 from pairwright.tasks.sources.open_table import need
-from pairwright.tasks.sources.read_entry import (
-    RefusedEntryError,
-    check_path,
-    is_unicode,
-    read_one,
-    shown_name,
-)
+from pairwright.tasks.sources.read_entry import RefusedEntryError, check_path, is_unicode, read_one, shown_name
 from pairwright.tasks.sources.reader import Given, Read, Reader
 from pairwright.tasks.sources.tables import image_folder, list_rows, read_rows
 from pairwright.tasks.texts.comparisons import Comparison, read_comparison

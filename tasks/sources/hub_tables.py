@@ -68,9 +68,7 @@ def _read_edit(row: TableRow) -> Iterable[Given]:
 
 INSTRUCTPIX2PIX = table_reader(
     partial(
-        _choose,
-        needed=("original_prompt", "edit_prompt", "edited_prompt"),
-        images=("original_image", "edited_image"),
+        _choose, needed=("original_prompt", "edit_prompt", "edited_prompt"), images=("original_image", "edited_image")
     ),
     _read_edit,
     kind="instructpix2pix",

@@ -115,11 +115,7 @@ def table_reader(choose: Choose, read_row: Callable[[TableRow], Iterable[Given]]
 
 
 def _read_tables(
-    items: Sequence[ItemRow],
-    config: SourceConfig,
-    *,
-    choose: Choose,
-    read_row: Callable[[TableRow], Iterable[Given]],
+    items: Sequence[ItemRow], config: SourceConfig, *, choose: Choose, read_row: Callable[[TableRow], Iterable[Given]]
 ) -> Iterator[Read]:
     folder = image_folder(config)
     for item, record in read_rows(items, config, choose=choose):

@@ -59,11 +59,7 @@ def stand_in(folder: Path, text: str) -> str:
     ("text", "state", "words"),
     [
         ("import os; os.kill(os.getpid(), 11)", "missing", "-11"),
-        (
-            "raise SystemExit('libcudart.so.13: not found')",
-            "missing",
-            "libcudart.so.13: not found",
-        ),
+        ("raise SystemExit('libcudart.so.13: not found')", "missing", "libcudart.so.13: not found"),
         ("""print('{"version": "2.15", "cuda": "", "gpus": []}')""", "warning", "PyTorch 2.15 "),
         (
             """print('{"version": "2.15", "cuda": "13.0", "gpus": [{"name": "H200", "memory": 150000000000}]}')""",

@@ -174,13 +174,7 @@ def test_a_trusted_file_that_is_no_program_is_an_error(tmp_path, data):
         list(LamaInpainter(config=RemovalsConfig(inpainter="lama", lama=config)).fill([]))
 
 
-@pytest.mark.parametrize(
-    ("network", "words"),
-    [
-        (OneArgument(), "other.pt .*argument"),
-        (Nothing(), "finite"),
-    ],
-)
+@pytest.mark.parametrize(("network", "words"), [(OneArgument(), "other.pt .*argument"), (Nothing(), "finite")])
 def test_other_programs_are_errors(tmp_path, network, words):
     with pytest.raises(ModelError, match=words):
         list(inpainter(tmp_path / "other.pt", network).fill([]))

@@ -318,11 +318,7 @@ def test_no_loss_reaches_what_it_should_not(model, batch, vocabulary):
     losses, counted = pretrain(model, batch, vocabulary)
     assert 0 < counted["places"] < 1
     assert 0 < counted["words"] < 1
-    reached = {
-        "alignment": {"noise"},
-        "reconstruction": {"noise", "encoder"},
-        "description": {"encoder", "describer"},
-    }
+    reached = {"alignment": {"noise"}, "reconstruction": {"noise", "encoder"}, "description": {"encoder", "describer"}}
     for name, parts in reached.items():
         assert losses[name].isfinite(), name
         model.zero_grad()

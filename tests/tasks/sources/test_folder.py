@@ -125,13 +125,7 @@ def test_a_good_image_becomes_a_row(tmp_path):
     put(tmp_path, "sub/photo.jpeg", data)
     (item,) = listed(tmp_path)
     (row,) = read_one(item, tmp_path)
-    assert row == photograph(
-        data,
-        source_key=item.key,
-        name="sub/photo.jpeg",
-        source="folder",
-        licence="CC0-1.0",
-    )
+    assert row == photograph(data, source_key=item.key, name="sub/photo.jpeg", source="folder", licence="CC0-1.0")
 
 
 def bomb():

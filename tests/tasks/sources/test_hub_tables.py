@@ -122,11 +122,7 @@ def test_two_images_become_a_pair_with_the_answers_about_them(tmp_path):
     [
         ("llava-recap", {"image": [DATA[0]], "text": ["a"]}, r"conversations, id; .*image \(binary\), text"),
         ("scene-difference", {"images": [["a.png"]], "texts": [[]]}, r"column images .*images \(list<"),
-        (
-            "instructpix2pix",
-            {"original_image": [DATA[0]]},
-            "edit_prompt, edited_image, .*_prompt; ",
-        ),
+        ("instructpix2pix", {"original_image": [DATA[0]]}, "edit_prompt, edited_image, .*_prompt; "),
         ("rlaif-v", {"image": [DATA[0]], "question": ["a"]}, "chosen, rejected; "),
     ],
 )

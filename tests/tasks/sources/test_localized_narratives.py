@@ -9,14 +9,7 @@ from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, ImageRow
 from pairwright.tasks.sources import localized_narratives
 from pairwright.tasks.sources.readers import recognise_source
-from tests.fixtures.layouts import (
-    list_all,
-    narrative,
-    put_lines,
-    read_all,
-    source_of,
-    write_localized_narratives,
-)
+from tests.fixtures.layouts import list_all, narrative, put_lines, read_all, source_of, write_localized_narratives
 
 COCO = "coco_train_localized_narratives-00000-of-00002.jsonl"
 

@@ -303,10 +303,7 @@ def test_a_tar_that_a_pattern_names_and_that_is_missing_is_a_dropped_row(tmp_pat
     shards(tmp_path)
     (tmp_path / "s-001.tar").unlink()
     os.mkfifo(tmp_path / "s-001.tar")
-    assert reasons(f"{tmp_path}/s-{{000..003}}.tar") == {
-        "s-001.tar": "not a regular file",
-        "s-003.tar": "missing file",
-    }
+    assert reasons(f"{tmp_path}/s-{{000..003}}.tar") == {"s-001.tar": "not a regular file", "s-003.tar": "missing file"}
 
 
 def test_a_tar_that_changes_or_vanishes_after_listing(tmp_path):

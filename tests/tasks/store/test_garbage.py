@@ -11,14 +11,7 @@ from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.dataset import alone
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.garbage import (
-    Needed,
-    Plan,
-    carry_out,
-    left_work,
-    other_folders,
-    unneeded_parts,
-)
+from pairwright.tasks.store.garbage import Needed, Plan, carry_out, left_work, other_folders, unneeded_parts
 from pairwright.tasks.store.part import Part, read_part
 from pairwright.tasks.store.snapshot import part_files, read_snapshot, snapshot_numbers
 from pairwright.tasks.store.takedowns import write_takedown

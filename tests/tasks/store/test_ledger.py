@@ -220,10 +220,7 @@ def test_a_part_must_state_what_it_holds(tables: Tables, about: dict[str, str]) 
 
 
 def test_a_full_disk_of_the_scratch_folder_is_said(tmp_path: Path) -> None:
-    with (
-        pytest.raises(StoreError, match=r"spill: has no room .*TMPDIR"),
-        Build(Folder(str(tmp_path)), (), ()) as build,
-    ):
+    with pytest.raises(StoreError, match=r"spill: has no room .*TMPDIR"), Build(Folder(str(tmp_path)), (), ()) as build:
         build.ledger.run(
             "SET memory_limit = '20MB'; SET max_temp_directory_size = '1MB'; "
             "SELECT count(DISTINCT md5(i::VARCHAR)) FROM range(1000000) t(i)"

@@ -10,13 +10,7 @@ import pytest
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.snapshot import (
-    check_parts,
-    describe_version,
-    missing_files,
-    read_live,
-    read_snapshot,
-)
+from pairwright.tasks.store.snapshot import check_parts, describe_version, missing_files, read_live, read_snapshot
 from tests.tasks.store.toy import ToyConfig, build_toy, check_rows, plan_toy
 
 WORDS = ["a1", "a1/again", "b2", "bad", "c3", "failing", "failing/too"]
