@@ -68,12 +68,8 @@ def test_a_record_becomes_a_pair_and_its_comparison(images, tmp_path):
     assert isinstance(pair, PairRow)
     assert (pair.first, pair.second) == (first.key, second.key) == (make_key(DATA[0]), make_key(DATA[1]))
     assert (first.name, second.name) == tuple(PATHS[:2])
-    turns = (
-        Turn(role="user", text=ASK),
-        Turn(role="assistant", text=SUMMARY),
-        Turn(role="user", text="Which one has a kite?"),
-        Turn(role="assistant", text="B"),
-    )
+    said = zip(("user", "assistant") * 2, (ASK, SUMMARY, "Which one has a kite?", "B"), strict=True)
+    turns = tuple(Turn(role=role, text=text) for role, text in said)
     assert comparison == ComparisonRow(
         key=make_key("comparison", pair.key, *(part for turn in turns for part in (turn.role, turn.text))),
         source_key=item.key,
@@ -123,51 +119,30 @@ def test_bad_records_are_dropped_one_by_one(images, tmp_path):
     (images / "out.jpg").symlink_to("/etc/passwd")
     os.mkfifo(images / "pipe.jpg")
     (images / "bad.jpg").write_bytes(b"text")
-    both = RECORDS[0]["conversations"]
-    bad = {
-        "0": (PATHS[:1], both),
-        "1": (PATHS[:3], both),
-        "2": (["../images/" + PATHS[0], PATHS[1]], both),
-        "3": (["/etc/passwd", PATHS[1]], both),
-        "4": (["out.jpg", PATHS[1]], both),
-        "5": (["pipe.jpg", PATHS[1]], both),
-        "6": (["none.jpg", PATHS[1]], both),
-        "7": (["bad.jpg", PATHS[1]], both),
-        "8": ([PATHS[0], PATHS[0]], both),
-        "9": (PATHS[:2], []),
-        "10": (PATHS[:2], talk("only a question")),
-        "11": (PATHS[:2], [{"from": "system", "value": "x"}]),
-        "12": (PATHS[:2], "nothing"),
-        "13": (PATHS[:2], talk(ASK, "\ud800")),
-        "14": (PATHS[:2], talk(ASK, "x" * 200_001)),
-        "15": (["a\0", PATHS[1]], both),
-        "16": (PATHS[:2], both),
+    firsts = {
+        "path leaves the folder": ["../images/" + PATHS[0], "/etc/passwd", "out.jpg", "a\0"],
+        "not a regular file": ["pipe.jpg"],
+        "missing file": ["none.jpg"],
+        "not an image": ["bad.jpg"],
+        "identical images": [PATHS[1]],
     }
-    records = [{"id": name, "image": paths, "conversations": turns} for name, (paths, turns) in bad.items()]
-    reasons = [
-        "not two images",
-        "not two images",
-        "path leaves the folder",
-        "path leaves the folder",
-        "path leaves the folder",
-        "not a regular file",
-        "missing file",
-        "not an image",
-        "identical images",
-        "damaged conversation",
-        "no answer",
-        "damaged conversation",
-        "damaged conversation",
-        "damaged conversation",
-        "too much text",
-        "path leaves the folder",
-    ]
-    _, found = read_all(source(write_parquet(tmp_path / "a.parquet", records), images))
-    assert list(reasons_of(found).values()) == reasons
-    assert len(found["a.parquet#16"]) == 4
+    talks = {
+        "damaged conversation": [[], [{"from": "system", "value": "x"}], "nothing", talk(ASK, "\ud800")],
+        "no answer": [talk("only a question")],
+        "too much text": [talk(ASK, "x" * 200_001)],
+    }
+    both = RECORDS[0]["conversations"]
+    bad = [("not two images", PATHS[:count], both) for count in (1, 3)]
+    bad += [(reason, [first, PATHS[1]], both) for reason, some in firsts.items() for first in some]
+    bad += [(reason, PATHS[:2], turns) for reason, some in talks.items() for turns in some]
+    cases = enumerate([*bad, ("", PATHS[:2], both)])
+    records = [{"id": str(n), "image": paths, "conversations": turns} for n, (_, paths, turns) in cases]
+    write_parquet(tmp_path / "a.parquet", records)
     (tmp_path / "a.json").write_text(json.dumps(records))
-    _, found = read_all(source(tmp_path / "a.json", images))
-    assert list(reasons_of(found).values()) == reasons
+    for name in ("a.parquet", "a.json"):
+        _, found = read_all(source(tmp_path / name, images))
+        assert list(reasons_of(found).values()) == [reason for reason, _, _ in bad]
+        assert len(found[f"{name}#{len(bad)}"]) == 4
 
 
 VALUES = st.recursive(

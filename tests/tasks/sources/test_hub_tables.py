@@ -32,15 +32,8 @@ def said(*answers):
 
 
 def test_answers_are_captions(tmp_path):
-    question = [{"from": "human", "value": "<image>"}]
-    talks = [
-        talk(" A dog on a lawn. "),
-        question,
-        None,
-        talk("A tree."),
-        [*talk("First."), *talk("Second.")],
-        talk("x"),
-    ]
+    question, two = [{"from": "human", "value": "<image>"}], [*talk("First."), *talk("Second.")]
+    talks = [talk(" A dog on a lawn. "), question, None, talk("A tree."), two, talk("x")]
     columns = {
         "id": [f"00{n}" for n in range(6)],
         "image": [*(struct(one) for one in (*DATA[:3], b"bad", DATA[5])), None],

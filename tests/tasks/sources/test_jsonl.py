@@ -85,25 +85,14 @@ def test_two_images_are_a_pair_in_their_own_order(folder, line):
     assert (second.key, second.captions) == (make_key(A), ("a cat", "the cat"))
     differences = ("The dog left.", "A cat came.")
     key = make_key("pair", make_key(B), make_key(A), "given", "", *differences)
-    assert pair == PairRow(
-        key=key,
-        source_key=listed(path, "jsonl-pairs")[0].key,
-        subject=key,
-        first=make_key(B),
-        second=make_key(A),
-        origin="given",
-        anchor="",
-        cluster=-1,
-        human_differences=differences,
-    )
+    named = {"key": key, "source_key": listed(path, "jsonl-pairs")[0].key, "subject": key}
+    shown = {"first": make_key(B), "second": make_key(A), "human_differences": differences}
+    assert pair == PairRow(**named, **shown, origin="given", anchor="", cluster=-1)
 
 
 def test_an_instruction_makes_an_edit(folder):
-    path = manifest(
-        folder,
-        {"image1": "a.png", "image2": "b.png", "instruction": "remove the dog"},
-        {"image1": "a.png", "image2": "b.png", "difference": "instruction"},
-    )
+    both = {"image1": "a.png", "image2": "b.png"}
+    path = manifest(folder, {**both, "instruction": "remove the dog"}, {**both, "difference": "instruction"})
     pairs = [row for rows in read(path, "jsonl-pairs").values() for row in rows if isinstance(row, PairRow)]
     assert [(pair.origin, pair.instruction) for pair in pairs] == [("edit", "remove the dog"), ("given", "")]
 
@@ -122,60 +111,31 @@ def test_lines_that_make_no_sense_are_dropped_with_their_number(folder, tmp_path
     os.mkfifo(folder / "pipe.png")
     (folder / "large.bmp").write_bytes(picture(kind="BMP", size=(100, 100)))
     (folder / "words.png").write_text("no image")
-    path = manifest(
-        folder,
-        {"image": "a.png"},
-        b"",
-        b"{",
-        b"[1]",
-        b'{"image": "caf\xe9.png"}',
-        b"[" * 100_000,
-        b'{"x": ' + b"9" * 5000 + b"}",
-        {"caption": "no image"},
-        {"image": "../secret.png"},
-        {"image": str(tmp_path / "secret.png")},
-        {"image": "https://x.example/a.png"},
-        {"image": "C:\\a.png"},
-        {"image": 7},
-        {"image": "half \ud83d.png"},
-        {"image": "b.png", "caption": "half \ud83d"},
-        {"image": "b.png", "caption": {"en": "a"}},
-        {"image": "b.png", "group": ["a"]},
-        {"image": "b.png", "group": "x" * 2000},
-        b'{"image": "b.png", "caption": "' + b"x" * MAX_LINE_BYTES + b'"}',
-        {"image": "out.png"},
-        {"image": "loop.png"},
-        {"image": "pipe.png"},
-        {"image": "large.bmp"},
-        {"image": "words.png"},
-        {"image": "none.png"},
-        {"image": "deep/c.png"},
-    )
-    assert reasons(path, limits=ImagesConfig(max_bytes=20_000)) == {
-        "m.jsonl line 3": "damaged line",
-        "m.jsonl line 4": "no record",
-        "m.jsonl line 5": "damaged line",
-        "m.jsonl line 6": "damaged line",
-        "m.jsonl line 7": "damaged line",
-        "m.jsonl line 8": "names no image",
-        "m.jsonl line 9": "path leaves the folder",
-        "m.jsonl line 10": "path leaves the folder",
-        "m.jsonl line 11": "path leaves the folder",
-        "m.jsonl line 12": "path leaves the folder",
-        "m.jsonl line 13": "no path of an image",
-        "m.jsonl line 14": "path leaves the folder",
-        "m.jsonl line 15": "text is not Unicode",
-        "m.jsonl line 16": "captions are not texts",
-        "m.jsonl line 17": "damaged field",
-        "m.jsonl line 18": "damaged field",
-        "m.jsonl line 19": "line too long",
-        "out.png": "path leaves the folder",
-        "loop.png": "symlink loop",
-        "pipe.png": "not a regular file",
-        "large.bmp": "file too large",
-        "words.png": "not an image",
-        "none.png": "missing file",
-    }
+    lines = [
+        (b"{", "damaged line"),
+        (b"[1]", "no record"),
+        (b'{"image": "caf\xe9.png"}', "damaged line"),
+        (b"[" * 100_000, "damaged line"),
+        (b'{"x": ' + b"9" * 5000 + b"}", "damaged line"),
+        ({"caption": "no image"}, "names no image"),
+        ({"image": "../secret.png"}, "path leaves the folder"),
+        ({"image": str(tmp_path / "secret.png")}, "path leaves the folder"),
+        ({"image": "https://x.example/a.png"}, "path leaves the folder"),
+        ({"image": "C:\\a.png"}, "path leaves the folder"),
+        ({"image": 7}, "no path of an image"),
+        ({"image": "half \ud83d.png"}, "path leaves the folder"),
+        ({"image": "b.png", "caption": "half \ud83d"}, "text is not Unicode"),
+        ({"image": "b.png", "caption": {"en": "a"}}, "captions are not texts"),
+        ({"image": "b.png", "group": ["a"]}, "damaged field"),
+        ({"image": "b.png", "group": "x" * 2000}, "damaged field"),
+        (b'{"image": "b.png", "caption": "' + b"x" * MAX_LINE_BYTES + b'"}', "line too long"),
+    ]
+    files = {"out.png": "path leaves the folder", "loop.png": "symlink loop", "pipe.png": "not a regular file"}
+    files |= {"large.bmp": "file too large", "words.png": "not an image", "none.png": "missing file"}
+    images = [{"image": name} for name in (*files, "deep/c.png")]
+    path = manifest(folder, {"image": "a.png"}, b"", *(line for line, _ in lines), *images)
+    numbered = {f"m.jsonl line {number}": reason for number, (_, reason) in enumerate(lines, 3)}
+    assert reasons(path, limits=ImagesConfig(max_bytes=20_000)) == numbered | files
     rows = read(path)
     assert [name for name, got in rows.items() if isinstance(got[0], ImageRow)] == ["a.png", "large.bmp", "deep/c.png"]
 

@@ -52,14 +52,8 @@ def test_a_row_becomes_an_image_with_its_caption(tmp_path):
     (item,), found = read_all(config_of(path))
     assert item.name == "one.parquet#0"
     (row,) = found["one.parquet#0"]
-    assert row == photograph(
-        DATA[0],
-        source_key=item.key,
-        name="one.parquet#0 dog.png",
-        source="parquet",
-        licence="CC0-1.0",
-        captions=("a dog",),
-    )
+    about = {"source_key": item.key, "source": "parquet", "licence": "CC0-1.0", "captions": ("a dog",)}
+    assert row == photograph(DATA[0], name="one.parquet#0 dog.png", **about)
 
 
 @pytest.mark.parametrize(
@@ -348,14 +342,8 @@ def test_paths_are_read_below_the_folder_only(tmp_path):
     write_table(root / "a.parquet", columns, types={"image": IMAGE}, rows_per_group=10)
     _, found = read_all(config_of(root))
     assert keys_of(found)["a.parquet#0"] == [make_key(DATA[0])]
-    assert list(reasons_of(found).values()) == [
-        "path leaves the folder",
-        "path leaves the folder",
-        "path leaves the folder",
-        "missing file",
-        "not a regular file",
-        "path leaves the folder",
-    ]
+    left = "path leaves the folder"
+    assert list(reasons_of(found).values()) == [left, left, left, "missing file", "not a regular file", left]
     _, found = read_all(config_of(root / "a.parquet", images=str(root / "pictures")))
     assert reasons_of(found)["a.parquet#0"] == "missing file"
     names = write_table(tmp_path / "names.parquet", {"file": ["a.png"]})
@@ -461,16 +449,6 @@ def test_which_paths_are_tables(tmp_path):
     write_images(tmp_path / "mixed" / "metadata.parquet")
     (tmp_path / "mixed" / "a.png").write_bytes(DATA[0])
     datasets.Dataset.from_dict({"a": [1]}).save_to_disk(tmp_path / "saved")
-    kinds = {
-        name: recognise_source(name if "://" in name else str(tmp_path / name)).partition(":")[0]
-        for name in ("hub", "mixed", "saved", "x.parquet", "x/*.parquet", "hf://datasets/a/b", "s3://b/x.parquet")
-    }
-    assert kinds == {
-        "hub": "parquet",
-        "mixed": "folder",
-        "saved": "parquet",
-        "x.parquet": "parquet",
-        "x/*.parquet": "parquet",
-        "hf://datasets/a/b": "parquet",
-        "s3://b/x.parquet": "parquet",
-    }
+    tables = ("hub", "saved", "x.parquet", "x/*.parquet", "hf://datasets/a/b", "s3://b/x.parquet")
+    for name, kind in {**dict.fromkeys(tables, "parquet"), "mixed": "folder"}.items():
+        assert recognise_source(name if "://" in name else str(tmp_path / name)).partition(":")[0] == kind, name

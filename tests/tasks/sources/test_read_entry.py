@@ -90,16 +90,9 @@ def test_what_lies_below_is_read_if_it_is_a_file_of_some_size(tmp_path):
     os.mkfifo(root / "pipe")
     (tmp_path / "link").symlink_to(root)
     assert read_below(root, "d/a.png", IMAGES) == read_below(tmp_path / "link", "inside/a.png", IMAGES) == b"data"
-    reasons = {
-        "outside/secret": "path leaves the folder",
-        "large": "file too large",
-        "d": "not a regular file",
-        "pipe": "not a regular file",
-        "loop": "symlink loop",
-        "none": "missing file",
-        "d/a.png/x": "missing file",
-        "d/" + "y" * 300: "unreadable file",
-    }
+    reasons = {"outside/secret": "path leaves the folder", "large": "file too large", "loop": "symlink loop"}
+    reasons |= dict.fromkeys(("d", "pipe"), "not a regular file") | {"d/" + "y" * 300: "unreadable file"}
+    reasons |= dict.fromkeys(("none", "d/a.png/x"), "missing file")
     for name, reason in reasons.items():
         with pytest.raises(RefusedEntryError, match=reason):
             read_below(root, name, IMAGES)

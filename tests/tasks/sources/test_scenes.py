@@ -82,17 +82,10 @@ def test_limit_is_counted_in_photographs(limit, counts):
 
 def test_keys_hash_all_that_decides_the_pixels(monkeypatch):
     plain = ScenesConfig(worlds=2)
-    changes = (
-        {"seed": 1},
-        {"width": 128},
-        {"height": 96},
-        {"samples_per_pixel": 5},
-        {"no_change_share": 0.5},
-        {"photographs": 2},
-    )
+    changes = {"seed": 1, "width": 128, "height": 96, "samples_per_pixel": 5, "no_change_share": 0.5, "photographs": 2}
     keys = {item.key for item in listed(plain)}
-    for change in changes:
-        keys |= {item.key for item in listed(plain.model_copy(update=change))}
+    for name, value in changes.items():
+        keys |= {item.key for item in listed(plain.model_copy(update={name: value}))}
     assert len(keys) == 2 * (1 + len(changes))
     more = listed(plain.model_copy(update={"worlds": 9}))
     assert {item.key for item in more[:2]} == {item.key for item in listed(plain)}

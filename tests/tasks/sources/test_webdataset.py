@@ -52,16 +52,9 @@ def test_a_sample_becomes_an_image_with_captions_licence_and_group(tmp_path):
         ("0001.cls", b"3"),
     )
     (row,) = read(path)["a.tar/0001"]
-    data = picture(1, kind="JPEG")
-    assert row == photograph(
-        data,
-        source_key=listed(path)[0].key,
-        name="a.tar/0001.jpg",
-        source="webdataset",
-        licence="CC-BY-4.0",
-        group="7",
-        captions=("from text", "from caption", "from json"),
-    )
+    about = {"source": "webdataset", "licence": "CC-BY-4.0", "group": "7"}
+    about |= {"source_key": listed(path)[0].key, "captions": ("from text", "from caption", "from json")}
+    assert row == photograph(picture(1, kind="JPEG"), name="a.tar/0001.jpg", **about)
     (row,) = read(path, limits=ImagesConfig(licence="CC0-1.0"), caption_column="url")["a.tar/0001"]
     assert (row.licence, row.captions[2]) == ("CC0-1.0", "http://x.example/1.jpg")
 
@@ -126,54 +119,31 @@ def test_a_name_that_is_no_utf8_is_shown_escaped(tmp_path):
 
 
 def test_hostile_members_are_refused(tmp_path):
-    path = write_tar(
-        tmp_path / "a.tar",
-        ("good.png", picture()),
-        ("../up.png", picture(1)),
-        ("a/../../up2.png", picture(1)),
-        ("/etc/abs.png", picture(1)),
-        entry("soft.png", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
-        entry("hard.png", type=tarfile.LNKTYPE, linkname="good.png"),
-        entry("char.png", type=tarfile.CHRTYPE, devmajor=1, devminor=5),
-        entry("block.png", type=tarfile.BLKTYPE),
-        entry("pipe.png", type=tarfile.FIFOTYPE),
-        ("big.png", picture(2, kind="BMP", size=(100, 100))),
-        ("caption.png", picture(3)),
-        entry("caption.txt", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
-        ("twice.png", picture(4)),
-        ("twice.png", picture(5)),
-        ("words.txt", b"no image here"),
-        ("long.png", picture(6)),
-        ("long.txt", b"x" * (MAX_TEXT + 1)),
-        ("latin.png", picture(7)),
-        ("latin.txt", b"caf\xe9"),
-        ("json.png", picture(8)),
-        ("json.json", b'{"caption": '),
-        ("deep.png", picture(9)),
-        ("deep.json", b"[" * 100_000),
-        ("text.jpg", b"hello"),
-        *((f"many.{number}.png", b"") for number in range(MAX_OF_SAMPLE + 1)),
-    )
-    assert reasons(path, limits=ImagesConfig(max_bytes=20_000)) == {
-        "a.tar/../up": "path leaves the archive",
-        "a.tar/a/../../up2": "path leaves the archive",
-        "a.tar//etc/abs": "path leaves the archive",
-        "a.tar/soft": "link in an archive",
-        "a.tar/hard": "link in an archive",
-        "a.tar/char": "not a regular file",
-        "a.tar/block": "not a regular file",
-        "a.tar/pipe": "not a regular file",
-        "a.tar/big": "file too large",
-        "a.tar/caption": "link in an archive",
-        "a.tar/twice": "duplicated member",
-        "a.tar/words": "no image in the sample",
-        "a.tar/long": "file too large",
-        "a.tar/latin": "damaged caption or record",
-        "a.tar/json": "damaged caption or record",
-        "a.tar/deep": "damaged caption or record",
-        "a.tar/text": "not an image",
-        "a.tar/many": "too many members of one basename",
-    }
+    passwd = {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}
+    cases = [
+        ("../up", "path leaves the archive", [("../up.png", picture(1))]),
+        ("a/../../up2", "path leaves the archive", [("a/../../up2.png", picture(1))]),
+        ("/etc/abs", "path leaves the archive", [("/etc/abs.png", picture(1))]),
+        ("soft", "link in an archive", [entry("soft.png", **passwd)]),
+        ("hard", "link in an archive", [entry("hard.png", type=tarfile.LNKTYPE, linkname="good.png")]),
+        ("char", "not a regular file", [entry("char.png", type=tarfile.CHRTYPE, devmajor=1, devminor=5)]),
+        ("block", "not a regular file", [entry("block.png", type=tarfile.BLKTYPE)]),
+        ("pipe", "not a regular file", [entry("pipe.png", type=tarfile.FIFOTYPE)]),
+        ("big", "file too large", [("big.png", picture(2, kind="BMP", size=(100, 100)))]),
+        ("caption", "link in an archive", [("caption.png", picture(3)), entry("caption.txt", **passwd)]),
+        ("twice", "duplicated member", [("twice.png", picture(4)), ("twice.png", picture(5))]),
+        ("words", "no image in the sample", [("words.txt", b"no image here")]),
+        ("long", "file too large", [("long.png", picture(6)), ("long.txt", b"x" * (MAX_TEXT + 1))]),
+        ("latin", "damaged caption or record", [("latin.png", picture(7)), ("latin.txt", b"caf\xe9")]),
+        ("json", "damaged caption or record", [("json.png", picture(8)), ("json.json", b'{"caption": ')]),
+        ("deep", "damaged caption or record", [("deep.png", picture(9)), ("deep.json", b"[" * 100_000)]),
+        ("text", "not an image", [("text.jpg", b"hello")]),
+        ("many", "too many members of one basename", [(f"many.{n}.png", b"") for n in range(MAX_OF_SAMPLE + 1)]),
+    ]
+    members = [member for _, _, members in cases for member in members]
+    path = write_tar(tmp_path / "a.tar", ("good.png", picture()), *members)
+    found = reasons(path, limits=ImagesConfig(max_bytes=20_000))
+    assert found == {f"a.tar/{stem}": reason for stem, reason, _ in cases}
 
 
 def test_sparse_members_are_refused_and_what_follows_is_found(tmp_path):
@@ -227,24 +197,17 @@ def test_extended_headers_that_make_no_sense_leave_what_was_before(tmp_path, hea
 def test_truncated_and_damaged_tars_give_what_is_whole_and_say_that_something_is_missing(tmp_path):
     whole = write_tar(tmp_path / "whole.tar", ("a.png", picture(1)), ("b.png", picture(2))).read_bytes()
     second = 512 + -(-len(picture(1)) // 512) * 512
-    (tmp_path / "cut.tar").write_bytes(whole[: second + 600])
-    (tmp_path / "header.tar").write_bytes(whole[: second + 100])
-    (tmp_path / "noend.tar").write_bytes(whole[:second])
-    (tmp_path / "noise.tar").write_bytes(whole[:second] + b"x" * 512 + whole[second:])
-    (tmp_path / "absurd.tar").write_bytes(whole[:second] + raw_header("huge.png", 2**62) + bytes(1024))
-    negative = raw_header("huge.png", -5)
-    (tmp_path / "negative.tar").write_bytes(whole[:second] + negative + bytes(1024))
-    for name, reason in {
-        "cut": "truncated archive",
-        "header": "truncated archive",
-        "noend": "truncated archive",
-        "noise": "damaged archive",
-        "absurd": "truncated archive",
-        "negative": "damaged archive",
-    }.items():
+    for name, reason, rest in (
+        ("cut", "truncated archive", whole[second : second + 600]),
+        ("header", "truncated archive", whole[second : second + 100]),
+        ("noend", "truncated archive", b""),
+        ("noise", "damaged archive", b"x" * 512 + whole[second:]),
+        ("absurd", "truncated archive", raw_header("huge.png", 2**62) + bytes(1024)),
+        ("negative", "damaged archive", raw_header("huge.png", -5) + bytes(1024)),
+    ):
         path = tmp_path / f"{name}.tar"
-        rows = read(path)
-        assert [type(row).__name__ for (row,) in rows.values()] == ["ImageRow", "Dropped"], name
+        path.write_bytes(whole[:second] + rest)
+        assert [type(row).__name__ for (row,) in read(path).values()] == ["ImageRow", "Dropped"], name
         assert reasons(path) == {f"{name}.tar": reason}
 
 
