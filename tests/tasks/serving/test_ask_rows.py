@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from pairwright.tasks.serving.loop import background, run
 from pairwright.tasks.store.answers import Answers
 from tests.fixtures.asking import QUICK, ask_once, asked, config_of, item, items, question, texts
 from tests.fixtures.chat_server import Asked, Close, Hang, Raw, Reply, Status, chat_server
+
+ROOT = Path(__file__).parents[3]
 
 
 def echo(asked: Asked) -> str:
@@ -73,29 +76,19 @@ def test_a_refused_question_drops_its_row_and_an_unanswered_one_fails_it() -> No
     with chat_server(answer) as server:
         results = {result.source_key: result for result in asked(items(4), config_of(server, max_attempts=3))}
         where = f"(3 tries, last at {server.url})"
-    assert results[item(1).key] == Dropped(
-        source_key=item(1).key, reason="the server refused the request", detail="too long"
-    )
-    assert results[item(2).key] == Failed(
-        source_key=item(2).key, reason="server error", detail=f"HTTP 500: broken {where}"
-    )
+    refused = {"reason": "the server refused the request", "detail": "too long"}
+    assert results[item(1).key] == Dropped(source_key=item(1).key, **refused)
+    failed = {"reason": "server error", "detail": f"HTTP 500: broken {where}"}
+    assert results[item(2).key] == Failed(source_key=item(2).key, **failed)
     assert isinstance(results[item(0).key], ItemRow)
     assert isinstance(results[item(3).key], ItemRow)
 
 
 def test_fifty_faults_of_all_kinds_lose_no_row_and_double_none() -> None:
-    kinds = [
-        Status(500),
-        Status(429),
-        Status(503, headers={"Retry-After": "0"}),
-        Close(),
-        Close(reset=True),
-        Raw(b"<html>no</html>"),
-        Raw(b'{"choices": [{"message": {"content": "\xff"}, "finish_reason": "stop"}]}'),
-        Raw(b'{"choices": []}'),
-        Raw(b'{"choices": [{"message":', headers={"Content-Length": "900"}, cut=24),
-        Hang(),
-    ]
+    kinds = [Status(500), Status(429), Status(503, headers={"Retry-After": "0"}), Close(), Close(reset=True), Hang()]
+    kinds += [Raw(b"<html>no</html>"), Raw(b'{"choices": []}')]
+    kinds += [Raw(b'{"choices": [{"message": {"content": "\xff"}, "finish_reason": "stop"}]}')]
+    kinds += [Raw(b'{"choices": [{"message":', headers={"Content-Length": "900"}, cut=24)]
     fresh = set(range(0, 500, 10))
 
     def answer(asked: Asked) -> str | Status | Close | Raw | Hang:
@@ -160,15 +153,9 @@ def test_an_iterator_may_be_collected_on_the_loop_itself() -> None:
 
 def test_several_threads_share_a_client() -> None:
     with chat_server(echo) as server:
-        results: list[dict[str, str]] = []
         config = config_of(server, max_concurrency=6)
-        threads = [
-            threading.Thread(target=lambda: results.append(texts(list(asked(items(60), config))))) for _ in range(3)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(3) as threads:
+            results = list(threads.map(lambda _: texts(list(asked(items(60), config))), range(3)))
         assert results == [{str(number): f"answer {number}" for number in range(60)}] * 3
         assert server.most <= 6
 
@@ -209,7 +196,7 @@ def test_a_killed_run_repeats_no_finished_request(tmp_path: Path) -> None:
     path = tmp_path / "x.answers"
     with chat_server(lambda asked: Reply(f"answer {asked.text}", after=0.01)) as server:
         command = [sys.executable, "-c", SCRIPT, server.url, str(path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]) as process:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
             assert process.stdout is not None
             finished = [process.stdout.readline().decode().strip() for _ in range(40)]
             process.kill()
@@ -233,7 +220,5 @@ def test_an_interpreter_that_ends_in_the_middle_ends_quietly(tmp_path: Path) -> 
     script = script.replace("import sys\n", 'import sys, logging\nlogging.getLogger("asyncio").setLevel("ERROR")\n')
     with chat_server(lambda asked: "good" if asked.text == "0" else Hang()) as server:
         command = [sys.executable, "-X", "dev", "-W", "error", "-c", script, server.url, str(tmp_path / "x.answers")]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=60, check=False, cwd=Path(__file__).parents[3]
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
     assert (done.stderr, done.returncode) == ("left at 0\n", 1)

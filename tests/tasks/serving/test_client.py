@@ -86,33 +86,20 @@ def test_the_key_reaches_no_log_no_error_no_row_and_no_memory(
     secret = "sk-Zq7/very+secret=="
     monkeypatch.setenv("PAIRWRIGHT_TEST_KEY", secret)
     escaped = secret.replace("/", "\\/").replace("Z", "\\u005a").encode()
+    headers = ("X-Key", "Content-Encoding", "Content-Length", "Transfer-Encoding")
+    bodies = (GOOD.replace(b'"refusal": null', b'"refusal": "no, ' + escaped + b'"'), secret.encode())
     kinds: list[Any] = [
-        Reply(f"the key is {secret}", fingerprint=secret, model=secret),
-        Raw(GOOD.replace(b"good", escaped)),
-        Reply("x", finish_reason=secret),
-        Raw(GOOD.replace(b'"refusal": null', b'"refusal": "no, ' + escaped + b'"')),
+        *(Reply(f"the key is {secret}", fingerprint=secret, model=secret), Reply("x", finish_reason=secret)),
+        *(Reply(None, usage={"prompt_tokens": secret}), Close(), Hang()),
+        *map(Raw, (GOOD.replace(b"good", escaped), b'{"error": "' + escaped + b'"}', *bodies)),
+        *(Raw(GOOD, headers={name: secret}) for name in headers),
+        Raw(GOOD, headers={secret: "x" * 250 + secret}),
         *(Status(code, f"bad key {secret}") for code in (400, 413, 422, 408, 429, 500, 502, 503, 504)),
         *(Status(code, body=f"<b>{'y' * 280}{secret}</b>".encode()) for code in (400, 500)),
-        Status(500, body=b'"' + escaped + b'"'),
-        Raw(b'{"error": "' + escaped + b'"}'),
-        Raw(secret.encode()),
-        Raw(GOOD, headers={"X-Key": secret}),
-        Raw(GOOD, headers={secret: "x" * 250 + secret}),
-        Raw(GOOD, headers={"Content-Encoding": secret}),
-        Raw(GOOD, headers={"Content-Length": secret}),
-        Raw(GOOD, headers={"Transfer-Encoding": secret}),
-        Status(429, headers={"Retry-After": secret}),
-        Reply(None, usage={"prompt_tokens": secret}),
-        Close(),
-        Hang(),
+        *(Status(500, body=b'"' + escaped + b'"'), Status(429, headers={"Retry-After": secret})),
     ]
-    fatal: list[Any] = [
-        Status(401, secret),
-        Status(403, body=secret.encode()),
-        Status(404, secret),
-        Status(302, headers={"Location": f"http://{secret}/"}),
-        Status(418, secret),
-    ]
+    fatal: list[Any] = [Status(code, secret) for code in (401, 404, 418)]
+    fatal += [Status(403, body=secret.encode()), Status(302, headers={"Location": f"http://{secret}/"})]
     said: list[str] = []
     with caplog.at_level(logging.DEBUG), Answers(tmp_path / "x.answers") as memory:
         with chat_server(lambda asked: kinds[int(asked.text)]) as server:

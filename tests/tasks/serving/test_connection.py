@@ -21,22 +21,17 @@ from tests.fixtures.chat_server import Asked, Close, Fault, Hang, Raw, Reply, St
 GOOD = body_of(Reply("good", fingerprint="fp"), "tiny")
 
 
+GZIPPED = Raw(b"\x1f\x8b" + b"0" * 40, headers={"Content-Encoding": "gzip"})
+STATUSES = {408: "no answer in time", 429: "server busy", 500: "server error", 504: "server error"}
 FAULTS: dict[str, tuple[Fault | Reply, str, str]] = {
-    "408": (Status(408), "no answer in time", "HTTP 408: scripted"),
-    "429": (Status(429), "server busy", "HTTP 429: scripted"),
-    "500": (Status(500), "server error", "HTTP 500: scripted"),
+    **{str(code): (Status(code), reason, f"HTTP {code}: scripted") for code, reason in STATUSES.items()},
     "502 in HTML": (Status(502, body=b"<h1>Bad</h1>"), "server error", "HTTP 502: Bad"),
     "503": (Status(503, body=b""), "server busy", "HTTP 503"),
-    "504": (Status(504), "server error", "HTTP 504: scripted"),
     "closed": (Close(), "broken answer", "Server disconnected without sending a response."),
     "reset": (Close(reset=True), "broken answer", ""),
     "cut after the head": (Raw(GOOD, cut=0), "broken answer", "peer closed connection"),
     "aborted": (Reply("go", finish_reason="abort"), "server error", "finish reason abort"),
-    "compressed": (
-        Raw(b"\x1f\x8b" + b"0" * 40, headers={"Content-Encoding": "gzip"}),
-        "broken answer",
-        "compressed, though nobody asked for that",
-    ),
+    "compressed": (GZIPPED, "broken answer", "compressed, though nobody asked for that"),
     "too long": (Raw(b" " * 30_000 + GOOD), "broken answer", "longer than 20000 bytes"),
     "error too long": (Status(500, body=b" " * 30_000), "broken answer", "longer than 20000 bytes"),
     "hang": (Hang(), "no answer in time", "0.5 s"),
@@ -144,13 +139,8 @@ def test_proxies_of_the_environment_are_not_used_on_this_machine(monkeypatch: py
 @pytest.mark.parametrize(
     "url",
     [
-        "ftp://host/v1",
-        "http://[::1/v1",
-        "http://host:99999/v1",
-        "http://user:hunter2@host/v1",
-        "http://host/v1?key=hunter2",
-        "http://host/v1#hunter2",
-        "http://host/\nv1",
+        *("ftp://host/v1", "http://[::1/v1", "http://host:99999/v1", "http://user:hunter2@host/v1"),
+        *("http://host/v1?key=hunter2", "http://host/v1#hunter2", "http://host/\nv1"),
     ],
 )
 def test_what_is_no_address_is_named_without_its_secrets(url: str) -> None:

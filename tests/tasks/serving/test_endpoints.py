@@ -41,16 +41,13 @@ def test_retry_after_is_capped_by_patience() -> None:
         assert len(server.asked) == 2, "once more when patience ends"
 
 
-def test_a_server_that_is_gone_is_waited_for_without_using_up_tries() -> None:
-    with chat_server(lambda _: "good") as server:
-        server.stop()
-        threading.Timer(0.6, server.start).start()
-        assert ask_now(config_of(server, max_attempts=1, patience_seconds=60)).text == "good"
-
-
-def test_a_server_that_is_busy_with_nobody_is_waited_for_without_using_up_tries() -> None:
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_server_that_is_gone_or_busy_with_nobody_is_waited_for_without_using_up_tries(gone: bool) -> None:
     end = time.monotonic() + 0.6
-    with chat_server(lambda _: "good" if time.monotonic() > end else Status(503)) as server:
+    with chat_server(lambda _: "good" if gone or time.monotonic() > end else Status(503)) as server:
+        if gone:
+            server.stop()
+            threading.Timer(0.6, server.start).start()
         assert ask_now(config_of(server, max_attempts=1, patience_seconds=60)).text == "good"
 
 
@@ -259,17 +256,12 @@ def test_the_limit_doubles_with_each_round_up_to_the_most() -> None:
     assert Limiter(most=2, start=4).limit == 2
 
 
-def test_requests_that_were_under_way_together_halve_the_limit_once() -> None:
+def test_requests_that_were_together_halve_the_limit_once_and_a_whole_round_lets_one_more_begin() -> None:
     limiter = Limiter(most=64, start=16)
     assert overload(limiter, together=16, times=5) == 8
-    assert overload(limiter, together=8) == 4
-
-
-def test_after_too_many_a_whole_round_lets_one_more_begin() -> None:
-    limiter = Limiter(most=64, start=16)
-    overload(limiter, together=16)
     assert [feed(limiter, 7), feed(limiter, 1)] == [8, 9]
     assert [feed(limiter, 8), feed(limiter, 1)] == [9, 10]
+    assert overload(limiter, together=8) == 4
 
 
 def test_a_request_that_was_alone_says_nothing_of_the_number() -> None:

@@ -17,15 +17,10 @@ def start(*command: str, parent: int | None = None, grace_s: float = 10) -> "sub
     return subprocess.Popen(guarded, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
-def test_it_ends_as_the_command_ends() -> None:
-    with start(*SHELL, "exit 7") as running:
-        assert running.wait() == 7
-
-
-def test_what_the_command_leaves_behind_is_ended() -> None:
-    with start(*SHELL, "sleep 600 & echo $!") as running:
+def test_it_ends_as_the_command_ends_and_so_does_what_that_leaves_behind() -> None:
+    with start(*SHELL, "sleep 600 & echo $!; exit 7") as running:
         left = running.stdout.readline()
-        assert running.wait() == 0
+        assert running.wait() == 7
         assert not is_there(int(left))
 
 

@@ -58,15 +58,8 @@ def test_a_key_does_not_travel_with_a_pickle(monkeypatch: pytest.MonkeyPatch) ->
 
 def run_python(environment: dict[str, str], script: str) -> str:
     """Return what a script prints, or why it fails, in a process of its own: Prefect reads its settings once."""
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=environment,
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    how = {"env": environment, "cwd": Path(__file__).parents[3], "capture_output": True, "text": True, "timeout": 120}
+    done = subprocess.run([sys.executable, "-c", script], check=False, **how)
     return done.stderr if done.returncode else done.stdout
 
 

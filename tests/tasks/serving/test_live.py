@@ -74,14 +74,8 @@ def chances(answer) -> dict[str, float]:
 def test_a_regular_expression_is_obeyed_with_images(qwen) -> None:
     form = r"The first image [a-z ]{5,40}, while the second image [a-z ]{5,40}\."
     for seed in range(5):
-        answer = ask(
-            qwen,
-            "qwen2-vl",
-            [picture("red"), picture("blue"), *WORDS],
-            seed=seed,
-            structured_outputs={"regex": form},
-            **FREE,
-        )
+        told = {"seed": seed, "structured_outputs": {"regex": form}, **FREE}
+        answer = ask(qwen, "qwen2-vl", [picture("red"), picture("blue"), *WORDS], **told)
         assert answer.choices[0].finish_reason == "stop"
         assert re.fullmatch(form, answer.choices[0].message.content)
 

@@ -57,8 +57,6 @@ raise SystemExit(130)
 
 
 def test_a_process_ends_with_what_is_under_way_and_in_silence() -> None:
-    command = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, cwd=Path(__file__).parents[3]
-    )
+    command, root = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT], Path(__file__).parents[3]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=root)
     assert (done.stdout, done.stderr, done.returncode) == ("cancelled\n", "", 130)

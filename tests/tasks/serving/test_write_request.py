@@ -29,14 +29,8 @@ def parts_of(asked: Question) -> list[Any]:
 
 def test_a_question_in_words() -> None:
     body = body_of(question("Why?", max_tokens=9, seed=5), CONFIG)
-    assert body == {
-        "model": "tiny",
-        "messages": [{"role": "user", "content": "Why?"}],
-        "max_tokens": 9,
-        "temperature": 0.4,
-        "top_p": 0.8,
-        "seed": 5,
-    }
+    how = {"max_tokens": 9, "temperature": 0.4, "top_p": 0.8, "seed": 5}
+    assert body == {"model": "tiny", "messages": [{"role": "user", "content": "Why?"}], **how}
     assert body_of(question("Why?", temperature=0.0), CONFIG)["temperature"] == 0.0
 
 
@@ -68,25 +62,20 @@ def test_another_number_of_places_is_a_mistake_of_the_program(text: str, count: 
         body_of(question(text, images=(RED,) * count), CONFIG)
 
 
+BOTH = Grammar(regex="a+", schema=SCHEMA)
+HELD = {"name": "answer", "schema": SCHEMA, "strict": True}
+
+
 @pytest.mark.parametrize(
     ("structured", "grammar", "sent"),
     [
         ("vllm", Grammar(schema=SCHEMA), {"structured_outputs": {"json": SCHEMA}}),
-        ("vllm", Grammar(regex="a+", schema=SCHEMA), {"structured_outputs": {"regex": "a+"}}),
+        ("vllm", BOTH, {"structured_outputs": {"regex": "a+"}}),
         ("vllm", None, {}),
         ("json", Grammar(regex="a+"), {}),
-        (
-            "json",
-            Grammar(regex="a+", schema=SCHEMA),
-            {
-                "response_format": {
-                    "type": "json_schema",
-                    "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True},
-                }
-            },
-        ),
-        ("none", Grammar(regex="a+", schema=SCHEMA), {}),
-        ("auto", Grammar(regex="a+", schema=SCHEMA), {}),
+        ("json", BOTH, {"response_format": {"type": "json_schema", "json_schema": HELD}}),
+        ("none", BOTH, {}),
+        ("auto", BOTH, {}),
     ],
 )
 def test_a_grammar_is_sent_in_the_form_that_the_server_knows(
@@ -104,14 +93,8 @@ SAME = question("Why?", images=(RED,), before=(Turn(role="user", text="A?"),), g
 @pytest.mark.parametrize(
     "changes",
     [
-        {"prompt": "other"},
-        {"text": "Why"},
-        {"images": (BLUE,)},
-        {"before": ()},
-        {"before": (Turn(role="assistant", text="A?"),)},
-        {"seed": 2},
-        {"max_tokens": 511},
-        {"temperature": 0.5},
+        *({"prompt": "other"}, {"text": "Why"}, {"images": (BLUE,)}, {"seed": 2}, {"max_tokens": 511}),
+        *({"before": ()}, {"before": (Turn(role="assistant", text="A?"),)}, {"temperature": 0.5}),
     ],
 )
 def test_another_question_has_another_key(changes: dict[str, Any]) -> None:

@@ -30,7 +30,7 @@ from tests.fixtures.tables import build
 
 @dataclass(frozen=True)
 class Sample:
-    """Say what a tiny data set holds, counted by hand."""
+    """What a tiny data set holds, counted by hand."""
 
     kind: str
     write: Callable[[Path], None]
@@ -44,64 +44,23 @@ class Sample:
     annotations: str
 
 
+CHANGES = [f"00000{n}.png{end}" for n in (4, 0, 1, 3) for end in ("", "_n")]
+NARRATIVES = [f"mscoco_train2017/{n}" for n in (285, 139)]
+NARRATIVES += [f"open_images_train/{name}" for name in ("fffabc0000000001", "00a1b2c3d4e5f607")]
+NARRATED = "coco_train_localized_narratives-00001-of-00002.jsonl"
+EDITS = ["Zhopped_1", "Zhopped_2", "Zhopped_3", "reddit_4"]
+NUMBERS = ["000010.png", "000000.png", "000002.png", "000047.png"]
+SPOTS = ["12998", "7", "12", "40", "41"]
+CLEVR = "sc_images/CLEVR_semantic_000001.png"
+COCO = "images/train2017/000000000139.jpg"
 SAMPLES = [
-    Sample(
-        kind="clevr-change",
-        write=write_clevr_change,
-        names=[f"00000{n}.png{end}" for n in (4, 0, 1, 3) for end in ("", "_n")],
-        images=11,  # 4 before, 4 after, 4 distractors of which one is its own before
-        file="sc_images/CLEVR_semantic_000001.png",
-        position=4,
-        annotations="change_captions.json",
-    ),
-    Sample(
-        kind="clevr-dc",
-        write=write_clevr_dc,
-        names=["000010.png", "000000.png", "000002.png", "000047.png"],
-        images=8,
-        file="aft/10.png",
-        position=0,
-        annotations="captions.json",
-    ),
-    Sample(
-        kind="spot-the-diff",
-        write=write_spot_the_diff,
-        names=["12998", "7", "12", "40", "41"],
-        images=10,
-        file="resized_images/7_2.png",
-        position=1,
-        annotations="annotations/train.json",
-    ),
-    Sample(
-        kind="image-editing-request",
-        write=write_image_editing_request,
-        names=["Zhopped_1", "Zhopped_2", "Zhopped_3", "reddit_4"],
-        images=7,
-        file="images/d_b.jpg",
-        position=3,
-        annotations="train.json",
-    ),
-    Sample(
-        kind="localized-narratives",
-        write=write_localized_narratives,
-        names=[
-            *("mscoco_train2017/285", "mscoco_train2017/139"),
-            *("open_images_train/fffabc0000000001", "open_images_train/00a1b2c3d4e5f607"),
-        ],
-        images=4,
-        file="images/train2017/000000000139.jpg",
-        position=1,
-        annotations="coco_train_localized_narratives-00001-of-00002.jsonl",
-    ),
-    Sample(
-        kind="omnidiff",
-        write=write_omnidiff,
-        names=["2", "same", "0", "1"],
-        images=6,
-        file="real/1_b.jpg",
-        position=3,
-        annotations="train.jsonl",
-    ),
+    # 4 before, 4 after, 4 distractors of which one is its own before
+    Sample("clevr-change", write_clevr_change, CHANGES, 11, CLEVR, 4, "change_captions.json"),
+    Sample("clevr-dc", write_clevr_dc, NUMBERS, 8, "aft/10.png", 0, "captions.json"),
+    Sample("spot-the-diff", write_spot_the_diff, SPOTS, 10, "resized_images/7_2.png", 1, "annotations/train.json"),
+    Sample("image-editing-request", write_image_editing_request, EDITS, 7, "images/d_b.jpg", 3, "train.json"),
+    Sample("localized-narratives", write_localized_narratives, NARRATIVES, 4, COCO, 1, NARRATED),
+    Sample("omnidiff", write_omnidiff, ["2", "same", "0", "1"], 6, "real/1_b.jpg", 3, "train.jsonl"),
 ]
 PAIRS = ("given_pairs", "pairs")
 every_kind = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.kind)
@@ -141,12 +100,11 @@ def test_a_changed_image_changes_the_key_of_its_item_alone(sample: Sample, tmp_p
     before = list_all(config)
     put(tmp_path, sample.file, cut(99))
     os.utime(tmp_path / sample.file, ns=(5, 5))
+    changed = sample.names[sample.position]
     (dropped,) = [row for row in READERS[sample.kind].read_items(before, config) if isinstance(row, Dropped)]
     assert (dropped.source_key, dropped.reason) == (before[sample.position].key, "changed since it was listed")
     after = list_all(config)
-    assert [old.name for old, new in zip(before, after, strict=True) if old.key != new.key] == [
-        sample.names[sample.position]
-    ]
+    assert [old.name for old, new in zip(before, after, strict=True) if old.key != new.key] == [changed]
     (tmp_path / sample.file).unlink()
     gone = list_all(config)[sample.position]
     assert gone.key not in (before[sample.position].key, after[sample.position].key)
