@@ -55,14 +55,17 @@ def stand_in(folder: Path, text: str) -> str:
     return str(program)
 
 
+SAID = """print('{"version": "2.15", "cuda": "%s", "gpus": [%s]}')"""
+
+
 @pytest.mark.parametrize(
     ("text", "state", "words"),
     [
         ("import os; os.kill(os.getpid(), 11)", "missing", "-11"),
         ("raise SystemExit('libcudart.so.13: not found')", "missing", "libcudart.so.13: not found"),
-        ("""print('{"version": "2.15", "cuda": "", "gpus": []}')""", "warning", "PyTorch 2.15 "),
+        (SAID % ("", ""), "warning", "PyTorch 2.15 "),
         (
-            """print('{"version": "2.15", "cuda": "13.0", "gpus": [{"name": "H200", "memory": 150000000000}]}')""",
+            SAID % ("13.0", '{"name": "H200", "memory": 150000000000}'),
             "ok",
             "H200, 150 GB (PyTorch 2.15 for CUDA 13.0)",
         ),

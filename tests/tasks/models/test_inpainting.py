@@ -8,7 +8,7 @@ import pytest
 
 from pairwright.tasks.models.inpainting import RADIUS, OpenCVInpainter
 
-METHODS = ("telea", "navier-stokes")
+METHODS = {"telea": cv2.INPAINT_TELEA, "navier-stokes": cv2.INPAINT_NS}
 NOISE = np.random.default_rng(0).integers(0, 255, (120, 160, 3), dtype=np.uint8)
 
 
@@ -43,8 +43,7 @@ def test_a_hole_in_one_colour_is_filled_with_it(method):
 @pytest.mark.parametrize("window", [None, (0, 0, 160, 120)])
 def test_the_window_changes_nothing(method, centre, window):
     hole = disc((120, 160), centre, 9)
-    flag = {"telea": cv2.INPAINT_TELEA, "navier-stokes": cv2.INPAINT_NS}[method]
-    whole = cv2.inpaint(NOISE, hole.astype(np.uint8), RADIUS, flag)
+    whole = cv2.inpaint(NOISE, hole.astype(np.uint8), RADIUS, METHODS[method])
     got = fill(OpenCVInpainter(method), NOISE, hole, window)
     assert np.array_equal(got[~hole], NOISE[~hole])
     assert np.array_equal(got, whole)

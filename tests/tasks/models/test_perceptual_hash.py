@@ -1,7 +1,5 @@
 """Perceptual hashes: the transform by its definition, what is near and what is not."""
 
-import io
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -11,6 +9,7 @@ from skimage.transform import rotate
 
 from pairwright.tasks.models.perceptual_hash import PerceptualHash, count_differing_bits
 from pairwright.tasks.store.images import decode_rgb, encode_png
+from tests.fixtures.pictures import encode
 
 PICTURES = [data.astronaut(), data.coffee(), data.chelsea(), data.rocket()]
 
@@ -40,17 +39,11 @@ def test_cosine_counts_bits() -> None:
         assert float(one.astype(np.float64) @ other.astype(np.float64)) == 1 - number / 32
 
 
-def jpeg(image: NDArray[np.uint8]) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(image).save(file, format="JPEG", quality=60)
-    return file.getvalue()
-
-
 @pytest.mark.parametrize("picture", range(len(PICTURES)))
 def test_the_same_photograph_stored_otherwise_is_near(picture: int) -> None:
     image = PICTURES[picture]
     assert bits_between(image, decode_rgb(encode_png(image))) == 0
-    assert bits_between(image, decode_rgb(jpeg(image))) <= 2
+    assert bits_between(image, decode_rgb(encode(Image.fromarray(image), "JPEG", quality=60))) <= 2
     assert bits_between(image, image[::2, ::2]) <= 4
     assert bits_between(image, (image * 0.8).astype(np.uint8)) <= 4
 

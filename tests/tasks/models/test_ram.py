@@ -119,13 +119,10 @@ def lists(folder: Path, tags: str, thresholds: str | None) -> tuple[Path, Path |
     return folder / "tags.txt", folder / "thresholds.txt"
 
 
-def test_names_come_with_their_thresholds(tmp_path: Path) -> None:
+def test_names_come_with_their_thresholds_or_those_of_the_public_code(tmp_path: Path) -> None:
     names, thresholds = read_tags(*lists(tmp_path, "dog\nteddy bear \ncafé\n", "0.5\n0.65\n1.0\n"))
     assert names == ("dog", "teddy bear", "café")
     assert thresholds == (0.5, 0.65, 1.0)
-
-
-def test_without_thresholds_all_have_the_public_code_s(tmp_path: Path) -> None:
     assert read_tags(*lists(tmp_path, "dog\ncat\n", None)) == (("dog", "cat"), (0.68, 0.68))
 
 
@@ -143,9 +140,6 @@ def test_without_thresholds_all_have_the_public_code_s(tmp_path: Path) -> None:
 def test_broken_lists_are_refused(tmp_path: Path, tags: str, thresholds: str, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         read_tags(*lists(tmp_path, tags, thresholds))
-
-
-def test_a_list_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tags.txt").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ModelError, match=r"tags\.txt"):
         read_tags(tmp_path / "tags.txt", None)
