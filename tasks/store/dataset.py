@@ -35,7 +35,7 @@ from pairwright.tasks.store.files import TEMPORARY, Folder, make_folder, naming
 from pairwright.tasks.store.index import write_index
 from pairwright.tasks.store.ledger import COLLECTION, Counts, Ledger
 from pairwright.tasks.store.part import Part, describe_part, encode_part, read_part, read_rows
-from pairwright.tasks.store.scratch import ENDING, own_temporary_folder, scratch_folder
+from pairwright.tasks.store.scratch import ENDING, holding, own_temporary_folder, scratch_folder
 from pairwright.tasks.store.shard import ShardRef, write_plan
 from pairwright.tasks.store.stage import Planned, table_folder
 from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, removed_by
@@ -131,25 +131,17 @@ def alone(folder: Folder) -> Generator[None]:
         yield
         return
     work = Path(folder.path("work"))
-    with naming(str(work), "locked"):
+    with naming(str(work), "locked"), contextlib.ExitStack() as stack:
         work.mkdir(exist_ok=True)
-        gate = FileLock(work / GATE)
-        try:
-            gate.acquire(timeout=0.05)
-        except Timeout as error:
-            raise StoreError(f"{folder.url}: somebody begins to read it, or clears it up, now. Try again") from error
-    try:
+        fault = f"{folder.url}: somebody begins to read it, or clears it up, now. Try again"
+        stack.enter_context(holding(work / GATE, fault))
         for lock in work.glob(f"*{ENDING}"):
-            try:
-                FileLock(lock).acquire(blocking=False).lock.release()
-            except Timeout as error:
-                raise StoreError(
-                    f"{folder.url}: a build, or something else that reads its rows, is at work (it holds {lock}). "
-                    "Wait for it to end"
-                ) from error
+            fault = f"{folder.url}: a build, or something else that reads its rows, is at work (it holds {lock})"
+            with holding(lock, f"{fault}. Wait for it to end"):
+                pass
+        held = stack.pop_all()
+    with held:
         yield
-    finally:
-        gate.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +154,7 @@ class Snapshot:
 
 @dataclass
 class Build:
-    """Hold what is known while a dataset is built or looked at; use as a context manager."""
+    """What is known while a dataset is built or looked at; a context manager."""
 
     folder: Folder
     planned: Sequence[Planned]
@@ -257,26 +249,14 @@ class Build:
             for use in stage.uses
         )
         about = ((COLLECTION, self.ledger.collection(stage)),) if stage.whole else ()
-        journals, removed = str(self._journals(planned)), ""
+        removed = ""
         if self.takedowns and "items" in stage.reads:
             removed = f"{self._workspace()}/removed-{self.takedowns}-{uuid.uuid4().hex}.json"
             with self._new_file(removed) as path:
                 path.write_text(json.dumps(self.ledger.removed))
-        return [
-            ShardRef(
-                folder=self.folder,
-                name=f"{stage.name}-{number:05d}",
-                plan=plan,
-                start=start,
-                stop=stop,
-                indexes=indexes,
-                journals=journals,
-                about=about,
-                removed=removed,
-                takedowns=self.takedowns if removed else 0,
-            )
-            for number, start, stop in slices
-        ]
+        kept = {"journals": str(self._journals(planned)), "takedowns": self.takedowns if removed else 0}
+        shard = partial(ShardRef, folder=self.folder, plan=plan, indexes=indexes, about=about, removed=removed, **kept)
+        return [shard(name=f"{stage.name}-{number:05d}", start=start, stop=stop) for number, start, stop in slices]
 
     @contextlib.contextmanager
     def _new_file(self, name: str) -> Generator[Path]:

@@ -7,7 +7,7 @@ what the last build was judged by.
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -38,17 +38,13 @@ BINS = 10
 """Bins hold a tenth of the earlier rows each, as is usual for this index."""
 STEPS = 100
 """Steps that a similarity of 1 is cut into."""
-TEXTS: dict[type[Row], tuple[str, ...]] = {
-    CaptionRow: ("text",),
-    DifferenceRow: ("text",),
-    ComparisonRow: ("text",),
+COMPARED: dict[type[Row], tuple[str, ...]] = {
+    **dict.fromkeys((CaptionRow, DifferenceRow, ComparisonRow, RejectedTextRow), ("text",)),
     QuestionRow: ("question", "answer"),
-    RejectedTextRow: ("text",),
     PreferenceRow: ("chosen", "rejected"),
+    PairRow: ("similarity",),
 }
-"""The columns whose lengths are compared."""
-SIMILARITIES: dict[type[Row], tuple[str, ...]] = {PairRow: ("similarity",)}
-"""The columns of similarities that are compared."""
+"""The columns that are compared: texts by their lengths, similarities by themselves."""
 Histogram = Counter[int]
 
 
@@ -106,12 +102,11 @@ def _count(columns: Iterable[pa.Array | pa.ChunkedArray]) -> Histogram:
 
 FILE = "gates.json"
 Settled = Sequence[tuple[Planned, Counts]]
-Count = Callable[[Build, Planned, str], Histogram]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """What one gate measured."""
+    """Measurement of one gate."""
 
     gate: str
     """The field of ``GatesConfig``."""
@@ -200,21 +195,19 @@ def judge_columns(config: GatesConfig, before: tuple[Build, Settled], now: tuple
     """Yield the gates of lengths and similarities; a table with the parts of the last version has not drifted."""
     (old_build, old_stages), (build, stages) = before, now
     old_by_name = {planned.stage.name: planned for planned, _ in old_stages}
-    measures: tuple[tuple[str, dict[type[Row], tuple[str, ...]], Count, str], ...] = (
-        ("max_length_drift", TEXTS, _count_lengths, "lengths of "),
-        ("max_similarity_drift", SIMILARITIES, _count_similarities, ""),
-    )
     for planned, _ in stages:
         name, writes = planned.stage.name, planned.stage.writes
         old = old_by_name.get(name)
         if old is None or old.stage.writes is not writes:
             continue
-        for gate, columns, count, of in measures:
-            bound = getattr(config, gate)
-            for column in columns.get(writes, ()) if bound else ():
-                counts = count(old_build, old, column), count(build, planned, column)
-                if min(one.total() for one in counts) >= config.min_drift_rows:
-                    yield _drifted(gate, name, f"{of}{column}", bound, cut_bins(*counts))
+        gate, count, of = ("max_length_drift", _count_lengths, "lengths of ")
+        if writes is PairRow:
+            gate, count, of = ("max_similarity_drift", _count_similarities, "")
+        bound = getattr(config, gate)
+        for column in COMPARED.get(writes, ()) if bound else ():
+            counts = count(old_build, old, column), count(build, planned, column)
+            if min(one.total() for one in counts) >= config.min_drift_rows:
+                yield _drifted(gate, name, f"{of}{column}", bound, cut_bins(*counts))
 
 
 def _drifted(gate: str, stage: str, what: str, bound: float, counts: tuple[list[int], list[int]]) -> Gate:

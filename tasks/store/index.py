@@ -25,7 +25,7 @@ SCHEMA = pa.schema([("subject", pa.binary(16)), ("part", pa.int32()), ("row", pa
 
 @dataclass(frozen=True)
 class Index:
-    """Be the index of one table's live rows: ``subjects`` rise; ``names`` are its parts' files."""
+    """Index of one table's live rows: ``subjects`` rise; ``names`` are its parts' files."""
 
     folder: Folder
     table: str

@@ -41,7 +41,7 @@ IMAGES = {"images": "unnest([first, second])", "shown": "unnest([first, second, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Count one stage's input rows by what became of them: ``of = ok + dropped + failed + pending``."""
+    """One stage's input rows by what became of them: ``of = ok + dropped + failed + pending``."""
 
     stage: str
     fingerprint: str
@@ -64,7 +64,7 @@ class Counts:
 
 
 class Ledger:
-    """Hold the keys of a dataset's tables; use as a context manager."""
+    """Keys of a dataset's tables; a context manager."""
 
     def __init__(self, folder: Folder, scratch: Path) -> None:
         """Open an empty ledger that may spill into ``scratch``."""

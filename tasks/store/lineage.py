@@ -83,20 +83,12 @@ def _edges(stage: Stage, images: Iterable[str]) -> Iterator[tuple[str, str]]:
     )
     for table in stage.reads:
         yield table, f"SELECT made, input AS source FROM ({rows}) WHERE input IN (SELECT key FROM live_{table})"
-    for use in stage.uses:
-        if use.kind in ("one", "many"):
-            yield (
-                use.table,
-                f"SELECT x.made, u.key AS source FROM ({rows}) x JOIN ({links_of(stage, use)}) m ON m.key = x.input "
-                f"JOIN live_{use.table} u ON u.subject = m.link",
-            )
+    for use in (use for use in stage.uses if use.kind in ("one", "many")):
+        links = f"({links_of(stage, use)}) m ON m.key = x.input JOIN live_{use.table} u ON u.subject = m.link"
+        yield use.table, f"SELECT x.made, u.key AS source FROM ({rows}) x JOIN {links}"
     named = f"SELECT key, unnest([{', '.join(NAMED)}]) AS image FROM live_{name}"
-    for table in images:
-        if table != name:
-            yield (
-                table,
-                f"SELECT n.key AS made, l.key AS source FROM ({named}) n JOIN live_{table} l ON l.key = n.image",
-            )
+    for table in (table for table in images if table != name):
+        yield table, f"SELECT n.key AS made, l.key AS source FROM ({named}) n JOIN live_{table} l ON l.key = n.image"
 
 
 def count_rows(links: Sequence[Link], seeds: Iterable[tuple[str, str]] = ()) -> dict[str, int]:
@@ -128,7 +120,7 @@ OUTCOMES = no_rows(pa.schema(dict.fromkeys(("key", "outcome", "reason"), pa.stri
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turned:
-    """Count inputs that ended otherwise than before."""
+    """Inputs that ended otherwise than before, counted."""
 
     before: str
     """"ok", "dropped", "failed" or "pending", with the reason behind it; empty: it was no input."""
@@ -138,7 +130,7 @@ class Turned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageDiff:
-    """Say how one table of two versions differs."""
+    """Difference of one table between two versions."""
 
     stage: str
     fingerprints: tuple[str, str]
@@ -170,9 +162,8 @@ def diff_stage(before: Build, after: Build, stage: str, *, listed: bool = False)
             return [key for (key,) in database.sql(query).fetchall()]
 
         came, went = only("after", "before"), only("before", "after")
-        ((old, new),) = database.sql(
-            "SELECT (SELECT count(*) FROM before_keys), (SELECT count(*) FROM after_keys)"
-        ).fetchall()
+        counts = "SELECT (SELECT count(*) FROM before_keys), (SELECT count(*) FROM after_keys)"
+        ((old, new),) = database.sql(counts).fetchall()
         return StageDiff(
             stage=stage,
             fingerprints=(marks[0], marks[1]),

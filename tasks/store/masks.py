@@ -48,7 +48,7 @@ Corners = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Runs:
-    """Be a mask as runs of set pixels, counted down the columns."""
+    """Mask as runs of set pixels, counted down the columns."""
 
     height: int
     width: int
@@ -76,11 +76,6 @@ class Runs:
         rows = (0, self.height) if across else (int(top.min()), int(bottom.max()) + 1)
         return (int(left[0]), rows[0], int(right[-1]) + 1, rows[1])
 
-    @cached_property
-    def before(self) -> Places:
-        """Return for each run how many pixels are set before it, and last how many there are."""
-        return np.concatenate([[0], np.cumsum(self.ends - self.starts)])
-
 
 def read_runs(mask: Mask) -> Runs:
     """Return the runs of an encoded mask."""
@@ -95,21 +90,15 @@ def overlap_of(first: Runs, second: Runs) -> float:
     left, right = max(first.box[0], second.box[0]), min(first.box[2], second.box[2])
     top, bottom = max(first.box[1], second.box[1]), min(first.box[3], second.box[3])
     shared = 0
-    if left < right and top < bottom:  # what both have: of the second before each run's end, less before its start
-        shared = int((_set_before(second, first.ends) - _set_before(second, first.starts)).sum())
+    if left < right and top < bottom:
+        one, other = (cut_mask(runs, (left, top, right, bottom)) for runs in (first, second))
+        shared = int((one & other).sum())
     return shared / max(first.area + second.area - shared, 1)
 
 
 def overlap_at_most(first: Runs, second: Runs) -> float:
     """Return a bound of their intersection over union, from the areas alone."""
     return min(first.area, second.area) / max(first.area, second.area, 1)
-
-
-def _set_before(runs: Runs, places: Places) -> Places:
-    """Return how many pixels are set before each place."""
-    run = np.searchsorted(runs.starts, places)  # runs that start before the place; the last of them may go beyond it
-    beyond = np.maximum(runs.ends[np.maximum(run - 1, 0)] - places, 0)
-    return runs.before[run] - np.where(run > 0, beyond, 0)
 
 
 def cut_mask(runs: Runs, window: Corners) -> NDArray[np.bool_]:

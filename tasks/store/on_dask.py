@@ -139,16 +139,8 @@ class DaskWorkers:
         with self._changing:
             if self._stopped:
                 raise CancelledError
-            future = self._client.submit(
-                run_here,
-                run_shard,
-                planned,
-                shard,
-                self._needs,
-                key=f"{shard.name}-{uuid.uuid4().hex}",
-                pure=False,
-                resources=self._wanted(planned) or None,
-            )
+            how = {"key": f"{shard.name}-{uuid.uuid4().hex}", "resources": self._wanted(planned) or None}
+            future = self._client.submit(run_here, run_shard, planned, shard, self._needs, pure=False, **how)
             self._under_way.add(future)
         return future
 

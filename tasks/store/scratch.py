@@ -96,11 +96,19 @@ def _delete(*folders: Path) -> None:
 @contextlib.contextmanager
 def _alone(target: Path) -> Generator[None]:
     """Hold the target's lock, which dies with its process; it is kept elsewhere, so that nothing is left beside it."""
-    lock = FileLock(Path(tempfile.gettempdir()) / f"pairwright-{make_key(str(target), USER)}.lock")
+    lock = Path(tempfile.gettempdir()) / f"pairwright-{make_key(str(target), USER)}.lock"
+    with holding(lock, f"{target}: another process is writing it now; wait for that and run this again"):
+        yield
+
+
+@contextlib.contextmanager
+def holding(path: Path, fault: str) -> Generator[None]:
+    """Hold a lock, which dies with its process; ``StoreError`` with the fault where somebody else has it."""
+    lock = FileLock(path)
     try:
         lock.acquire(timeout=0.05)
     except Timeout as error:
-        raise StoreError(f"{target}: another process is writing it now; wait for that and run this again") from error
+        raise StoreError(fault) from error
     try:
         yield
     finally:

@@ -64,11 +64,7 @@ SAID = """print('{"version": "2.15", "cuda": "%s", "gpus": [%s]}')"""
         ("import os; os.kill(os.getpid(), 11)", "missing", "-11"),
         ("raise SystemExit('libcudart.so.13: not found')", "missing", "libcudart.so.13: not found"),
         (SAID % ("", ""), "warning", "PyTorch 2.15 "),
-        (
-            SAID % ("13.0", '{"name": "H200", "memory": 150000000000}'),
-            "ok",
-            "H200, 150 GB (PyTorch 2.15 for CUDA 13.0)",
-        ),
+        (SAID % ("13", '{"name": "H200", "memory": 150000000000}'), "ok", "H200, 150 GB (PyTorch 2.15 for CUDA 13)"),
     ],
 )
 def test_pytorch_is_asked_in_its_own_process(

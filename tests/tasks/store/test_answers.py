@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -131,11 +132,8 @@ def test_many_threads_may_put_and_get(tmp_path: Path) -> None:
                 answers.put(key, value)
                 assert answers.get(key) == value
 
-        threads = [threading.Thread(target=work, args=(thread,)) for thread in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(work, range(8)))
         assert len(answers) == 1600
     with Answers(path) as answers:
         assert all(answers.get(make_key(t, n)) == f"{t} {n}".encode() * (n % 7) for t in range(8) for n in range(200))

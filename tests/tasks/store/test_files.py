@@ -47,12 +47,9 @@ def test_a_folder_travels_to_another_process(folder: Folder) -> None:
     assert len(pickle.dumps(folder)) < 500
 
 
-def test_an_address_of_an_unknown_kind_is_refused() -> None:
+def test_an_address_of_an_unknown_kind_and_a_path_on_which_nothing_can_be_made_are_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="nonsense://x"):
         Folder("nonsense://x").names("")
-
-
-def test_a_path_on_which_nothing_can_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"file/x: .*(File exists|Not a directory)"):
         Folder(str(tmp_path / "file")).write("x", b"1")

@@ -2,8 +2,8 @@
 
 import contextlib
 import struct
-import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -34,21 +34,15 @@ def one(image, kind="PNG", **options):
     return decode_rgb(encode(image, kind, **options))[0, 0].tolist()
 
 
-def test_grey_becomes_three_equal_channels():
+def test_grey_becomes_three_equal_channels_and_sixteen_bits_are_scaled_not_clipped():
     assert one(Image.new("L", (1, 1), 77)) == [77, 77, 77]
     assert one(Image.new("1", (1, 1), 1)) == [255, 255, 255]
-
-
-@pytest.mark.parametrize(("value", "expected"), [(0, 0), (128, 0), (129, 1), (257, 1), (32768, 128), (65535, 255)])
-def test_sixteen_bit_grey_is_scaled_not_clipped(value, expected):
-    png = raw_png(1, 1, depth=16, colour=0, rows=b"\0" + struct.pack(">H", value))
-    assert decode_rgb(png)[0, 0].tolist() == [expected] * 3
-
-
-@pytest.mark.parametrize("order", ["<u2", ">u2"])
-def test_sixteen_bit_tiff_of_both_byte_orders(order):
-    pixels = np.array([[0, 65535], [257, 514]], dtype=order)
-    assert decode_rgb(encode(Image.fromarray(pixels), "TIFF"))[:, :, 0].tolist() == [[0, 255], [1, 2]]
+    for value, expected in [(0, 0), (128, 0), (129, 1), (257, 1), (32768, 128), (65535, 255)]:
+        png = raw_png(1, 1, depth=16, colour=0, rows=b"\0" + struct.pack(">H", value))
+        assert decode_rgb(png)[0, 0].tolist() == [expected] * 3
+    for order in ("<u2", ">u2"):
+        pixels = np.array([[0, 65535], [257, 514]], dtype=order)
+        assert decode_rgb(encode(Image.fromarray(pixels), "TIFF"))[:, :, 0].tolist() == [[0, 255], [1, 2]]
 
 
 def test_thirty_two_bit_values_are_stretched_over_their_own_range():
@@ -95,16 +89,9 @@ def test_first_frame_counts(kind):
 
 
 # The picture is  1 2 3 / 4 5 6 ; EXIF's value n says how it was turned before it was stored.
-SHOWN = {
-    1: [[1, 2, 3], [4, 5, 6]],
-    2: [[3, 2, 1], [6, 5, 4]],
-    3: [[6, 5, 4], [3, 2, 1]],
-    4: [[4, 5, 6], [1, 2, 3]],
-    5: [[1, 4], [2, 5], [3, 6]],
-    6: [[4, 1], [5, 2], [6, 3]],
-    7: [[6, 3], [5, 2], [4, 1]],
-    8: [[3, 6], [2, 5], [1, 4]],
-}
+SHOWN = {1: [[1, 2, 3], [4, 5, 6]], 2: [[3, 2, 1], [6, 5, 4]], 3: [[6, 5, 4], [3, 2, 1]], 4: [[4, 5, 6], [1, 2, 3]]}
+SHOWN |= {5: [[1, 4], [2, 5], [3, 6]], 6: [[4, 1], [5, 2], [6, 3]]}
+SHOWN |= {7: [[6, 3], [5, 2], [4, 1]], 8: [[3, 6], [2, 5], [1, 4]]}
 
 
 @pytest.mark.parametrize("orientation", SHOWN)
@@ -134,17 +121,14 @@ def test_bomb_is_refused_before_decoding(monkeypatch):
     assert probe_image(bomb, ImagesConfig(max_pixels=14000 * 14000)).width == 14000
 
 
-def test_webp_canvas_is_refused_from_its_header():
-    body = b"VP8X" + struct.pack("<I", 10) + b"\0\0\0\0" + struct.pack("<I", 16382)[:3] * 2
-    data = b"RIFF" + struct.pack("<I", len(body) + 4) + b"WEBP" + body
-    assert refusal(data) in ("too many pixels", "damaged image")
-
-
-def test_limits_are_inclusive():
+def test_limits_are_inclusive_and_a_canvas_counts_by_its_header():
     data = encode(Image.new("RGB", (20, 10)))
     assert probe_image(data, ImagesConfig(max_pixels=200, min_side=10)).width == 20
     assert refusal(data, ImagesConfig(max_pixels=199, min_side=10)) == "too many pixels"
     assert refusal(data, ImagesConfig(min_side=11)) == "too few pixels"
+    body = b"VP8X" + struct.pack("<I", 10) + b"\0\0\0\0" + struct.pack("<I", 16382)[:3] * 2
+    webp = b"RIFF" + struct.pack("<I", len(body) + 4) + b"WEBP" + body
+    assert refusal(webp) in ("too many pixels", "damaged image")
 
 
 @pytest.mark.parametrize("data", [b"hello, I am text", b"%PDF-1.4", b"P6 1 1 255 abc", b"%!PS-Adobe-3.0 EPSF-3.0\n"])
@@ -176,11 +160,8 @@ def test_damage_never_escapes(kind, flips):
 def test_globals_are_restored_after_threads():
     before = Image.MAX_IMAGE_PIXELS, list(warnings.filters)
     data = encode(Image.new("RGB", (200, 200)))
-    threads = [threading.Thread(target=lambda: [decode_rgb(data) for _ in range(20)]) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(decode_rgb, [data] * 80))
     assert (Image.MAX_IMAGE_PIXELS, list(warnings.filters)) == before
 
 

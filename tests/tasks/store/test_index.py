@@ -54,12 +54,8 @@ def _live() -> list[CaptionRow]:
 
 def test_every_live_row_about_a_subject_is_found(index: Index) -> None:
     columns = columns_without(CaptionRow, ())
-    for subjects in (
-        [make_key("subject", 4)],
-        [make_key("subject", n) for n in (80, 4, 4, 17)],
-        [make_key("none")],
-        [],
-    ):
+    for numbers in ([4], [80, 4, 4, 17], ["none"], []):
+        subjects = [make_key("subject", number) for number in numbers]
         found = index.rows(index.find(subjects), CaptionRow, columns)
         right = [row for row in _live() if row.subject in subjects]
         assert sorted(row.key for row in found) == sorted(row.key for row in right)
@@ -91,10 +87,8 @@ def test_subjects_that_share_their_first_half_are_told_apart(tmp_path: Path) -> 
 
 
 def test_an_empty_table_has_an_empty_index(tmp_path: Path) -> None:
-    entries = pa.table(
-        {"subject": pa.array([], pa.binary()), "part": pa.array([], pa.int32()), "row": pa.array([], pa.int32())}
-    )
-    write_index(tmp_path / "x", entries.to_reader(), [])
+    kinds = {"subject": pa.binary(), "part": pa.int32(), "row": pa.int32()}
+    write_index(tmp_path / "x", pa.schema(kinds).empty_table().to_reader(), [])
     index = open_index(Folder(str(tmp_path)), "x", TABLE)
     assert (len(index), index.names, list(index.tables(["text"])), list(index.batches(["text"]))) == (0, (), [], [])
     assert index.find([make_key(1)]).tolist() == []
@@ -119,13 +113,13 @@ def toy(tmp_path):
 def test_streamed_rows_are_the_live_ones_in_the_order_of_the_parts(toy, monkeypatch):
     build, planned, _ = toy
     monkeypatch.setattr(index_module, "ROWS_PER_GROUP", 4)  # cuts the streamed tables, not the file
-    reads = []
-    original = index_module.read_rows
-    monkeypatch.setattr(
-        index_module,
-        "read_rows",
-        lambda part, rows, columns: reads.append((part.name, tuple(rows))) or original(part, rows, columns),
-    )
+    reads, read = [], index_module.read_rows
+
+    def note(part, rows, columns):
+        reads.append((part.name, tuple(rows)))
+        return read(part, rows, columns)
+
+    monkeypatch.setattr(index_module, "read_rows", note)
     table = pa.concat_tables(stream_live(build, planned[0], ["key", "name"]))
     assert sorted(table.column("name").to_pylist()) == WORDS[5:]
     assert reads == sorted(reads)
@@ -139,9 +133,8 @@ def test_rows_are_found_by_subject(toy):
     rows = list(read_live(build, planned[0], ImageRow))
     wanted = [rows[3].key, rows[11].key, "0" * 32]
     found = find_live(build, planned[0], ImageRow, subjects=wanted, without=("image",))
-    assert [(row.key, row.name, row.image) for row in found] == [
-        (row.key, row.name, b"") for row in sorted([rows[3], rows[11]], key=lambda row: row.subject)
-    ]
+    right = sorted([rows[3], rows[11]], key=lambda row: row.subject)
+    assert [(row.key, row.name, row.image) for row in found] == [(row.key, row.name, b"") for row in right]
     assert find_live(build, planned[0], ImageRow, subjects=[]) == []
 
 

@@ -35,23 +35,17 @@ def test_down_from_an_image(tmp_path: Path) -> None:
         pairs: ("images", image("c")),  # b's search found it, and it names c
         ("notes", pair("b", "c")): pairs,
     }
-    assert count_rows(found, [("images", image("c"))]) == {
-        **dict.fromkeys(("images", "neighbours", "links", "pairs", "notes"), 1)
-    }
+    tables = ("images", "neighbours", "links", "pairs", "notes")
+    assert count_rows(found, [("images", image("c"))]) == dict.fromkeys(tables, 1)
 
 
 def test_up_from_a_note(tmp_path: Path) -> None:
     build_toy(tmp_path, ["a", "b", "c"])
     with toy_version(tmp_path, 1) as build:
         found = follow(build, [("notes", pair("a", "b"))], "made from")
-    assert {(one.table, one.key) for one in found} == {
-        ("pairs", pair("a", "b")),
-        ("neighbours", rank("a", "b")),
-        ("images", image("a")),
-        ("images", image("b")),
-        ("items", make_key("word", "a")),
-        ("items", make_key("word", "b")),
-    }
+    both = {row for word in "ab" for row in (("images", image(word)), ("items", make_key("word", word)))}
+    made = {("pairs", pair("a", "b")), ("neighbours", rank("a", "b"))}
+    assert {(one.table, one.key) for one in found} == made | both
     assert found[0] == Link(table="pairs", key=pair("a", "b"), of_table="notes", of_key=pair("a", "b"))
 
 
@@ -61,10 +55,8 @@ def test_keys_are_found_by_their_beginning(tmp_path: Path) -> None:
         assert find_keys(build, image("a")[:12]) == [("images", image("a"))]
         assert find_keys(build, pair("a", "b")) == [("pairs", pair("a", "b")), ("notes", pair("a", "b"))]
         assert find_keys(build, "nothing") == []
-        assert read_cells(build, build.planned[0], [image("b"), image("a")], ["name"]) == {
-            image("a"): {"name": "a"},
-            image("b"): {"name": "b"},
-        }
+        cells = read_cells(build, build.planned[0], [image("b"), image("a")], ["name"])
+    assert cells == {image(word): {"name": word} for word in "ab"}
 
 
 def test_two_versions_stage_by_stage(tmp_path: Path) -> None:

@@ -65,10 +65,8 @@ def test_patches_keep_every_pixel_and_are_the_same_each_time():
 def test_a_patch_of_a_photograph_is_no_larger_than_an_image():
     rng = np.random.default_rng(0)
     rows, columns = np.indices((200, 300))
-    photograph = np.stack([rows / 2 + 50, columns / 3 + 60, (rows + columns) / 4 + 40], axis=2) + rng.normal(
-        0, 3, (200, 300, 3)
-    )
-    pixels = photograph.astype(np.uint8)
+    slopes = np.stack([rows / 2 + 50, columns / 3 + 60, (rows + columns) / 4 + 40], axis=2)
+    pixels = (slopes + rng.normal(0, 3, (200, 300, 3))).astype(np.uint8)
     assert len(encode_patch(pixels)) < 1.1 * len(encode_png(pixels))
 
 

@@ -90,23 +90,14 @@ def test_a_result_for_an_unknown_input_fails_the_shard(tmp_path: Path, journal: 
         assert outcome.result.error.startswith("custom-00000: ")
 
 
-def test_a_shard_that_was_done_is_not_done_again(tmp_path: Path) -> None:
-    config = ToyConfig(calls=str(tmp_path / "calls"))
-    with open_toy(tmp_path / "out", WORDS, config) as build:
-        build.settle(build.planned[0])
-        (shard,) = build.shards(build.planned[0])
-        first, second = (run_shard(build.planned[0], shard) for _ in range(2))
-    assert first == second
-    assert Path(config.calls).read_text().count("item") == len(WORDS)
-
-
-def test_what_another_process_did_meanwhile_is_not_done_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_was_done_or_what_another_process_did_meanwhile_is_not_done_again(tmp_path: Path, workers: int) -> None:
     """A worker of a killed build goes on to its end, and that of the next one waits for its journal."""
     config = ToyConfig(calls=str(tmp_path / "calls"))
     with open_toy(tmp_path / "out", WORDS, config) as build:
         build.settle(build.planned[0])
         (shard,) = build.shards(build.planned[0])
-        with ThreadPoolExecutor(2) as threads:
+        with ThreadPoolExecutor(workers) as threads:
             done = [threads.submit(run_shard, build.planned[0], shard) for _ in range(2)]
     assert done[0].result() == done[1].result()
     assert Path(config.calls).read_text().count("item") == len(WORDS)

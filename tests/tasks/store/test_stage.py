@@ -34,39 +34,27 @@ TABLES = {"images": "1" * 16, "pairs": "2" * 16, "chosen": "3" * 16, "splits": "
 START = fingerprint(STAGE, Config(), prompts=PROMPTS, tables=TABLES)
 
 
-@pytest.mark.parametrize(
-    ("stage", "config", "prompts", "tables"),
-    [
-        ({"version": 2}, {}, {}, {}),
-        ({"models": lambda config: ("model x@2",)}, {}, {}, {}),
-        ({"prompts": ("another",)}, {}, {}, {}),
-        ({"uses": ()}, {}, {}, {}),
-        ({}, {"threshold": 0.6}, {}, {}),
-        ({}, {"inner": Inner(size=2)}, {}, {}),
-        ({}, {}, {"describe": "c" * 64}, {}),
-        ({}, {}, {}, {"images": "5" * 16}),
-        ({}, {}, {}, {"chosen": "5" * 16}),
-    ],
-)
-def test_what_decides_rows_changes_the_fingerprint(stage: dict, config: dict, prompts: dict, tables: dict) -> None:
-    other = fingerprint(replace(STAGE, **stage), Config(**config), prompts=PROMPTS | prompts, tables=TABLES | tables)
-    assert other != START
+DECIDING = {
+    "stage": [{"version": 2}, {"models": lambda config: ("model x@2",)}, {"prompts": ("another",)}, {"uses": ()}],
+    "config": [{"threshold": 0.6}, {"inner": Inner(size=2)}],
+    "prompts": [{"describe": "c" * 64}],
+    "tables": [{"images": "5" * 16}, {"chosen": "5" * 16}],
+}
+OTHER = {
+    "stage": [{}, {"rows_per_shard": 7, "journal": True}],
+    "config": [{"place": "elsewhere"}, {"inner": Inner(speed=2)}],
+    "prompts": [{"another": "c" * 64}],
+    "tables": [{"splits": "5" * 16}],
+}
+CASES = [(kind, case, kinds is DECIDING) for kinds in (DECIDING, OTHER) for kind in kinds for case in kinds[kind]]
 
 
-@pytest.mark.parametrize(
-    ("stage", "config", "prompts", "tables"),
-    [
-        ({}, {}, {}, {}),
-        ({"rows_per_shard": 7, "journal": True}, {}, {}, {}),
-        ({}, {"place": "elsewhere"}, {}, {}),
-        ({}, {"inner": Inner(speed=2)}, {}, {}),
-        ({}, {}, {"another": "c" * 64}, {}),
-        ({}, {}, {}, {"splits": "5" * 16}),
-    ],
-)
-def test_nothing_else_does(stage: dict, config: dict, prompts: dict, tables: dict) -> None:
-    other = fingerprint(replace(STAGE, **stage), Config(**config), prompts=PROMPTS | prompts, tables=TABLES | tables)
-    assert other == START
+@pytest.mark.parametrize(("kind", "case", "decides"), CASES)
+def test_what_decides_rows_changes_the_fingerprint_and_nothing_else_does(kind: str, case: dict, decides: bool) -> None:
+    changed = {"stage": {}, "config": {}, "prompts": {}, "tables": {}, kind: case}
+    stage, config = replace(STAGE, **changed["stage"]), Config(**changed["config"])
+    other = fingerprint(stage, config, prompts=PROMPTS | changed["prompts"], tables=TABLES | changed["tables"])
+    assert (other != START) == decides
 
 
 def test_the_place_of_a_source_does_not_count_and_its_rules_do() -> None:
