@@ -62,14 +62,11 @@ def test_memory_for_not_even_one_image_is_an_error():
         Batches().each(Machine(fits=0).encode, IMAGES[:3])
 
 
-def test_other_errors_are_not_taken_for_it():
+def test_a_real_allocation_that_is_refused_is_recognised_and_other_errors_are_not_taken_for_it():
     error = RuntimeError("mat1 and mat2 shapes cannot be multiplied")
     assert not is_out_of_memory(error)
     with pytest.raises(RuntimeError, match="mat1"):
         Batches().each(Machine(fits=0, error=error).encode, IMAGES[:3])
-
-
-def test_a_real_allocation_that_is_refused_is_recognised():
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 60, dtype=torch.uint8)
     assert is_out_of_memory(caught.value)

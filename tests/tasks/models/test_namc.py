@@ -1,7 +1,9 @@
 """NAMC's equations by hand and against its parts: masks, reconstruction, descriptions, losses."""
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import open_clip
 import pytest
 import torch
@@ -108,9 +110,8 @@ def test_so_much_is_masked_as_was_asked_for(noise):
     tokens, words = (both[:1] for both in text(2))
     rows = 400
     torch.manual_seed(0)
-    found, hidden = noise.draw_masks(
-        pixels(1).expand(rows, -1, -1, -1), tokens.expand(rows, -1), words.expand(rows, -1), shares=(0.2, 0.15)
-    )
+    many = pixels(1).expand(rows, -1, -1, -1), tokens.expand(rows, -1), words.expand(rows, -1)
+    found, hidden = noise.draw_masks(*many, shares=(0.2, 0.15))
     seen, _ = relevance(noise.see(pixels(1))[1], noise.read(tokens)[1], words != NO_WORD)
     wanted = mask_probabilities(seen, 0.2, torch.ones_like(seen, dtype=torch.bool))[0]
     spread = (wanted * (1 - wanted) / rows).sqrt()
@@ -183,20 +184,13 @@ def test_a_comparison_knows_which_image_comes_first(encoder):
         encoder.join.weight.copy_(weight)
 
 
-def test_no_mask_is_an_empty_mask(encoder):
-    empty = torch.zeros_like(MASKED)
-    torch.testing.assert_close(
-        encoder.interact((features(1), features(2)), (empty, empty)),
-        encoder.interact((features(1), features(2)), (None, None)),
-    )
+def test_no_mask_is_an_empty_mask_and_an_image_that_is_all_masked_gives_numbers(encoder):
+    images, empty, every = (features(1), features(2)), torch.zeros_like(MASKED), torch.ones_like(MASKED)
+    torch.testing.assert_close(encoder.interact(images, (empty, empty)), encoder.interact(images, (None, None)))
+    assert encoder.interact(images, (every, every)).isfinite().all()
 
 
-def test_an_image_that_is_all_masked_gives_numbers(encoder):
-    every = torch.ones_like(MASKED)
-    assert encoder.interact((features(1), features(2)), (every, every)).isfinite().all()
-
-
-SIZES = NamcSizes(width=16, heads=2, places=4, features=6, codes=5, vocabulary=7, length=9, dropout=0.0)
+SIZES = replace(IMAGE_SIZES, vocabulary=7)
 START, END, MASK = 1, 2, 3
 
 
@@ -235,12 +229,9 @@ def test_greedy_is_the_likeliest_token_at_each_step(describer):
     assert len({tuple(words) for words in found}) > 1
 
 
-def test_the_mask_word_is_never_written(describer):
+def test_no_banned_word_is_written_and_no_more_than_there_are_places(describer):
     """With everything else but the end banned, nothing is left to say."""
     assert describer.write(compared(2), **HOW | {"banned": (0, 1, MASK, 4, 5, 6)}) == [[], []]
-
-
-def test_no_more_is_written_than_there_are_places(describer):
     found = describer.write(compared(2), **HOW | {"banned": (0, END, MASK), "length": 100})
     assert [len(one) for one in found] == [SIZES.length] * 2
 
@@ -275,8 +266,8 @@ def batch(vocabulary):
         features=torch.randn(3, 2, 16, 12, generator=generator),
         codes=torch.zeros(3, 2, 16, dtype=torch.long),
         texts=torch.tensor([[0, 1], [2, 3], [4, 4]]),
-        tokens=torch.stack([torch.stack([torch.from_numpy(one.tokens) for one in both]) for both in halves]),
-        words=torch.stack([torch.stack([torch.from_numpy(one.numbers) for one in both]) for both in halves]),
+        tokens=torch.from_numpy(np.array([[one.tokens for one in both] for both in halves])),
+        words=torch.from_numpy(np.array([[one.numbers for one in both] for both in halves])),
         written=torch.stack([filled(one.tokens, longest, vocabulary.pad) for one in written]),
         numbers=torch.stack([filled(one.numbers, longest, -1) for one in written]),
     )
@@ -289,9 +280,7 @@ def filled(values, length: int, padding: int) -> torch.Tensor:
 @pytest.fixture
 def model(vocabulary):
     torch.manual_seed(1)
-    sizes = NamcSizes(
-        width=16, heads=2, places=16, features=12, codes=5, vocabulary=vocabulary.size, length=40, dropout=0.0
-    )
+    sizes = replace(SIZES, places=16, features=12, vocabulary=vocabulary.size, length=40)
     return Namc(sizes, NoiseIdentifier(make_clip(READING_CLIP), width=16))
 
 
@@ -359,17 +348,12 @@ def test_alignment_of_what_is_all_alike():
     assert each == pytest.approx(13.97, abs=0.01)
 
 
-def test_alignment_of_what_fits():
-    images = torch.eye(3)
-    found = alignment_loss(5 * images, 2 * images, torch.arange(3))
-    assert float(found) == pytest.approx(0, abs=1e-6)  # cosines 1 and 0 at 0.02: p is one-hot
-    assert float(alignment_loss(images, images.roll(1, 0), torch.arange(3))) == pytest.approx(
-        2 * math.log(1e8), rel=1e-4
-    )
-
-
-def test_alike_texts_are_no_false_negatives():
+def test_alignment_of_what_fits_and_of_alike_texts_that_are_no_false_negatives():
     """Rows 0 and 1 have the same text and the same vectors: p is 1/2 for both, and so is q."""
+    images, own = torch.eye(3), torch.arange(3)
+    found = alignment_loss(5 * images, 2 * images, own)
+    assert float(found) == pytest.approx(0, abs=1e-6)  # cosines 1 and 0 at 0.02: p is one-hot
+    assert float(alignment_loss(images, images.roll(1, 0), own)) == pytest.approx(2 * math.log(1e8), rel=1e-4)
     vectors = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     assert float(alignment_loss(vectors, vectors, torch.tensor([7, 7, 9]))) == pytest.approx(0, abs=1e-6)
     assert float(alignment_loss(vectors, vectors, torch.tensor([7, 8, 9]))) > 1

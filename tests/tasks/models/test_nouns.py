@@ -20,35 +20,23 @@ def nouns(text, folder, **settings):
     return found
 
 
-def test_nouns_are_lemmas_in_their_order(tagger):
+def test_nouns_are_lemmas_in_their_order_names_if_they_may_and_no_other_tokens(tagger, tmp_path):
     assert nouns("Two DOGS and a dog chase people.", tagger) == ("dog", "dog", "person")
     assert nouns("", tagger) == nouns("it runs fast", tagger) == ()
-
-
-def test_names_count_if_they_may(tagger):
     assert nouns("Anna has a cat in Rome", tagger) == ("anna", "cat", "rome")
     assert nouns("Anna has a cat in Rome", tagger, proper_nouns=False) == ("cat",)
-
-
-def test_what_is_no_word_is_left_out(tagger, tmp_path):
     assert nouns("a t shirt", tagger) == ("shirt",)
     odd = write_tagger(tmp_path / "odd", {"2x": "2x", "lamp": " Lamp ", "犬": "犬"})
     assert nouns("2x lamp 犬", odd) == ("lamp", "犬")
 
 
-def test_a_missing_pipeline_is_named_with_the_command_that_fetches_it():
-    with pytest.raises(ModelError, match=r"python -m spacy download en_nowhere_sm\n"):
-        next(find_nouns_of(["a dog"], NounsConfig(model="en_nowhere_sm")))
-
-
-def test_a_folder_that_is_no_pipeline_is_said_to_be_none(tmp_path):
-    with pytest.raises(ModelError, match=r"meta\.json"):
-        pin_model(NounsConfig(model=str(tmp_path)))
-
-
-def test_a_pipeline_without_a_tagger_is_refused(tmp_path):
+def test_what_is_missing_no_pipeline_or_has_no_tagger_is_named_with_what_to_do(tmp_path):
     import spacy
 
+    with pytest.raises(ModelError, match=r"python -m spacy download en_nowhere_sm\n"):
+        next(find_nouns_of(["a dog"], NounsConfig(model="en_nowhere_sm")))
+    with pytest.raises(ModelError, match=r"meta\.json"):
+        pin_model(NounsConfig(model=str(tmp_path)))
     spacy.blank("en").to_disk(tmp_path / "blank")
     with pytest.raises(ModelError, match=r"POS .*LEMMA .*none"):
         nouns("a dog", tmp_path / "blank")

@@ -144,7 +144,7 @@ def test_a_layer_by_hand() -> None:
     assert tag_logits(weights, image, 1).item() == pytest.approx(2 * math.sqrt(3) + 0.5, abs=1e-9)
 
 
-def test_the_older_name_of_the_head_is_known(tmp_path: Path) -> None:
+def test_the_older_name_of_the_head_half_precision_and_safetensors_are_read(tmp_path: Path) -> None:
     path = Path(write_ram(tmp_path).config.checkpoint)
     tensors = torch.load(path, weights_only=True)["model"]
     wanted = load_ram(path, field="x", plus=False, tags=len(TAGS)).decoder
@@ -153,11 +153,6 @@ def test_the_older_name_of_the_head_is_known(tmp_path: Path) -> None:
     found = load_ram(tmp_path / "older.pth", field="x", plus=False, tags=len(TAGS)).decoder
     assert found.keys() == wanted.keys()
     assert all(torch.equal(found[name], wanted[name]) for name in wanted)
-
-
-def test_half_precision_and_safetensors_are_read(tmp_path: Path) -> None:
-    path = Path(write_ram(tmp_path).config.checkpoint)
-    tensors = torch.load(path, weights_only=True)["model"]
     kept = {name: value.half() if value.is_floating_point() else value for name, value in tensors.items()}
     save_file(kept, tmp_path / "ram.safetensors")
     loaded = load_ram(tmp_path / "ram.safetensors", field="x", plus=False, tags=len(TAGS))

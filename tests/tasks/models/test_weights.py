@@ -27,7 +27,7 @@ from pairwright.tasks.models.weights import (
 from tests.fixtures.checkpoints import write_hub_cache
 from tests.fixtures.file_server import COMMIT, Fault, serving_files, use_as_hub
 
-SAFE, PICKLE = "model.safetensors", "pytorch_model.bin"
+SAFE, PICKLE, CONFIG = "model.safetensors", "pytorch_model.bin", "config.json"
 DATA, OTHER = (random.Random(seed).randbytes(200_000) for seed in (1, 2))
 SHA = hashlib.sha256(DATA).hexdigest()
 
@@ -74,21 +74,13 @@ def test_missing_weights_name_the_place_and_the_command(cache):
 
 
 @pytest.mark.usefixtures("no_network")
-@pytest.mark.parametrize(
-    ("there", "found"),
-    [
-        (("config.json", SAFE, PICKLE), SAFE),
-        (("config.json", PICKLE), PICKLE),
-        (("config.json",), None),
-        ((SAFE, PICKLE), None),
-    ],
-)
+@pytest.mark.parametrize("there", [(CONFIG, SAFE, PICKLE), (CONFIG, PICKLE), (CONFIG,), (SAFE, PICKLE)])
 @pytest.mark.parametrize("revision", ["", COMMIT])
-def test_the_cache_gives_the_best_weights_if_all_else_is_there(cache, tmp_path, there, found, revision):
+def test_the_cache_gives_the_best_weights_if_all_else_is_there(cache, tmp_path, there, revision):
     snapshot = fill(cache, tmp_path / "files", *there)
-    if found:
-        assert find_on_hub(files(revision=revision), download=False) == snapshot / found
-        assert find_on_hub(files(revision=revision), download=True) == snapshot / found
+    if CONFIG in there[:-1]:
+        for download in (False, True):
+            assert find_on_hub(files(revision=revision), download=download) == snapshot / there[1]
     else:
         with pytest.raises(ModelError, match="hf download"):
             find_on_hub(files(revision=revision), download=False)
@@ -116,9 +108,12 @@ def test_the_hubs_files_come_into_its_own_cache(web, tmp_path, revision):
     assert len(web.asked) == asked
 
 
-def test_a_repository_without_the_weights_is_one_message(web):
+def test_a_repository_without_the_weights_and_a_download_that_fails_are_one_message(web, monkeypatch):
     with pytest.raises(ModelError, match=r"embedding.x: owner/model .*a\.safetensors, a\.bin"):
         find_on_hub(files(weights=("a.safetensors", "a.bin")), download=True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelError, match=r"owner/model (.|\n)*hf download owner/model"):
+        find_on_hub(files(), download=True)
 
 
 @pytest.fixture
@@ -162,7 +157,12 @@ def test_a_published_file_is_fetched_verified_and_hashed_once(wanted, web, monke
     assert find_published(wanted, download=False) == path
 
 
-def test_only_the_published_file_is_taken(wanted, web):
+def test_only_the_published_file_is_taken_and_of_another_nothing_is_left(wanted, web):
+    words = refused(replace(wanted, sha256="0" * 64), download=True)
+    assert words.startswith(f"tagging.ram: a.pth could not be fetched from {wanted.url}: ")
+    assert SHA in words
+    assert "0" * 64 in words
+    assert list(weights_folder().iterdir()) == []
     path = put(DATA)
     assert find_published(wanted, download=False) == path
     put(DATA[:1000])
@@ -170,14 +170,6 @@ def test_only_the_published_file_is_taken(wanted, web):
     assert hashlib.sha256(DATA[:1000]).hexdigest() in words
     assert SHA in words
     assert find_published(wanted, download=True).read_bytes() == DATA
-
-
-def test_a_wrong_hash_is_told_with_both_and_nothing_is_left(wanted):
-    words = refused(replace(wanted, sha256="0" * 64), download=True)
-    assert words.startswith(f"tagging.ram: a.pth could not be fetched from {wanted.url}: ")
-    assert SHA in words
-    assert "0" * 64 in words
-    assert list(weights_folder().iterdir()) == []
 
 
 def test_a_lost_connection_is_tried_again(wanted, web, monkeypatch):
@@ -194,13 +186,6 @@ def test_a_file_without_a_published_hash_is_taken_as_it_comes(wanted):
     assert find_published(unhashed, download=True).read_bytes() == DATA
     put(OTHER)
     assert find_published(unhashed, download=False).read_bytes() == OTHER
-
-
-@pytest.mark.usefixtures("cache")
-def test_a_download_that_fails_is_one_message(monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(ModelError, match=r"owner/model (.|\n)*hf download owner/model"):
-        find_on_hub(files(), download=True)
 
 
 def test_local_files(tmp_path):
@@ -229,14 +214,11 @@ def test_an_identity_changes_with_any_byte_and_not_with_the_folder(tmp_path):
     assert identity("one", data=b"1234") != first
 
 
-def test_another_revision_is_refused(tmp_path):
+def test_another_revision_and_missing_packages_are_refused(tmp_path):
     check_revision("f", "", "xxh3:1", tmp_path)
     check_revision("f", "xxh3:1", "xxh3:1", tmp_path)
     with pytest.raises(ModelError, match=r"f\.revision: .* xxh3:1, .*xxh3:2"):
         check_revision("f", "xxh3:2", "xxh3:1", tmp_path)
-
-
-def test_missing_packages_are_named_with_what_installs_them():
     require_packages("f", "sys", "json")
     with pytest.raises(ModelError, match=r"f: .*nosuchpackage.*\[cpu,models\]"):
         require_packages("f", "json", "nosuchpackage")
