@@ -96,7 +96,6 @@ def check_gpus(*, needed: bool) -> Iterator[Check]:
 
 
 def _ask_torch() -> Check:
-    """Return which GPUs PyTorch sees."""
     words, mend = [sys.executable, "-c", LOOK], _install(["gpu", "models"])
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=LOAD_SECONDS, check=False)  # noqa: S603

@@ -98,7 +98,6 @@ class Layers(nn.Module):
         self.inner = nn.ModuleList(Layer(width, heads, dropout) for _ in range(count))
 
     def __iter__(self) -> Iterator[Layer]:
-        """Yield them in their order."""
         return iter(cast("Iterable[Layer]", self.inner))
 
 

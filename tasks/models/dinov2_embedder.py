@@ -88,7 +88,6 @@ MODELS = Pretrained(
 
 @lru_cache(maxsize=1)
 def _load(configuration: str, batch: int) -> tuple[Preprocess, Encoder]:
-    """Load the model by transformers' own loader."""
     import transformers
 
     config = Dinov2Config.model_validate_json(configuration)

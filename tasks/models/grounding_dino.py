@@ -232,7 +232,6 @@ def _processor(model: str, revision: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _load(model: str, revision: str) -> GroundingNetwork:
-    """Load the model by transformers' own loader."""
     import torch
     from transformers import GroundingDinoForObjectDetection
     from transformers.models.grounding_dino import modeling_grounding_dino as library

@@ -156,7 +156,6 @@ def _add_described(config: ClipConfig, field: str) -> str:
 
 @lru_cache(maxsize=1)
 def _load(configuration: str, batch: int) -> tuple[Preprocess, Encoder]:
-    """Load the model and keep its image tower."""
     config = ClipConfig.model_validate_json(configuration)
     device = choose_device()
     tower = create_model(config).visual.eval().requires_grad_(requires_grad=False).to(device)

@@ -124,7 +124,6 @@ def pin_sam(config: SegmentationConfig) -> SegmentationConfig:
 
 @lru_cache(maxsize=1)
 def _load(configuration: str) -> Any:
-    """Return the package's predictor."""
     from segment_anything import SamPredictor
 
     config = SegmentationConfig.model_validate_json(configuration)

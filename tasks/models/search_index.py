@@ -57,7 +57,6 @@ def _gpu() -> Any:
 
 
 def _error(width: int) -> float:
-    """Return how far a score of Faiss can be off."""
     return rounding(width) + (GPU_ERROR if _gpu() else 0)
 
 

@@ -176,7 +176,6 @@ class Endpoints:
         endpoint.rests_until = max(endpoint.rests_until, now + min(rest, most))
 
     def _give_up(self, error: ServerError) -> ServerError:
-        """Tell all who wait that there is nothing to wait for."""
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():

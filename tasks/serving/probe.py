@@ -138,7 +138,6 @@ async def _obeys(chat: ChatConfig, url: str, kind: Structured, pace: Pace) -> bo
 
 
 def _client(chat: ChatConfig, url: str, kind: Structured, pace: Pace) -> Client:
-    """Return a client of one server, which is to answer soon."""
     waits = {"max_attempts": min(TRIES, chat.max_attempts), "timeout_seconds": min(chat.timeout_seconds, PATIENCE_S)}
     waits |= {"patience_seconds": min(chat.patience_seconds, PATIENCE_S)}
     return Client(chat.model_copy(update={"endpoint": (url,), "structured_output": kind, **waits}), pace)

@@ -131,7 +131,6 @@ def _open(place: Place, file: SourceFile) -> TarBytes:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Return a member's basename, with its folder, and the suffix from the first dot of its file name on."""
     folder, file = posixpath.split(name)
     base = file.partition(".")[0]
     return posixpath.join(folder, base), file[len(base) :]

@@ -106,7 +106,6 @@ def _delete(folder: Folder, names: Iterable[str]) -> None:
 
 
 def _write(folder: Folder, decisions: Sequence[Decision]) -> str:
-    """Write a file that is named after what it holds."""
     ordered = sorted(decisions, key=lambda one: one.order)
     rows = [one.model_dump() for one in ordered]
     table = pa.Table.from_pylist(rows, schema=SCHEMA)

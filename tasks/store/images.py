@@ -173,7 +173,6 @@ def _rgb(image: Image.Image) -> RGB:
 
 @contextmanager
 def _refusing(data: bytes) -> Generator[None]:
-    """Turn whatever is raised inside into ``RefusedImageError``."""
     try:
         if not data:
             raise RefusedImageError("empty file")
