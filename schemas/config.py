@@ -53,7 +53,7 @@ from pairwright.schemas.writing import (
     QuestionsConfig,
     SampledTextsConfig,
     ServedSection,
-    WrittenSection,
+    ValidatedSection,
 )
 
 STANDARD_MODELS = ("chat", "language", "judge")
@@ -294,6 +294,8 @@ class PreferencesConfig(Section):
     rejected: Literal["drawn", "hardest"] = "drawn"
     """Whose text is the rejected one: drawn by the pair's key, or the closest to the chosen one (others: negatives)."""
     seed: FilledSeed = 0
+    split: Literal["published", "drawn"] = "published"
+    """Whether pairs keep the splits that their source names, where it names two at least; others are drawn."""
     validation_share: Share = 0.1
     """Share of the components (connected pairs) that go to the validation split."""
     test_share: Share = 0.1
@@ -434,7 +436,7 @@ class Profile(Section):
             yield f"sources.{source.partition(':')[0]}"
         yield from (f"embedders.{name}" for name in self.embedding.embedders if name not in EMBEDDERS)
         for _, section in self:
-            if isinstance(section, WrittenSection):
+            if isinstance(section, ValidatedSection):
                 yield from (f"validators.{name}" for name in section.validators)
         yield from (f"stages.{name}" for name in self.stages)
 

@@ -167,6 +167,8 @@ class PairRow(Row):
     """The edit that made the second image of the first."""
     change_types: tuple[str, ...] = ()
     """What kinds of change the source says there are, in its own words ("color", "viewpoint")."""
+    split: str = ""
+    """"train", "validation" or "test", where the source names it."""
     shared_nouns: tuple[str, ...] = ()
     """The nouns that the captions of both images have, where it is by them that they were paired."""
 
@@ -202,7 +204,7 @@ class CaptionRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceRow(Row):
-    """Hold an implicit-change description of one pair (``subject``), after paper 001, section 3.1.2."""
+    """Description of what is different in one pair (``subject``): paper 001's (3.1.2), or a person's words."""
 
     text: str
     first_half: str
@@ -211,6 +213,7 @@ class DifferenceRow(Row):
     attempts: int
     finish_reason: str
     model: str
+    """"scene-graph", "given" (people wrote it), or the served model's name."""
     claims: str
     """JSON list of ``schemas.claims.Claim``: what the text says, checkable against scene graphs; ``[]`` if unknown."""
     no_change: bool
@@ -220,6 +223,11 @@ class DifferenceRow(Row):
     checks: str = ""
     """JSON of the checks that it passed and by what score, where there were any."""
     served: tuple[Served, ...] = ()
+
+    @property
+    def is_given(self) -> bool:
+        """Say whether people wrote it: such a text follows no template, and both of its halves are all of it."""
+        return self.model == "given"
 
     @property
     def halves(self) -> tuple[str, str]:
@@ -297,6 +305,8 @@ class RejectedTextRow(Row):
     """How close it is to the chosen text (TF-IDF cosine, 0 to 1)."""
     skipped_true: int
     """Candidates passed over because they were accidentally true of this pair."""
+    description: str = ""
+    """Key of the ``DifferenceRow`` that it is a wrong answer beside."""
     claims: str = "[]"
     """As of ``DifferenceRow``: what the text says, false of the pair."""
     served: tuple[Served, ...] = ()

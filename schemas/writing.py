@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.plugins import check_name
@@ -12,6 +12,11 @@ from pairwright.schemas.served import ChatConfig
 Writer = Literal["scene-graph", "served"]
 ModelName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
 """A served model's name in ``models``."""
+
+
+def _listed(value: object) -> object:
+    """Take one name for a list of one."""
+    return value.split(",") if isinstance(value, str) else value
 
 
 class ServedSection(Section):
@@ -48,13 +53,18 @@ class ServedSection(Section):
         return self.chat
 
 
-class WrittenSection(ServedSection):
-    """Be a section of something that is written in any case, by one or the other."""
+class ValidatedSection(ServedSection):
+    """Section of texts that are held against validators."""
+
+    validators: tuple[Annotated[str, AfterValidator(lambda name: check_name("validators", name))], ...] = ()
+    """Validators of plugins that each text must pass, beside our own."""
+
+
+class WrittenSection(ValidatedSection):
+    """Section of something that is written in any case, by one or the other."""
 
     writer: Writer = "scene-graph"
     """Who writes: the images' own scene graphs, or a served model."""
-    validators: tuple[Annotated[str, AfterValidator(lambda name: check_name("validators", name))], ...] = ()
-    """Validators of plugins that each text must pass, beside our own."""
 
     @property
     def is_served(self) -> bool:
@@ -91,9 +101,14 @@ class CaptionsConfig(WrittenSection):
         return self
 
 
-class DifferencesConfig(WrittenSection):
-    """Say how implicit-change descriptions are written."""
+DifferenceWriter = Literal["scene-graph", "served", "given"]
 
+
+class DifferencesConfig(ValidatedSection):
+    """Writers of differences."""
+
+    writer: Annotated[tuple[DifferenceWriter, ...], BeforeValidator(_listed), Field(min_length=1)] = ("scene-graph",)
+    """Who writes: scene graphs or a served model, and people (`given`): what a source brings, each sentence a row."""
     max_tokens: Positive = 160
     """Maximum tokens of a description."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
@@ -102,6 +117,22 @@ class DifferencesConfig(WrittenSection):
     """Maximum words of a description (ours); longer ones are rejected, as runaway output."""
     candidates: Annotated[int, Field(ge=1, le=16)] = 1
     """Descriptions asked for of each pair (ours); with controls, the best that passes them all is taken."""
+
+    @model_validator(mode="after")
+    def _one_machine(self) -> "DifferencesConfig":
+        if {"scene-graph", "served"} <= {*self.writer}:
+            raise ValueError("writer has both scene-graph and served: name one of them, with or without given")
+        return self
+
+    @property
+    def is_served(self) -> bool:
+        """Say whether the stage asks a model at all."""
+        return "served" in self.writer
+
+    @property
+    def is_written(self) -> bool:
+        """Say whether anything is written, beside what people wrote."""
+        return self.writer != ("given",)
 
 
 class ControlsConfig(SwitchedSection):

@@ -1,8 +1,9 @@
-"""Take the best description of each pair that passed every check that is on (ours).
+"""Take what people wrote about each pair, and the best description that passed every check that is on (ours).
 
-Reads ``PairRow``, the pair's descriptions and what the checks found; writes ``DifferenceRow`` with the scores beside
-it, under the description's own key. Nothing is asked or computed here. Where none passed, the reason is that of the
-description that came closest. A check without an outcome counts as failed until there is one.
+Reads ``PairRow``, the pair's descriptions and what the checks found; writes ``DifferenceRow``: one for each sentence of
+people, and the best description with its scores, under its own key. Nothing is asked or computed here. Where there is
+none, the reason is that of the description that came closest. A check without an outcome counts as failed until there
+is one.
 """
 
 import json
@@ -10,8 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pairwright.schemas.config import DifferencesConfig
-from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, PairRow
+from pairwright.schemas.plain_text import plain_text
+from pairwright.schemas.rows import NO_ROWS, CheckRow, DifferenceRow, Dropped, PairRow, make_key
 from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.texts.words import says_no_change
 
 TABLES = ("controlled", "grounded", "judged")
 RANKS = ("judged", "grounded", "swapped")
@@ -26,18 +29,47 @@ def choose_differences(
     rows: Sequence[PairRow],
     config: DifferencesConfig,
     *,
-    described: Descriptions,
+    described: Descriptions = NO_ROWS,
     controlled: Outcomes | None = None,
     grounded: Outcomes | None = None,
     judged: Outcomes | None = None,
 ) -> Iterator[DifferenceRow | Dropped]:
-    """Yield one description per pair, or why there is none; checks that are not on are ``None``."""
-    del config  # How many there are is decided where they are written.
+    """Yield the descriptions of each pair, or why there is none; checks that are not on are ``None``."""
     tables = dict(zip(TABLES, (controlled, grounded, judged), strict=True))
     for pair in rows:
+        given = _given(pair) if "given" in config.writer else []
+        yield from given
+        if not config.is_written:
+            if not given:
+                yield Dropped(source_key=pair.key, reason="nobody wrote about its difference")
+            continue
         outcomes = {name: table.get(pair.key, ()) for name, table in tables.items() if table is not None}
         candidates = [_candidate(row, outcomes) for row in described.get(pair.key, ())]
-        yield _choose(pair, candidates) if candidates else Dropped(source_key=pair.key, reason="no description")
+        best = _choose(pair, candidates) if candidates else Dropped(source_key=pair.key, reason="no description")
+        if isinstance(best, DifferenceRow) or not given:
+            yield best
+
+
+def _given(pair: PairRow) -> list[DifferenceRow]:
+    """Return what people wrote, each text once: of an edit the instruction, too."""
+    texts = (" ".join(text.split()) for text in (*pair.human_differences, pair.instruction))
+    return [
+        DifferenceRow(
+            key=make_key("given difference", pair.key, text),
+            source_key=pair.key,
+            subject=pair.key,
+            text=text,
+            first_half=text,
+            second_half=text,
+            verbs=(),
+            attempts=0,
+            finish_reason="",
+            model="given",
+            claims="[]",
+            no_change=says_no_change(text),
+        )
+        for text in {plain_text(text): text for text in texts if text}.values()
+    ]
 
 
 def _candidate(row: DifferenceRow, outcomes: Mapping[str, Sequence[CheckRow]]) -> Candidate:
@@ -67,7 +99,7 @@ def _choose(pair: PairRow, candidates: Sequence[Candidate]) -> DifferenceRow | D
 
 STAGE = Stage(
     name="differences",
-    version=1,
+    version=2,
     group="captioning",
     reads={"pairs": PairRow},
     writes=DifferenceRow,

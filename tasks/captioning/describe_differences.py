@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from random import Random
 
 from pairwright.prompts import difference_verbs, load, load_wordings
@@ -250,7 +251,7 @@ def _compose(row: PairRow, config: DifferencesConfig, graphs: Graphs) -> Differe
     if isinstance(found, RefusedText):
         return Dropped(source_key=row.key, reason=found.reason, detail=found.detail)
     written, parts, attempts = found
-    made = _row(row, replace(parts, text=written.text), key=row.key, attempts=attempts, model=config.writer)
+    made = _row(row, replace(parts, text=written.text), key=row.key, attempts=attempts, model="scene-graph")
     claims = dump_claims(written.claims)
     return replace(made, claims=claims, no_change=any(claim.kind == "no_change" for claim in written.claims))
 
@@ -368,6 +369,7 @@ STAGE = Stage(
     writes=DifferenceRow,
     function=describe_differences,
     config="differences",
+    enabled=attrgetter("is_written"),
     models=name_validators,
     prompts=("difference_template", "difference_phrases", "answer_sentences"),
     uses=(

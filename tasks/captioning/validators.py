@@ -27,7 +27,7 @@ from pairwright.schemas.writing import (
     ComparisonsConfig,
     DifferencesConfig,
     QuestionsConfig,
-    WrittenSection,
+    ValidatedSection,
 )
 from pairwright.tasks.captioning.statements import Statement
 from pairwright.tasks.serving.chat import Answer, Chat, Question, ask_until, seed_of
@@ -56,17 +56,17 @@ T = TypeVar("T")
 W = TypeVar("W", Difference, Comparison)
 
 
-def refuse_text(text: str, config: WrittenSection) -> str:
+def refuse_text(text: str, config: ValidatedSection) -> str:
     """Return why a validator refuses a text; empty: none does."""
     return next(filter(None, (VALIDATORS[name].refuse(text) for name in config.validators)), "")
 
 
-def name_validators(config: WrittenSection) -> tuple[str, ...]:
+def name_validators(config: ValidatedSection) -> tuple[str, ...]:
     """Return the validators with their versions, for the table's fingerprint."""
     return tuple(f"validator {name} {VALIDATORS[name].version}" for name in config.validators)
 
 
-def validated(found: W | RefusedText, config: WrittenSection) -> W | RefusedText:
+def validated(found: W | RefusedText, config: ValidatedSection) -> W | RefusedText:
     """Return a text as it was read, or why it, or a validator, refuses it."""
     if isinstance(found, RefusedText):
         return found

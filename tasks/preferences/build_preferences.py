@@ -4,11 +4,14 @@ Reads ``PairRow`` with everything that was made about it, and ``PreferenceRow`` 
 ``PreferenceRow``: rejected text, ranked further negatives and rejected images in one record. Rejected texts come from
 those of the six makers that a build has. Of removals, only the one that was chosen is read. Where the claims of all
 texts of a pair are known, they are said in a kind of text that is drawn, and the prompt asks for that kind (ours).
+What people wrote stays as it is; each of several texts about a pair has a preference of its own. A row that has nothing
+to reject trains all objectives but those that need it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Literal
 
 from pairwright.prompts import load_wordings
 from pairwright.schemas.claims import CLAIMS
@@ -48,12 +51,12 @@ def build_preferences(
     *,
     splits: Mapping[str, SplitRow] = NO_ROWS,
     images: Mapping[str, ImageRow] = NO_ROWS,
-    differences: Mapping[str, DifferenceRow] = NO_ROWS,
+    differences: Mapping[str, tuple[DifferenceRow, ...]] = NO_ROWS,
     rejections: Mapping[str, RejectionRow] | None = None,
     removals: Mapping[str, RemovalRow] = NO_ROWS,
-    **texts: Mapping[str, RejectedTextRow],
+    **texts: Mapping[str, tuple[RejectedTextRow, ...]],
 ) -> Iterator[PreferenceRow | Dropped]:
-    """Yield one preference per pair that has a description and something to reject, else why there is none.
+    """Yield one preference per description of each pair, or why there is none; it may have nothing to reject.
 
     A preference of a source stays as it is, and gets its rejected image where images are rejected: a pair or
     preference without one of ``rejections`` (by its key; ``None``: no images are rejected) is dropped, until there is
@@ -64,33 +67,33 @@ def build_preferences(
             untouched = rejections is None
             yield replace(pair, source_key=pair.key) if untouched else _reject_given(pair, rejections, removals)
             continue
-        difference, split = differences.get(pair.key), splits.get(pair.key)
-        if difference is None or split is None:
+        described, split = differences.get(pair.key), splits.get(pair.key)
+        if described is None or split is None:
             yield Dropped(source_key=pair.key, reason="no difference description")
             continue
-        rejected = [texts[maker][pair.key] for maker in MAKERS if pair.key in texts.get(maker, ())]
         rejection = rejections.get(pair.key) if rejections is not None else None
         if rejections is not None and rejection is None:
             yield Dropped(source_key=pair.key, reason=NO_IMAGE)
-            continue
-        if not rejected and not (rejection and rejection.maker):
-            yield Dropped(source_key=pair.key, reason="nothing to reject")
             continue
         shown = (images[pair.first], images[pair.second])
         altered = reject_image([image.image for image in shown], rejection, removals)
         if isinstance(altered, Dropped):
             yield altered
             continue
-        told = tell(pair, difference, rejected, shown=shown, config=config)
-        ranked = tuple(rank_texts(pair, told.rejected, config))
-        yield _preference(Material(pair, told, split, shown, ranked, rejection, altered), ask(pair, told.kind, config))
+        made = [text for maker in MAKERS for text in texts.get(maker, NO_ROWS).get(pair.key, ())]
+        for difference in described:
+            rejected = [text for text in made if text.description == difference.key]
+            told = tell(pair, difference, rejected, shown=shown, config=config)
+            ranked = tuple(rank_texts(pair, told.rejected, config))
+            material = Material(pair, told, split, shown, ranked, rejection, altered)
+            yield _preference(material, ask(pair, told.kind, config))
 
 
 @dataclass(frozen=True)
 class Told:
     """Texts of a pair, all of one kind."""
 
-    kind: Kind
+    kind: Kind | Literal["given"]
     difference: DifferenceRow
     rejected: Sequence[RejectedTextRow]
     description: str = ""
@@ -110,7 +113,7 @@ def tell(
     Photographs of two scenes are not told as changes. A kind that cannot tell a rejected text from the chosen one is
     passed over.
     """
-    template = Told("template", difference, rejected)
+    template = Told("given" if difference.is_given else "template", difference, rejected)
     if any(row.claims in ("", "[]") for row in (difference, *rejected)):
         return template
     worlds = {image.group for image in shown}
@@ -210,14 +213,14 @@ def rank_texts(pair: PairRow, texts: Sequence[RejectedTextRow], config: Preferen
     yield from ranked
 
 
-def ask(pair: PairRow, kind: Kind, config: PreferencesConfig) -> str:
+def ask(pair: PairRow, kind: str, config: PreferencesConfig) -> str:
     """Return a question that asks for the kind, one of several wordings, drawn by the pair's key and the seed."""
     return load_wordings(PROMPT).say(ASKING.get(kind, kind), Random(make_key("ask", config.seed, pair.key)))
 
 
 STAGE = Stage(
     name="preferences",
-    version=6,
+    version=7,
     group="preferences",
     reads={"pairs": PairRow, "given_preferences": PreferenceRow},
     writes=PreferenceRow,
@@ -227,8 +230,8 @@ STAGE = Stage(
     uses=(
         Uses(table="splits", row=SplitRow, counts=True),
         Uses(table="images", row=ImageRow, on="images", without=("graph", "captions")),
-        Uses(table="differences", row=DifferenceRow, counts=True),
-        *(Uses(table=maker, row=RejectedTextRow, counts=True) for maker in MAKERS),
+        Uses(table="differences", row=DifferenceRow, kind="many", counts=True),
+        *(Uses(table=maker, row=RejectedTextRow, kind="many", counts=True) for maker in MAKERS),
         Uses(table="rejections", row=RejectionRow, on="key", counts=True),
         Uses(table="removals", row=RemovalRow, on="element", of="rejections", without=("mask",)),
     ),

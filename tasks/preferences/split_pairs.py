@@ -2,7 +2,8 @@
 
 Reads all ``PairRow`` at once, writes ``SplitRow``. Pairs that share an image or a group (a rendered world, a video) are
 one connected component; a component's split is drawn from the hash of its smallest image key and the seed, so that it
-does not depend on what else is in the collection.
+does not depend on what else is in the collection. Where the sources name splits, a component keeps its own; one that is
+of several is held out: whatever shares an image with a published test is no training data.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,13 +25,14 @@ def split_pairs(
     Args:
         rows: the pairs of the shard.
         config: seed and shares.
-        everything: ``first`` and ``second`` of every pair of the collection.
+        everything: ``first``, ``second`` and ``split`` of every pair of the collection.
         images: ``subject`` and ``group`` of every image.
     """
     components = find_components(everything, images)
+    published = find_published(everything, components) if config.split == "published" else {}
     for pair in rows:
         component = components[pair.first]
-        split = draw_split(component, config)
+        split = published.get(component) or draw_split(component, config)
         key = make_key(pair.key, component, split)
         yield SplitRow(key=key, source_key=pair.key, subject=pair.key, component=component, split=split)
 
@@ -55,6 +57,19 @@ def find_components(pairs: pa.Table, images: pa.Table) -> Mapping[str, str]:
     return dict(zip(keys.tolist(), keys[smallest][ranks].tolist(), strict=True))
 
 
+def find_published(pairs: pa.Table, components: Mapping[str, str]) -> dict[str, str]:
+    """Return the components that sources put into a split; none where they name a single one."""
+    named = zip(pairs.column("first").to_pylist(), pairs.column("split").to_pylist(), strict=True)
+    found = {(components[first], split) for first, split in named if split}
+    if len({split for _, split in found}) < 2:
+        return {}
+    return dict(sorted(found, key=lambda one: ORDER.index(one[1])))
+
+
+ORDER = ("train", "validation", "test")
+"""Of several splits of a component, the last counts."""
+
+
 def draw_split(component: str, config: PreferencesConfig) -> str:
     """Return the split of a component: a draw that depends on its name and the seed alone."""
     draw = int(make_key("split", config.seed, component), 16) / 16**32
@@ -63,12 +78,12 @@ def draw_split(component: str, config: PreferencesConfig) -> str:
     return "validation" if draw < config.test_share + config.validation_share else "train"
 
 
-PAIR_REST = tuple(name for name in schema_of(PairRow).names if name not in ("first", "second"))
+PAIR_REST = tuple(name for name in schema_of(PairRow).names if name not in ("first", "second", "split"))
 IMAGE_REST = tuple(name for name in schema_of(ImageRow).names if name not in ("subject", "group"))
 
 STAGE = Stage(
     name="splits",
-    version=1,
+    version=2,
     group="rejected",
     reads={"pairs": PairRow},
     writes=SplitRow,

@@ -104,9 +104,10 @@ def rejected_row(
     Its score is by default its likeness to the chosen text.
     """
     return RejectedTextRow(
-        key=make_key(row.subject, maker, text),
+        key=make_key(row.key, maker, text),
         source_key=row.key,
         subject=row.subject,
+        description=row.key,
         text=text,
         maker=maker,
         note=note + (", unchecked" if true is None else ""),

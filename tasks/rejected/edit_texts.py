@@ -215,7 +215,7 @@ def _is_rendered(selector: Selector, count: int) -> bool:
 
 STAGE = Stage(
     name="edited",
-    version=5,
+    version=6,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

@@ -24,7 +24,7 @@ from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.serving.untrusted import quoted, within_quotes
 from pairwright.tasks.store.stage import Stage
-from pairwright.tasks.texts.differences import read_difference
+from pairwright.tasks.texts.differences import read_difference, read_plain
 from pairwright.tasks.texts.words import WORD
 
 LEAST_LIKENESS = 0.7
@@ -108,13 +108,13 @@ def _edit_question(
     row: DifferenceRow, config: CounterfactualsConfig, *, kind: str, side: int, attempt: int
 ) -> Question:
     (change,) = load_wordings(KINDS).kinds[kind]
-    names = {"side": SIDES[side], "other": SIDES[1 - side]}
+    names = {"side": "", "other": ""} if row.is_given else {"side": SIDES[side], "other": SIDES[1 - side]}
     return Question(
         prompt=EDIT,
         text=load(EDIT).render(sentence=quoted(row.text), change=change.text, **names),
         seed=seed_of(row.key, load(EDIT), seed=config.seed, attempt=attempt),
         max_tokens=config.max_tokens,
-        grammar=Grammar(regex=difference_regex()),
+        grammar=None if row.is_given else Grammar(regex=difference_regex()),
     )
 
 
@@ -141,6 +141,11 @@ def _confirmed(edit: CheckedEdit, choice: Answer) -> CheckedEdit | RefusedText:
 
 def check_edit(answer: Answer, row: DifferenceRow, *, side: int, truth: Truth) -> CheckedEdit | RefusedText:
     """Return the edited text, or the first reason to refuse it; ``side``: the half that was to be edited."""
+    if row.is_given:
+        said = read_plain(answer.text, finish_reason=answer.finish_reason)
+        if isinstance(said, RefusedText):
+            return said
+        return _checked((said.first_half, said.second_half), row, side=side, truth=truth)
     read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
     if isinstance(read, RefusedText):
         return read
@@ -153,7 +158,7 @@ def check_edit(answer: Answer, row: DifferenceRow, *, side: int, truth: Truth) -
 
 
 def _checked(halves: tuple[str, str], row: DifferenceRow, *, side: int, truth: Truth) -> CheckedEdit | RefusedText:
-    text = fill_template(row.verbs, *halves)
+    text = halves[0] if row.is_given else fill_template(row.verbs, *halves)
     change = compare(row.halves[side], halves[side])
     changed = f"{' '.join(change.went) or 'nothing'} -> {' '.join(change.came) or 'nothing'}"
     if change.refusal:
@@ -170,7 +175,7 @@ def _checked(halves: tuple[str, str], row: DifferenceRow, *, side: int, truth: T
 
 STAGE = Stage(
     name="counterfactual",
-    version=2,
+    version=3,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

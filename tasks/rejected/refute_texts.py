@@ -49,7 +49,8 @@ def _refute(
     for check in checks:
         if speaks_against(check):
             against.setdefault(check.description, []).append(check)
-    failed = [one for one in described if one.key in against and one.key != row.key]
+    # What a model said follows the template; beside a person's text that would give it away.
+    failed = [one for one in described if one.key in against and one.key != row.key and not row.is_given]
     if not failed:
         return Dropped(source_key=row.key, reason="no description failed")
     doubtful = {check.description for check in checks if not check.passed}
@@ -72,7 +73,7 @@ def _refute(
 
 STAGE = Stage(
     name="refuted",
-    version=2,
+    version=3,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

@@ -5,8 +5,8 @@ graphs; writes ``RejectedTextRow`` by the maker "retrieved". Similarity is the c
 halves, without the template that all descriptions share. A text is of the pair's own split and, word for word, of no
 other one: what is right of a held-out pair, training does not reject. Where graphs are known, texts that name an object
 of the images come first, of these the ones of the same world: not the most similar, but in turns, so that each is
-rejected about as often as it is chosen. Where claims cannot be checked, a text that says what the pair's own
-descriptions or people say of it is passed over.
+rejected about as often as it is chosen. People's texts get people's texts. Where claims cannot be checked, a text that
+says what the pair's own descriptions or people say of it is passed over.
 """
 
 from bisect import bisect_left
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 FUNCTION_WORDS = ["a", "an", "and", "at", "in", "of", "on", "or", "the", "to", "with"]
 MOST_SCORES = 8_000_000
 """Scores held at once: queries are answered in batches of this many divided by the size of the collection."""
+SAME = 0.9
+"""Texts of people that are as similar as this say the same in other words."""
 DRAWN = ("subject", "split", "component")
 NOWHERE, SEVERAL = ("", ""), "several"
 """Split and component of a pair that has none; what stands for the split of a text that more than one has."""
@@ -47,6 +49,8 @@ class TextIndex(NamedTuple):
     rows: list[DifferenceRow]
     subjects: NDArray[np.str_]
     splits: NDArray[np.str_]
+    given: NDArray[np.bool_]
+    """Which people wrote."""
     components: NDArray[np.str_]
     """What the pair of each is connected to: of rendered scenes, its world."""
     vectorizer: "TfidfVectorizer"
@@ -87,6 +91,9 @@ def retrieve_texts(
         truth = truth_of(row, pairs, images)
         split, component = split_of.get(row.subject, NOWHERE)
         here = (index.splits[found] == split) & (index.subjects[found] != row.subject)
+        here &= index.given[found] == row.is_given
+        if row.is_given:
+            here &= scores < SAME
         close = index.components[found] == component if truth.graphs else np.zeros(len(found), bool)
         turn = np.where(close, (found - index.place(row.key)) % len(index.rows), len(index.rows))
         best = _best(index, found[here], scores=scores[here], turn=turn[here], limit=config.max_candidates)
@@ -113,6 +120,7 @@ def index_texts(everything: Sequence[DifferenceRow], config: RejectedTextsConfig
         rows=rows,
         subjects=np.array([row.subject for row in rows]),
         splits=np.array([min(some) if len(some) == 1 else SEVERAL for some in splits]),
+        given=np.array([row.is_given for row in rows], dtype=bool),
         components=np.array([drawn.get(row.subject, NOWHERE)[1] for row in rows]),
         vectorizer=vectorizer,
         vectors=vectors,
@@ -186,7 +194,7 @@ def _content(row: DifferenceRow) -> str:
 
 STAGE = Stage(
     name="retrieved",
-    version=4,
+    version=5,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

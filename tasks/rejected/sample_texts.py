@@ -1,8 +1,9 @@
 """Make rejected texts of what the writing model itself says when it is asked again: on-policy samples (ours).
 
 Reads ``DifferenceRow``, its pair and the two images; writes ``RejectedTextRow`` by the maker "sampled". Needs a served
-model that sees images, asked at a higher temperature, without what is known of the pair, so that its own mistakes show.
-Of the samples not known to be true the closest is taken: one far off may well name another difference that is as true.
+model that sees images, asked at a higher temperature, without what is known of the pair, so that its own mistakes show;
+for a person's text it is asked as a preference's prompt asks. Of the samples not known to be true the closest is taken:
+one far off may well name another difference that is as true.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from dataclasses import replace
 from operator import attrgetter
 from random import Random
 
-from pairwright.prompts import difference_verbs
+from pairwright.prompts import difference_verbs, load_wordings
 from pairwright.prompts.differences import (
     TEMPLATE,
     WITHOUT_CAPTIONS,
@@ -36,8 +37,10 @@ from pairwright.tasks.rejected.check_texts import Truth, is_as_true, likeness, r
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.store.stage import Stage, Uses
-from pairwright.tasks.texts.differences import Difference, read_difference, refuse_length
+from pairwright.tasks.texts.differences import Difference, read_difference, read_plain, refuse_length
 from pairwright.tasks.texts.words import repeats_itself
+
+ASK = "ask_difference"
 
 
 @asking
@@ -48,26 +51,32 @@ async def sample_texts(
     pair = pairs.get(row.subject)
     if pair is None or pair.first not in images or pair.second not in images:
         return Dropped(source_key=row.key, reason="image is missing", detail=row.subject)
-    verbs = row.verbs or draw_verbs(Random(make_key("sampled verbs", config.seed, row.key)))
-    instruction = instruct(verbs, captions=None)
+    rng = Random(make_key("sampled verbs", config.seed, row.key))
+    if row.is_given:
+        prompt, text, grammar = ASK, load_wordings(ASK).say("given", rng), None
+    else:
+        instruction = instruct(row.verbs or draw_verbs(rng), captions=None)
+        prompt, text, grammar = instruction.prompt, instruction.text, Grammar(regex=difference_regex())
     question = Question(
-        prompt=instruction.prompt,
-        text=instruction.text,
+        prompt=prompt,
+        text=text,
         images=(images[pair.first].image, images[pair.second].image),
         max_tokens=config.max_tokens,
         temperature=config.temperature,
-        grammar=Grammar(regex=difference_regex()),
+        grammar=grammar,
     )
     seeds = [seed_of(row.key, "sampled", seed=config.seed, attempt=n) for n in range(1, config.samples + 1)]
     answers = [await chat.ask(replace(question, seed=seed)) for seed in seeds]
-    read = [_read(answer, most_words=config.max_tokens) for answer in answers]
+    read = [_read(answer, most_words=config.max_tokens, plain=row.is_given) for answer in answers]
     served = tuple(answer.served for answer in answers)
     return _choose(row, read, truth=truth_of(row, pairs, images), served=served)
 
 
-def _read(answer: Answer, *, most_words: int) -> Difference | RefusedText:
+def _read(answer: Answer, *, most_words: int, plain: bool) -> Difference | RefusedText:
     if repeats_itself(answer.text):
         return RefusedText("off the template", "repeats itself")
+    if plain:
+        return read_plain(answer.text, finish_reason=answer.finish_reason)
     read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
     return read if isinstance(read, RefusedText) else refuse_length(read, most_words) or read
 
@@ -80,7 +89,7 @@ def _choose(
     for one in read:
         if isinstance(one, Difference):
             halves = (one.first_half, one.second_half)
-            samples[fill_template(one.verbs, *halves)] = is_as_true(halves, (row,), truth)
+            samples[fill_template(one.verbs, *halves) if one.verbs else one.text] = is_as_true(halves, (row,), truth)
     if not samples:
         why = "; ".join(one.reason for one in read if isinstance(one, RefusedText))
         return Dropped(source_key=row.key, reason="no sample is in the template", detail=why)
@@ -95,13 +104,13 @@ def _choose(
 
 STAGE = Stage(
     name="sampled",
-    version=2,
+    version=3,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,
     function=sample_texts,
     config="sampled_texts",
-    prompts=(TEMPLATE, WITHOUT_CAPTIONS["difference_from_captions"]),
+    prompts=(ASK, TEMPLATE, WITHOUT_CAPTIONS["difference_from_captions"]),
     remembers=True,
     enabled=attrgetter("is_served"),
     uses=(

@@ -1,9 +1,11 @@
 """Make rejected texts by exchanging the first and the second image of a description.
 
 Reads ``DifferenceRow`` and, to check, the scene graphs of its pair; writes ``RejectedTextRow`` by the maker "swapped".
-Where nothing can be checked, halves that say nearly the same are as true the other way round.
+Where nothing can be checked, halves that say nearly the same are as true the other way round. What people wrote is
+swapped where it names both images by their order.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 
 from pairwright.prompts.differences import TEMPLATE, fill_template
@@ -21,6 +23,9 @@ def swap_texts(
     """Yield each description with its halves exchanged, or ``Dropped`` where that is as true."""
     del config  # There is nothing to choose.
     for row in rows:
+        if row.is_given:
+            yield _swap_words(row)
+            continue
         claims = CLAIMS.validate_json(row.claims)
         swapped = tuple(claim.model_copy(update={"side": 1 - claim.side}) for claim in claims)
         true = truth_of(row, pairs, images).of(swapped)
@@ -32,9 +37,28 @@ def swap_texts(
             yield rejected_row(row, text, maker="swapped", note=note, true=true, claims=swapped)
 
 
+def _swap_words(row: DifferenceRow) -> RejectedTextRow | Dropped:
+    """Name each image by the other's order in a person's text; of one that names only one, nothing is known then."""
+    sides = [re.findall(pattern, row.text, re.IGNORECASE) for pattern in NAMED]
+    if row.no_change or not all(sides):
+        return Dropped(source_key=row.key, reason="does not name both images", detail=row.text)
+    text = re.sub("|".join(NAMED), _other_side, row.text, flags=re.IGNORECASE)
+    return rejected_row(row, text, maker="swapped", note="first and second exchanged", true=None)
+
+
+def _other_side(named: re.Match[str]) -> str:
+    word, *rest = named[0].split()
+    other = OTHER[word.lower()]
+    return " ".join([other.capitalize() if word[0].isupper() else other, *rest])
+
+
+IMAGE = r"(?: (?:image|picture|photo|photograph|one)\b)"
+NAMED = (rf"\bfirst{IMAGE}|\bleft{IMAGE}|\bbefore\b", rf"\bsecond{IMAGE}|\bright{IMAGE}|\bafter\b")
+OTHER = {"first": "second", "second": "first", "left": "right", "right": "left", "before": "after", "after": "before"}
+
 STAGE = Stage(
     name="swapped",
-    version=3,
+    version=4,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

@@ -63,7 +63,8 @@ def _read_edit(row: TableRow) -> Iterable[Given]:
     sides = (("original_image", before), ("edited_image", after))
     pictures = [row.picture(only_cell(row.record[side]), captions, side) for side, captions in sides]
     group = f"prompt-{make_key(*before)[:16]}" if before else ""
-    return read_pair(row.item, pictures, row.config, About(origin="edit", group=group, instruction=edit[0]))
+    about = About(origin="edit", group=group, instruction=edit[0], split=row.split)
+    return read_pair(row.item, pictures, row.config, about)
 
 
 INSTRUCTPIX2PIX = table_reader(
@@ -94,7 +95,7 @@ def _read_difference(row: TableRow) -> Iterable[Given]:
     if not texts:
         raise RefusedEntryError("no text about the difference")
     pictures = [row.picture(cell, part=f"image {number}") for number, cell in enumerate(cells, 1)]
-    return read_pair(row.item, pictures, row.config, About(human_differences=texts))
+    return read_pair(row.item, pictures, row.config, About(human_differences=texts, split=row.split))
 
 
 SCENE_DIFFERENCE = table_reader(

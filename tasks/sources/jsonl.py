@@ -46,7 +46,7 @@ from pairwright.tasks.sources.annotations import (
     parse_record,
     read_lines,
 )
-from pairwright.tasks.sources.layouts import Entry, Layout, Listed, layout_reader
+from pairwright.tasks.sources.layouts import Entry, Layout, Listed, layout_reader, of_split
 from pairwright.tasks.sources.read_entry import About, RefusedEntryError, check_path
 from pairwright.tasks.sources.reader import never
 
@@ -97,7 +97,7 @@ def _entries(layout: Layout, *, pairs: bool) -> Iterator[Listed]:
             if split and (split in wanted or len(there) < MAX_SPLITS):
                 there.add(split)
             if not wanted or split in wanted:
-                yield name, partial(_entry, record, layout, pairs=pairs)
+                yield name, of_split(split, partial(_entry, record, layout, pairs=pairs))
     layout.choose_splits(sorted(there))
 
 

@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -105,6 +105,16 @@ class Layout:
 
 Listed = tuple[str, Callable[[], Entry] | RefusedEntryError]
 """Name of a record, and what makes its entry or raises ``RefusedEntryError``, or that error."""
+
+
+def of_split(split: str, make: Callable[[], Entry]) -> Callable[[], Entry]:
+    """Return what makes the same entry, of a published split."""
+
+    def entry() -> Entry:
+        made = make()
+        return replace(made, about=replace(made.about, split=split))
+
+    return entry
 
 
 def layout_reader(entries: Callable[[Layout], Iterator[Listed]], **declaration: Any) -> Reader:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pairwright.schemas.rows import PairRow
 from pairwright.tasks.sources.annotations import check_record, check_texts, load_json, load_lists
-from pairwright.tasks.sources.layouts import Entry, Layout, Listed, layout_reader
+from pairwright.tasks.sources.layouts import Entry, Layout, Listed, layout_reader, of_split
 from pairwright.tasks.sources.read_entry import About, RefusedEntryError, check_path
 
 log = logging.getLogger(__name__)
@@ -46,9 +46,9 @@ def _list_clevr_change(layout: Layout) -> Iterator[Listed]:
                 continue
             name = f"{numbers[place]}.png"
             kinds = tuple(kind for kind, members in types.items() if name in members)
-            yield name, partial(_clevr_change_pair, folder, name, changes, About(change_types=kinds))
+            yield name, of_split(split, partial(_clevr_change_pair, folder, name, changes, About(change_types=kinds)))
             nothing = About(change_types=("no_change",), may_be_identical=True)
-            yield f"{name}_n", partial(_clevr_change_pair, folder, name, distractors, nothing)
+            yield f"{name}_n", of_split(split, partial(_clevr_change_pair, folder, name, distractors, nothing))
 
 
 def _clevr_change_pair(folder: str, name: str, captions: Mapping[str, object], about: About) -> Entry:
@@ -113,7 +113,8 @@ def _list_clevr_dc(layout: Layout) -> Iterator[Listed]:
             if type(number) is not int or not 0 <= number < 10**9:
                 yield f"split.json {split}", RefusedEntryError("split names no image", f"{split} names {number!s:.50}")
             else:
-                yield f"{number:06d}.png", partial(_clevr_dc_pair, layout, number, folders, captions.get(number, []))
+                make = partial(_clevr_dc_pair, layout, number, folders, captions.get(number, []))
+                yield f"{number:06d}.png", of_split(split, make)
 
 
 def _clevr_dc_pair(layout: Layout, number: int, folders: tuple[str, str], captions: object) -> Entry:
@@ -160,7 +161,7 @@ def _list_spot_the_diff(layout: Layout) -> Iterator[Listed]:
             except RefusedEntryError as refused:
                 yield f"{split}.json record {number}", refused
         for name, sentences in found.items():
-            yield name, partial(_spot_pair, folder, name, sentences)
+            yield name, of_split(split, partial(_spot_pair, folder, name, sentences))
 
 
 def _spot_id(record: dict[str, object]) -> str:
@@ -201,7 +202,7 @@ def _list_image_editing(layout: Layout) -> Iterator[Listed]:
     folder = layout.find_folder(f"{place}images", "images", place.rstrip("/"))
     for split in layout.choose_splits(list(lists)):
         for number, record in enumerate(load_json(lists[split], list), start=1):
-            yield f"{split}.json record {number}", partial(_edit_pair, folder, record)
+            yield f"{split}.json record {number}", of_split(split, partial(_edit_pair, folder, record))
 
 
 def _edit_pair(folder: str, found: object) -> Entry:

@@ -25,6 +25,12 @@ from pairwright.tasks.store.images import RGB, RefusedImageError, decode_rgb, pr
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif")
 """Endings of the names of images."""
 MAX_PATH = 4096
+SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
+}
+"""Our names of published splits; others are none of ours, and such pairs are drawn."""
 NO_FILE = (-1, 0)
 """Size and time where there is no readable file, so that one that comes is another item."""
 
@@ -61,6 +67,8 @@ class About:
     human_differences: tuple[str, ...] = ()
     instruction: str = ""
     change_types: tuple[str, ...] = ()
+    split: str = ""
+    """Of a pair, in the source's own word."""
     may_be_identical: bool = False
     """Whether the source says that nothing changed, so that two equal images are right."""
 
@@ -123,6 +131,7 @@ def read_pair(
         human_differences=about.human_differences,
         instruction=about.instruction,
         change_types=about.change_types,
+        split=SPLITS.get(about.split.lower(), ""),
     )
     return [first, *([second] if second.key != first.key else []), pair]
 

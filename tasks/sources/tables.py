@@ -94,6 +94,11 @@ class TableRow:
     folder: str
     """Local folder to which paths of images are relative; empty: a remote source without one."""
 
+    @property
+    def split(self) -> str:
+        """Return the split that the table's path names."""
+        return split_of(json.loads(self.item.locator)["file"])
+
     def picture(self, cell: Cell, captions: tuple[str, ...] = (), part: str = "") -> Picture:
         """Return an image's bytes under a name that people recognise; one that is a path is read from the folder."""
         name = shown_name(f"{self.item.name} {part or Path(cell.path[-200:]).name}".strip())

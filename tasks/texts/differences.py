@@ -84,9 +84,7 @@ def read_difference(text: str, known: tuple[str, ...], *, finish_reason: str = "
     ``known`` are the verbs that may open a half, in the third person singular; the finish reason "length" says that the
     writer was cut off.
     """
-    text = " ".join(text.split())
-    if len(text) > 1 and text[0] in QUOTES and text[-1] in QUOTES:  # models copy them from the instruction
-        text = text[1:-1].strip()
+    text = _unquoted(text)
     if finish_reason == "length" or not FULL_STOP.search(text):
         return RefusedText("cut off", finish_reason if finish_reason == "length" else text[-40:])
     start = START.match(text)
@@ -98,6 +96,20 @@ def read_difference(text: str, known: tuple[str, ...], *, finish_reason: str = "
     if PLACEHOLDER.search(text):
         return RefusedText("placeholder kept", text[-80:])
     return _read_halves(text, (parts[0].strip(), parts[1].strip().removesuffix(".")), _forms(known))
+
+
+def read_plain(text: str, *, finish_reason: str = "stop") -> Difference | RefusedText:
+    """Return a description off the template, as people write them; both of its halves are all of it."""
+    text = _unquoted(text)
+    if finish_reason == "length" or not text:
+        return RefusedText("cut off" if text else "no text", text[-40:])
+    return Difference(text, text, (), text)
+
+
+def _unquoted(text: str) -> str:
+    """Return a text on one line, without the quotation marks that models copy from the instruction."""
+    text = " ".join(text.split())
+    return text[1:-1].strip() if len(text) > 1 and text[0] in QUOTES and text[-1] in QUOTES else text
 
 
 def read_composed(text: str, known: tuple[str, ...]) -> Difference | RefusedText:

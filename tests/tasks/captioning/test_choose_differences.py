@@ -106,3 +106,26 @@ def test_a_check_without_an_outcome_is_not_passed():
     assert dropped.reason == "no outcome: grounded"
     # The outcomes of another description of the pair do not count.
     assert choose([row], passed(written("two"))).reason == "no outcome: controlled"
+
+
+def test_each_text_of_people_is_a_description_of_its_own():
+    texts = ("the dog  is gone", "The dog is gone.", "there is no dog any more")
+    pair = replace(PAIR, human_differences=texts, instruction="remove the dog")
+    both = DifferencesConfig.model_validate({"writer": ["given", "served"]})
+    made = written("x", pair=pair)
+    rows = list(choose_differences([pair], both, described={pair.key: (made,)}))
+    assert [row.text for row in rows] == ["The dog is gone.", "there is no dog any more", "remove the dog", made.text]
+    assert [row.model for row in rows] == ["given"] * 3 + [made.model]
+    assert {row.subject for row in rows} == {row.source_key for row in rows} == {pair.key}
+    assert len({row.key for row in rows}) == 4
+    assert rows[0].halves == (rows[0].text, rows[0].text)
+    assert list(choose_differences([pair], both, described={})) == rows[:3]
+    alone = DifferencesConfig.model_validate({"writer": "given"})
+    assert list(choose_differences([pair], alone)) == rows[:3]
+    (none,) = choose_differences([PAIR], alone)
+    assert none == Dropped(source_key=PAIR.key, reason="nobody wrote about its difference")
+
+
+def test_one_machine_writes():
+    with pytest.raises(ValueError, match="both scene-graph and served"):
+        DifferencesConfig.model_validate({"writer": "served,scene-graph"})

@@ -22,12 +22,14 @@ FIRST, SECOND = (row.key for row in IMAGES)
 PAIR = pair_row(FIRST, SECOND)
 
 
-def text(maker: str, score: float) -> dict[str, RejectedTextRow]:
-    about = {"text": f"{maker} text", "maker": maker, "note": f"by {maker}", "score": score}
-    return {PAIR.key: row_of(RejectedTextRow, source=PAIR.key, **about)}
-
-
 DIFFERENCE = row_of(DifferenceRow, source=PAIR.key, text="chosen text")
+
+
+def text(maker: str, score: float) -> dict[str, tuple[RejectedTextRow, ...]]:
+    about = {"text": f"{maker} text", "maker": maker, "note": f"by {maker}", "score": score}
+    return {PAIR.key: (row_of(RejectedTextRow, source=PAIR.key, description=DIFFERENCE.key, **about),)}
+
+
 SPLIT = row_of(SplitRow, source=PAIR.key, component="c", split="test")
 BALL, BLOCK = element_of(FIRST, "red metal ball"), (8, 8, 24, 32)
 REJECTION = rejection_of(PAIR.key, BALL)
@@ -36,7 +38,7 @@ CROP = replace(NO_REJECTION, key=make_key("crop"), maker="crop", side=1, window=
 EVERYTHING = {
     "splits": {PAIR.key: SPLIT},
     "images": {row.key: row for row in IMAGES},
-    "differences": {PAIR.key: DIFFERENCE},
+    "differences": {PAIR.key: (DIFFERENCE,)},
     "retrieved": text("retrieved", 0.5),
     "swapped": text("swapped", 0.9),
     "edited": text("edited", 0.7),
@@ -98,8 +100,6 @@ DAMAGED = {FIRST: replace(IMAGES[0], image=IMAGES[0].image[:-40]), SECOND: IMAGE
     ("changes", "reason"),
     [
         ({"differences": {}}, "no difference description"),
-        ({**NO_TEXTS, "rejections": {PAIR.key: NO_REJECTION}}, "nothing to reject"),
-        ({**NO_TEXTS, "rejections": None}, "nothing to reject"),
         ({"rejections": {}}, "no rejected image"),  # it was dropped, or is not made yet
         ({"images": DAMAGED}, "truncated image"),
         ({"removals": {}}, "its rejected image cannot be made"),
@@ -111,6 +111,31 @@ def test_pairs_that_give_none_say_why(changes: dict[str, object], reason: str) -
     assert (row.source_key, row.reason) == (PAIR.key, reason)
 
 
+@pytest.mark.parametrize("rejection", [{PAIR.key: NO_REJECTION}, None])
+def test_a_row_may_have_nothing_to_reject(rejection: object) -> None:
+    row = build(**NO_TEXTS, rejections=rejection)
+    assert isinstance(row, PreferenceRow)
+    assert (row.chosen, row.rejected, row.negatives, row.rejected_images) == ("chosen text", "", (), ())
+
+
+def test_each_of_several_texts_about_a_pair_has_what_was_made_for_it() -> None:
+    said = row_of(DifferenceRow, "said", source=PAIR.key, text="the dog ran off", model="given")
+    (theirs,) = text("retrieved", 0.4)[PAIR.key]
+    theirs = replace(theirs, key=make_key("theirs"), description=said.key, text="the cat ran off")
+    made = {
+        **EVERYTHING,
+        "differences": {PAIR.key: (said, DIFFERENCE)},
+        "retrieved": {PAIR.key: (theirs, *text("retrieved", 0.5)[PAIR.key])},
+    }
+    first, second = build_preferences([PAIR], HARDEST, **made)
+    assert isinstance(first, PreferenceRow)
+    assert isinstance(second, PreferenceRow)
+    assert (first.kind, first.chosen_model, first.chosen) == ("given", "given", "the dog ran off")
+    assert (first.rejected, first.negatives) == ("the cat ran off", ())
+    assert first.prompt[0].text in [wording.text for wording in load_wordings("ask_difference").kinds["given"]]
+    assert (second.chosen, second.rejected, len(second.negatives)) == ("chosen text", "swapped text", 2)
+
+
 def test_the_key_changes_with_what_is_shown() -> None:
     changes: list[dict[str, object]] = [
         {},
@@ -119,7 +144,7 @@ def test_the_key_changes_with_what_is_shown() -> None:
         {"rejections": {PAIR.key: NO_REJECTION}},
         {"rejections": {PAIR.key: CROP}},
         {"rejections": None},
-        {"differences": {PAIR.key: replace(DIFFERENCE, text="other")}},
+        {"differences": {PAIR.key: (replace(DIFFERENCE, text="other"),)}},
         {"splits": {PAIR.key: replace(SPLIT, split="train")}},
     ]
     rows = [build(**change) for change in changes]
@@ -158,7 +183,7 @@ def test_without_removals_nothing_of_them_is_needed() -> None:
 
 
 def test_makers_that_came_to_the_same_text_count_once() -> None:
-    same = {PAIR.key: replace(text("refuted", 0.95)[PAIR.key], text="swapped text")}
+    same = {PAIR.key: (replace(text("refuted", 0.95)[PAIR.key][0], text="swapped text"),)}
     row = build(refuted=same)
     assert isinstance(row, PreferenceRow)
     assert (row.rejected, row.rejected_maker, [n.maker for n in row.negatives]) == (
@@ -186,11 +211,11 @@ def told(number: int, *, groups: tuple[str, str] = ("w", "w"), rejected: str = "
     """Return the preference of a pair whose ball turns from red to blue, and a text that says green."""
     images = {row.key: replace(row, group=group) for row, group in zip(IMAGES, groups, strict=True)}
     pair = replace(PAIR, key=make_key(number), subject=make_key(number))
-    edited = replace(text("edited", 0.7)[PAIR.key], claims=rejected or says("red", "green"))
+    edited = replace(text("edited", 0.7)[PAIR.key][0], claims=rejected or says("red", "green"))
     tables: dict[str, Any] = {
         "splits": {pair.key: SPLIT},
-        "differences": {pair.key: replace(DIFFERENCE, claims=says("red", "blue"))},
-        "edited": {pair.key: edited},
+        "differences": {pair.key: (replace(DIFFERENCE, claims=says("red", "blue")),)},
+        "edited": {pair.key: (edited,)},
     }
     (row,) = build_preferences([pair], HARDEST, images=images, rejections=None, **tables)
     assert isinstance(row, PreferenceRow)

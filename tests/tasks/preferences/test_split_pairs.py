@@ -12,6 +12,7 @@ from pairwright.tasks.preferences.split_pairs import draw_split, find_components
 
 KEYS = [make_key("image", number) for number in range(30)]
 EDGES = st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(KEYS)).filter(lambda e: e[0] != e[1]), min_size=1)
+DEFAULT = PreferencesConfig()
 GROUPS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(["", "kitchen", "street"]))
 
 
@@ -23,7 +24,11 @@ def pair(first: str, second: str) -> PairRow:
 
 
 def tables(edges: list[tuple[str, str]], groups: dict[str, str]) -> tuple[pa.Table, pa.Table]:
-    pairs = {"first": [first for first, _ in edges], "second": [second for _, second in edges]}
+    pairs = {
+        "first": [first for first, _ in edges],
+        "second": [second for _, second in edges],
+        "split": [""] * len(edges),
+    }
     images = {"subject": list(groups), "group": list(groups.values())}
     text = pa.string()
     return pa.table(pairs), pa.table({name: pa.array(values, text) for name, values in images.items()})
@@ -88,3 +93,29 @@ def test_a_component_keeps_its_split_when_others_come() -> None:
         return {row.subject: row.split for row in rows}
 
     assert splits(few).items() <= splits(more).items()
+
+
+def published(named: dict[tuple[str, str], str], config: PreferencesConfig = DEFAULT) -> list[str]:
+    everything, images = tables(list(named), {})
+    everything = everything.set_column(2, "split", pa.array(list(named.values()), pa.string()))
+    rows = split_pairs([pair(*edge) for edge in named], config, everything=everything, images=images)
+    return [row.split for row in rows]
+
+
+def test_published_splits_are_kept_and_what_shares_an_image_with_a_test_is_none_to_train_on() -> None:
+    apart = {(KEYS[2 * n], KEYS[2 * n + 1]): split for n, split in enumerate(("train", "validation", "test", "train"))}
+    assert published(apart) == ["train", "validation", "test", "train"]
+    shared = {**apart, (KEYS[0], KEYS[5]): "validation"}
+    assert published(shared) == ["test", "validation", "test", "train", "test"]
+    drawn = PreferencesConfig(split="drawn", validation_share=0.0, test_share=0.0)
+    assert published(apart, drawn) == ["train"] * 4
+
+
+def test_what_no_source_puts_into_a_split_is_drawn() -> None:
+    held_out = PreferencesConfig(validation_share=0.99, test_share=0.0)
+    named = {(KEYS[2 * n], KEYS[2 * n + 1]): "" for n in range(10)}
+    mixed = {**named, (KEYS[20], KEYS[21]): "train", (KEYS[22], KEYS[23]): "test"}
+    assert published(mixed, held_out) == [*published(named, held_out), "train", "test"]
+    assert "validation" in published(named, held_out)
+    single = dict.fromkeys(named, "train")
+    assert published(single, held_out) == published(named, held_out)

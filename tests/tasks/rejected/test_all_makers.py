@@ -93,10 +93,11 @@ def test_every_maker_gives_a_text_or_its_reason():
 
 def test_preferences_hold_all_of_them():
     tables = {
-        maker: {row.subject: row for row in rows if isinstance(row, RejectedTextRow)} for maker, rows in made().items()
+        maker: {row.subject: (row,) for row in rows if isinstance(row, RejectedTextRow)}
+        for maker, rows in made().items()
     }
     splits = {key: row_of(SplitRow, source=key, split="train") for key in PAIRS}
-    differences = dict(zip(PAIRS, ROWS, strict=True))
+    differences = {key: (row,) for key, row in zip(PAIRS, ROWS, strict=True)}
     config = PreferencesConfig(rejected="hardest")
     rows = list(
         build_preferences(list(PAIRS.values()), config, splits=splits, images=IMAGES, differences=differences, **tables)
@@ -110,5 +111,5 @@ def test_preferences_hold_all_of_them():
         assert len(set(texts)) == len(texts)
         scores = [negative.score for negative in row.negatives]
         assert scores == sorted(scores, reverse=True)
-        assert tables[makers[0]][row.subject].score >= scores[0]
+        assert tables[makers[0]][row.subject][0].score >= scores[0]
         assert row.images == tuple(IMAGES[key].image for key in row.image_keys)

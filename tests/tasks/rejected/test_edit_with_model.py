@@ -66,9 +66,10 @@ def test_an_edit_that_the_model_confirms_is_a_rejected_text():
     text = description(f"shows {halves[0]}", f"depicts {halves[1]}").text
     kind = next(kind for kind, words in KINDS.items() if words in edit.text)
     assert found == RejectedTextRow(
-        key=make_key(PAIR.key, "counterfactual", text),
+        key=make_key(CHOSEN.key, "counterfactual", text),
         source_key=CHOSEN.key,
         subject=PAIR.key,
+        description=CHOSEN.key,
         text=text,
         maker="counterfactual",
         note=f"{kind}: red -> blue, unchecked",

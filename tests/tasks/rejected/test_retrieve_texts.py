@@ -11,7 +11,7 @@ from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import Dropped, make_key
 from pairwright.tasks.rejected import retrieve_texts as module
 from pairwright.tasks.rejected.retrieve_texts import FUNCTION_WORDS, index_texts, retrieve_texts
-from tests.fixtures.descriptions import described, description, truth
+from tests.fixtures.descriptions import described, description, said, truth
 from tests.fixtures.graphs import graph, rows_of, thing
 
 CONFIG = RejectedTextsConfig()
@@ -36,7 +36,7 @@ def test_on_scenes_every_retrieved_text_is_false():
         assert source.subject != row.subject
         assert not truth(row, CLAIMS.validate_json(source.claims), pairs, images)
         assert found.note == f"of pair {source.subject}"
-        assert found.key == make_key(row.subject, "retrieved", found.text)
+        assert found.key == make_key(row.key, "retrieved", found.text)
 
 
 def test_the_most_similar_false_one_is_taken():
@@ -198,3 +198,19 @@ def test_texts_of_the_same_world_come_in_turns():
     drawn = {pair.key: ("train", "world" if place < 3 else pair.key) for place, pair in enumerate(pairs)}
     found = retrieve(rows[:3], rows, {pair.key: pair for pair in pairs}, images, drawn=drawn)
     assert {one.text for one in found} == {row.text for row in rows[:3]}
+
+
+def test_people_s_texts_get_people_s_texts_of_other_pairs_that_say_something_else():
+    own = said("the red car has left the parking lot", subject="p")
+    others = [
+        said("the red car has left that parking lot", subject="q"),
+        said("the blue car has left the parking lot", subject="r"),
+        said("two people have come to the red car", subject="s"),
+    ]
+    template = description("shows the red car on the parking lot", "shows the parking lot without the red car")
+    reference = said("the parking lot is empty, the red car gone", subject="p")
+    (found,) = retrieve([own], [own, reference, template, *others])
+    assert found.text == "the blue car has left the parking lot"
+    assert found.note == "of pair r, unchecked"
+    (found,) = retrieve([own], [own, reference, template])
+    assert found.reason == "no other description"

@@ -67,9 +67,10 @@ def test_the_model_sees_the_images_and_the_question_only():
 def test_the_closest_sample_that_says_something_else_is_taken():
     (found,), asked = sample(in_turn(FAR, said("the red wall", "a wall in blue"), WRONG))
     assert found == RejectedTextRow(
-        key=make_key(PAIR.key, "sampled", WRONG),
+        key=make_key(CHOSEN.key, "sampled", WRONG),
         source_key=CHOSEN.key,
         subject=PAIR.key,
+        description=CHOSEN.key,
         text=WRONG,
         maker="sampled",
         note="the closest of 2 samples, unchecked",

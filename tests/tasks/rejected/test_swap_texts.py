@@ -10,7 +10,7 @@ from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import Dropped, RejectedTextRow, make_key
 from pairwright.tasks.rejected.swap_texts import swap_texts
 from pairwright.tasks.texts.differences import Difference, read_difference
-from tests.fixtures.descriptions import described, description, exchanged, truth
+from tests.fixtures.descriptions import described, description, exchanged, said, truth
 from tests.fixtures.graphs import PROPERTY, graph, rows_of, thing
 
 CONFIG = RejectedTextsConfig()
@@ -33,9 +33,10 @@ def test_the_halves_change_places():
     row = description("shows a red ball", "depicts two cones")
     (found,) = swap_texts([row], CONFIG, pairs={}, images={})
     assert found == RejectedTextRow(
-        key=make_key(row.subject, "swapped", found.text),
+        key=make_key(row.key, "swapped", found.text),
         source_key=row.key,
         subject=row.subject,
+        description=row.key,
         text=description("depicts two cones", "shows a red ball").text,
         maker="swapped",
         note="first and second exchanged, unchecked",
@@ -65,3 +66,20 @@ def test_claims_decide_whether_the_swap_is_true():
 def test_without_graphs_no_change_and_equal_halves_are_true(row):
     (found,) = swap_texts([row], CONFIG, pairs={}, images={})
     assert found == Dropped(source_key=row.key, reason="swapped text is true", detail=row.text)
+
+
+@pytest.mark.parametrize(
+    ("text", "swapped"),
+    [
+        ("The first image has a dog, the second one none", "The second image has a dog, the first one none"),
+        ("Left picture: a dog. Right picture: a cat.", "Right picture: a dog. Left picture: a cat."),
+        ("before it was open, after that closed", "after it was open, before that closed"),
+        ("the dog is left of the tree now", None),
+        ("a dog has come into the second image", None),
+        ("the first image and the second image are identical", None),
+    ],
+)
+def test_a_person_s_text_is_swapped_where_it_names_both_images(text, swapped):
+    (found,) = swap_texts([said(text, subject="p")], CONFIG, pairs={}, images={})
+    assert found.reason == "does not name both images" if swapped is None else found.text == swapped
+    assert isinstance(found, Dropped) or found.note.endswith("unchecked")

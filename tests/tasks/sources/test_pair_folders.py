@@ -1,5 +1,6 @@
 """Traps of the folders of pairs: places for numbers, names by others' scripts, shared ids, lying endings."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -246,3 +247,23 @@ def test_bad_records_are_dropped_by_their_number_of_image_editing_request(tmp_pa
     assert reasons == {**numbered, "same": "identical images"}
     pair = found["images/c_a.png images/c_b.jpg"][-1]
     assert (pair.human_differences, pair.instruction) == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "write"),
+    [
+        ("clevr-change", write_clevr_change),
+        ("clevr-dc", write_clevr_dc),
+        ("spot-the-diff", write_spot_the_diff),
+        ("image-editing-request", write_image_editing_request),
+    ],
+)
+def test_pairs_have_their_published_split_in_our_words(
+    kind: str, write: Callable[[Path], None], tmp_path: Path
+) -> None:
+    write(tmp_path)
+    pairs = read_pairs(kind, tmp_path)
+    assert {pair.split for pair in pairs.values()} == {"train", "validation", "test"}
+    held_out = read_pairs(kind, tmp_path, splits=["test"])
+    assert {pair.split for pair in held_out.values()} == {"test"}
+    assert held_out == {name: pair for name, pair in pairs.items() if pair.split == "test"}
