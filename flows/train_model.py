@@ -27,7 +27,7 @@ from pairwright.tasks.store.snapshot import describe_version, snapshot_numbers
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.find_model import require_packages
 from pairwright.tasks.training.freeze_rows import check_parts, count_reasons, count_rows, freeze_rows
-from pairwright.tasks.training.losses.objectives import needs_of
+from pairwright.tasks.training.losses import needs_of
 from pairwright.tasks.training.report.write_run_page import write_run_page
 from pairwright.tasks.training.runs import HELD_OUT, Run, check_name, differences, read_metrics
 

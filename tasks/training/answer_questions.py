@@ -29,7 +29,7 @@ from pairwright.tasks.training.find_model import Found, find_module
 from pairwright.tasks.training.freeze_rows import PLACE, Example, RefusedRowError
 from pairwright.tasks.training.load_model import choose_precision, load_model, load_processor
 from pairwright.tasks.training.ranks import count_ranks
-from pairwright.tasks.training.report.samples import Sample, write_answers, write_samples
+from pairwright.tasks.training.report.write_run_page import Sample, write_answers, write_samples
 from pairwright.tasks.training.runs import Run
 from pairwright.tasks.training.tune_model import computing
 

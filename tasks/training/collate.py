@@ -28,7 +28,7 @@ from pairwright.tasks.training.freeze_rows import (
     RefusedRowError,
     make_example,
 )
-from pairwright.tasks.training.losses.rewards import CHOSEN, IMAGE, TEXTS
+from pairwright.tasks.training.losses import CHOSEN, IMAGE, TEXTS
 
 if TYPE_CHECKING:
     from torch import Tensor, device

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 from pairwright.schemas.errors import TrainingError
 from pairwright.tasks.training.collate import TOO_LONG, Answer, Batch, Collate
 from pairwright.tasks.training.freeze_rows import Refused, count_reasons
-from pairwright.tasks.training.losses.rewards import CHOSEN
+from pairwright.tasks.training.losses import CHOSEN
 
 LIBRARIES = ("torch", "transformers", "pyarrow", "pairwright.tasks.training.load_batches")
 """What the server process reads before it forks, beside what the model's processor is made of."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pairwright.tasks.training.attention import SPLIT
 from pairwright.tasks.training.collate import Answer, Batch
-from pairwright.tasks.training.losses.rewards import TEXTS
+from pairwright.tasks.training.losses import TEXTS
 
 PADDING = -1
 """Segment of the padding; 0 is the prompt, answers count from 1."""

@@ -27,8 +27,7 @@ from pairwright.tasks.models.batches import is_out_of_memory
 from pairwright.tasks.training.collate import Batch
 from pairwright.tasks.training.freeze_rows import Refused
 from pairwright.tasks.training.load_batches import Order, count_workers, find_batch, make_loader, with_answers
-from pairwright.tasks.training.losses.objectives import compute_loss, negative_rewards
-from pairwright.tasks.training.losses.rewards import CHOSEN, Loss
+from pairwright.tasks.training.losses import CHOSEN, Loss, compute_loss, negative_rewards
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.ranks import count_ranks, gather, own_rank
 from pairwright.tasks.training.references import Copy, Reference, seen_once

@@ -26,8 +26,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import live_index
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.load_model import choose_precision, choose_storage, load_model
-from pairwright.tasks.training.losses.objectives import OBJECTIVES
-from pairwright.tasks.training.losses.rewards import Scored
+from pairwright.tasks.training.losses import OBJECTIVES, Scored
 from pairwright.tasks.training.pack_answers import Packed
 from pairwright.tasks.training.runs import REFERENCE
 from pairwright.tasks.training.score_answers import count_tokens, score_answers

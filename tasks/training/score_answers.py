@@ -13,7 +13,7 @@ from torch import Tensor
 from pairwright.schemas.errors import TrainingError
 from pairwright.tasks.training.collate import Collator, Loaded
 from pairwright.tasks.training.freeze_rows import Refused
-from pairwright.tasks.training.losses.rewards import Scored
+from pairwright.tasks.training.losses import Scored
 from pairwright.tasks.training.pack_answers import Packed, pack_answers, why_not_packed
 
 CHUNK = 2**23

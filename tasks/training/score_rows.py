@@ -31,8 +31,7 @@ from pairwright.tasks.training.load_model import (
     load_model,
     load_processor,
 )
-from pairwright.tasks.training.losses.objectives import measures_of
-from pairwright.tasks.training.losses.rewards import TEXTS
+from pairwright.tasks.training.losses import TEXTS, measures_of
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.score_answers import packs_well, score_answers
 from pairwright.tasks.training.tune_model import computing, freeze_model

@@ -26,8 +26,7 @@ from pairwright.tasks.training.collate import Collator, ExampleRows
 from pairwright.tasks.training.freeze_rows import FrozenRows, Needs
 from pairwright.tasks.training.load_batches import count_workers, start_server
 from pairwright.tasks.training.load_model import choose_precision, load_processor, load_to_train
-from pairwright.tasks.training.losses.objectives import measures_of, needs_of
-from pairwright.tasks.training.losses.rewards import TEXTS
+from pairwright.tasks.training.losses import TEXTS, measures_of, needs_of
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer, Setting
 from pairwright.tasks.training.ranks import gather, own_rank, spread
 from pairwright.tasks.training.references import open_reference

@@ -21,8 +21,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import read_live
 from pairwright.tasks.training.embed_chosen_texts import text_key
 from pairwright.tasks.training.freeze_rows import FILE, freeze_rows
-from pairwright.tasks.training.losses.objectives import needs_of
-from pairwright.tasks.training.losses.rewards import TEXTS
+from pairwright.tasks.training.losses import TEXTS, needs_of
 from pairwright.tasks.training.retriever.adversary import NETWORK, PAGE, open_adversary
 from pairwright.tasks.training.retriever.material import TRUE, UNKNOWN, open_material
 

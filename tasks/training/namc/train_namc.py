@@ -50,7 +50,7 @@ from pairwright.tasks.training.namc.captioner import (
 )
 from pairwright.tasks.training.namc.learn import Learner
 from pairwright.tasks.training.namc.tables import open_copies
-from pairwright.tasks.training.report.samples import Sample, write_answers, write_samples
+from pairwright.tasks.training.report.write_run_page import Sample, write_answers, write_samples
 from pairwright.tasks.training.runs import HELD_OUT, PLACES, TRAIN, MetricsFile, Window
 from pairwright.tasks.training.save_checkpoints import NOT_SAVED, Saving, reading
 from pairwright.tasks.training.train_model import Ended, Job

@@ -1,38 +1,148 @@
-"""Choose what is drawn of a run's metrics: which belong together, what they are called, what their axes hold.
+"""Arrange a run's metrics, and draw them: which belong together, what they are called, what their axes hold.
 
 What was logged is drawn faint, smoothed bold, and what was measured on held-out rows dashed with dots.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pairwright.tasks.pages.charts import Chart, Line, draw_lines
-from pairwright.tasks.training.report.run_metrics import Metrics, Points, smooth
-from pairwright.tasks.training.runs import HELD_OUT, TRAIN
+from pairwright.tasks.training.runs import HELD_OUT, TRAIN, Entry
 
+SMOOTHED_OVER = 20
+"""The smoothed line looks back over the points' number divided by this."""
+MOST = 1e15
+"""Larger values are as good as infinite: they would hide all others."""
 MOST_POINTS = 300
 """Of a line; a longer one is drawn by the lowest and the highest value of so many stretches."""
+Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Spec:
-    """What one chart shows."""
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Values at steps, both ``(n,)``, in the order of the steps; a value may be NaN or infinite."""
 
-    title: str
+    steps: Floats
+    values: Floats
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def at(self, places: Sequence[int] | NDArray[np.bool_]) -> "Points":
+        """Return some of them."""
+        return Points(self.steps[places], self.values[places])
+
+    def finite(self) -> "Points":
+        """Return those that can be drawn."""
+        return self.at(np.abs(self.values) < MOST)
+
+
+NOTHING = Points(np.zeros(0), np.zeros(0))
+
+
+@dataclass(frozen=True, eq=False)
+class Metrics:
+    """What a run logged; ``last`` is the last step."""
+
+    points: Mapping[tuple[str, str], Points]
+    """By split and name."""
+    last: int
+    epoch: float
+
+    def of(self, name: str, split: str = TRAIN) -> Points:
+        """Return a metric's points that are numbers; none gives an empty one."""
+        return self.points.get((split, name), NOTHING).finite()
+
+    def final(self, name: str, split: str = TRAIN) -> float | None:
+        """Return a metric's last value that is a number."""
+        values = self.of(name, split).values
+        return float(values[-1]) if len(values) else None
+
+
+def arrange(entries: Iterable[Entry]) -> Metrics:
+    """Return what a run logged, each metric in the order of its steps; of a step logged twice, the later."""
+    logged: dict[tuple[str, str], dict[int, float]] = {}
+    last, reached = 0, 0.0
+    for step, epoch, split, name, value in entries:
+        logged.setdefault((split, name), {})[step] = value
+        last, reached = max(last, step), max(reached, epoch)
+    points = {key: Points(*np.array(sorted(values.items()), np.float64).T) for key, values in logged.items()}
+    return Metrics(points, last, reached)
+
+
+def smooth(points: Points) -> Points:
+    """Return exponential means that look back over a part of the points, unbiased at their start; few stay as are."""
+    window = len(points) / SMOOTHED_OVER
+    if window <= 1:
+        return points
+    keep, mean, means = 1 - 1 / window, 0.0, np.empty(len(points))
+    for number, value in enumerate(points.values.tolist()):
+        mean = keep * mean + (1 - keep) * value
+        means[number] = mean / (1 - keep ** (number + 1))
+    return Points(points.steps, means)
+
+
+class Shown(NamedTuple):
+    """Metric of a chart."""
+
+    metric: str
+    name: str
+    tone: str
+    chart: str
     unit: str
-    shows: Sequence[tuple[str, str, str]]
-    """Per line: the metric's name, what it is called, its tone."""
-    holds: tuple[float, ...] = ()
-    """Values that are within the axis up, whatever was logged."""
-    percent: bool = False
-    exact: bool = False
-    """Whether nothing is to be smoothed."""
 
 
-@dataclass(frozen=True)
-class Section:
+LEARNING = (
+    Shown("loss", "loss", "plain", "Loss", "what is minimised"),
+    Shown("nll", "negative log-likelihood", "third", "Loss", "what is minimised"),
+    Shown("margin", "text", "chosen", "Margin", "reward of the chosen less the rejected"),
+    Shown("margin/image", "image", "third", "Margin", "reward of the chosen less the rejected"),
+    Shown("accuracy", "text", "chosen", "Accuracy", "preferences ranked as they should be"),
+    Shown("accuracy/image", "image", "third", "Accuracy", "preferences ranked as they should be"),
+    Shown("reward/chosen", "chosen", "chosen", "Rewards", "beta x log-ratio to the reference"),
+    Shown("reward/rejected", "rejected text", "rejected", "Rewards", "beta x log-ratio to the reference"),
+    Shown("reward/image", "rejected image", "third", "Rewards", "beta x log-ratio to the reference"),
+    Shown("logp/chosen", "chosen", "chosen", "Log-probabilities", "of whole answers"),
+    Shown("logp/rejected", "rejected", "rejected", "Log-probabilities", "of whole answers"),
+    Shown("weight/text", "text", "rejected", "Adaptive weights", "AdaViP, Eq. 13"),
+    Shown("weight/image", "image", "third", "Adaptive weights", "AdaViP, Eq. 13"),
+)
+TRUE_SHARE = "true of their pair, where that is known"
+RETRIEVER = (
+    Shown("retriever/entropy share", "entropy", "plain", "Entropy", "of its choice, next to a uniform one"),
+    Shown("retriever/effective", "effective", "plain", "Effective candidates", "exp of the entropy"),
+    Shown("retriever/candidates", "drawn", "third", "Effective candidates", "exp of the entropy"),
+    Shown("retriever/reward", "reward", "plain", "Reward", "of the retriever"),
+    Shown("retriever/loss", "loss", "plain", "Loss", "of the retriever"),
+    Shown("retriever/true share", TRUE_SHARE, "rejected", "Doubtful negatives", "share of its choices"),
+    Shown("retriever/most common share", "the most common text", "third", "Doubtful negatives", "share of its choices"),
+)
+SPEED = (
+    Shown("learning_rate", "rate", "plain", "Learning rate", ""),
+    Shown("grad_norm", "norm", "plain", "Gradient norm", "before it is cut"),
+    Shown("rows per second", "rows", "plain", "Rows per second", ""),
+    Shown("tokens per second", "tokens", "plain", "Tokens per second", ""),
+    Shown("memory", "GiB", "plain", "Memory", "GiB, the highest"),
+)
+FACTS = ("retriever/scale", "retriever/tau", "retriever/entropy")
+"""Not drawn: settings that are logged, and what another chart shows in other units."""
+FROM_ZERO = {
+    *("Margin", "Accuracy", "Rewards", "Adaptive weights", "Entropy", "Effective candidates", "Doubtful negatives"),
+    *(one.chart for one in SPEED),
+}
+"""Charts whose axis up begins at 0 at the latest, whatever was logged; and that reaches 1 at least."""
+TO_ONE = {"Accuracy", "Adaptive weights", "Entropy"}
+PERCENT = {"Accuracy", "Entropy", "Doubtful negatives"}
+EXACT = {"Learning rate"}
+"""Not smoothed."""
+
+
+class Section(NamedTuple):
     """Charts under one heading."""
 
     title: str
@@ -40,95 +150,28 @@ class Section:
     charts: Sequence[Chart]
 
 
-def _of_sides(name: str) -> list[tuple[str, str, str]]:
-    return [(name, "text", "chosen"), (f"{name}/image", "image", "third")]
-
-
-LEARNING = (
-    Spec("Loss", "what is minimised", [("loss", "loss", "plain"), ("nll", "negative log-likelihood", "third")]),
-    Spec("Margin", "reward of the chosen less the rejected", _of_sides("margin"), (0.0,)),
-    Spec("Accuracy", "preferences ranked as they should be", _of_sides("accuracy"), (0.0, 1.0), percent=True),
-    Spec(
-        "Rewards",
-        "beta x log-ratio to the reference",
-        [
-            ("reward/chosen", "chosen", "chosen"),
-            ("reward/rejected", "rejected text", "rejected"),
-            ("reward/image", "rejected image", "third"),
-        ],
-        (0.0,),
-    ),
-    Spec(
-        "Log-probabilities",
-        "of whole answers",
-        [("logp/chosen", "chosen", "chosen"), ("logp/rejected", "rejected", "rejected")],
-    ),
-    Spec(
-        "Adaptive weights",
-        "AdaViP, Eq. 13",
-        [("weight/text", "text", "rejected"), ("weight/image", "image", "third")],
-        (0.0, 1.0),
-    ),
-)
-RETRIEVER = (
-    Spec(
-        "Entropy",
-        "of its choice, next to a uniform one",
-        [("retriever/entropy share", "entropy", "plain")],
-        (0.0, 1.0),
-        percent=True,
-    ),
-    Spec(
-        "Effective candidates",
-        "exp of the entropy",
-        [("retriever/effective", "effective", "plain"), ("retriever/candidates", "drawn", "third")],
-        (0.0,),
-    ),
-    Spec("Reward", "of the retriever", [("retriever/reward", "reward", "plain")]),
-    Spec("Loss", "of the retriever", [("retriever/loss", "loss", "plain")]),
-    Spec(
-        "Doubtful negatives",
-        "share of its choices",
-        [
-            ("retriever/true share", "true of their pair, where that is known", "rejected"),
-            ("retriever/most common share", "the most common text", "third"),
-        ],
-        (0.0,),
-        percent=True,
-    ),
-)
-SPEED = (
-    Spec("Learning rate", "", [("learning_rate", "rate", "plain")], (0.0,), exact=True),
-    Spec("Gradient norm", "before it is cut", [("grad_norm", "norm", "plain")], (0.0,)),
-    Spec("Rows per second", "", [("rows per second", "rows", "plain")], (0.0,)),
-    Spec("Tokens per second", "", [("tokens per second", "tokens", "plain")], (0.0,)),
-    Spec("Memory", "GiB, the highest", [("memory", "GiB", "plain")], (0.0,)),
-)
-FACTS = ("retriever/scale", "retriever/tau", "retriever/entropy")
-"""Not drawn: settings that are logged, and what another chart shows in other units."""
-
-
 def draw_run(metrics: Metrics) -> list[Section]:
     """Return the charts of what there is; metrics that no chart knows get one each."""
-    known = {name for spec in (*LEARNING, *RETRIEVER, *SPEED) for name, _, _ in spec.shows}
+    known = {one.metric for one in (*LEARNING, *RETRIEVER, *SPEED)}
     rest = sorted({name for _, name in metrics.points} - known - set(FACTS))
-    further = [Spec(name, "", [(name, name, "plain")]) for name in rest]
     chooses = "It chooses negatives for each pair and is rewarded where the policy finds them likely."
     sections = (
         ("Learning", "", LEARNING),
         ("The retriever", chooses, RETRIEVER),
         ("Steps and speed", "", SPEED),
-        ("Further metrics", "", further),
+        ("Further metrics", "", [Shown(name, name, "plain", name, "") for name in rest]),
     )
-    drawn = [
-        Section(title, lead, [chart for spec in specs if (chart := _draw(metrics, spec))])
-        for title, lead, specs in sections
-    ]
+    drawn = [Section(title, lead, list(_draw_all(metrics, shown))) for title, lead, shown in sections]
     return [section for section in drawn if section.charts]
 
 
-@dataclass(frozen=True)
-class Series:
+def _draw_all(metrics: Metrics, shown: Iterable[Shown]) -> Iterator[Chart]:
+    for (title, unit), own in groupby(shown, key=lambda one: (one.chart, one.unit)):
+        if series := list(_series(metrics, own)):
+            yield _draw(series, title, unit, metrics.last)
+
+
+class Series(NamedTuple):
     """One metric of a chart: what was logged, its course, and what was measured on held-out rows; all finite."""
 
     name: str
@@ -137,57 +180,55 @@ class Series:
     bold: Points
     held_out: Points
 
+    def lines(self, *, percent: bool) -> Iterator[Line]:
+        """Yield what is drawn; held-out values are dots, too, and so is a line of one point."""
+        parts = [(self.train, "raw", "")] if self.bold is not self.train else []
+        single = TRAIN if len(self.train) == 1 else ""
+        for points, kind, split in (*parts, (self.bold, "smooth", single), (self.held_out, "held", HELD_OUT)):
+            kept = thin(points)
+            at = zip(kept.steps.tolist(), kept.values.tolist(), strict=True) if split else ()
+            dots = [f"{self.name}, {split}, step {step:,.0f}: {show_value(y, percent=percent)}" for step, y in at]
+            yield Line(name=self.name, x=kept.steps, y=kept.values, tone=self.tone, kind=kind, dots=dots)
 
-def _draw(metrics: Metrics, spec: Spec) -> Chart | None:
-    series = _series(metrics, spec)
-    if not series:
-        return None
-    rows = [[one.name, *_ends(one, percent=spec.percent)] for one in series]
+    def row(self, *, percent: bool) -> list[str]:
+        """Return its name, its first and last value, and the last of the held-out rows."""
+        ends = ((self.train, 0), (self.bold, -1), (self.held_out, -1))
+        values = (show_value(float(one.values[at]), percent=percent) if len(one) else "" for one, at in ends)
+        return [self.name, *values]
+
+
+def _series(metrics: Metrics, shown: Iterable[Shown]) -> Iterator[Series]:
+    """Yield a chart's series without those that lie exactly on the first one, as SFT's likelihood on its loss."""
+    first: list[list[float]] = []
+    for one in shown:
+        train, held_out = metrics.of(one.metric), metrics.of(one.metric, HELD_OUT)
+        values = [train.values.tolist(), held_out.values.tolist()]
+        if any(values) and values != first:
+            first = first or values
+            yield Series(one.name, one.tone, train, train if one.chart in EXACT else smooth(train), held_out)
+
+
+def _draw(series: Sequence[Series], title: str, unit: str, last: int) -> Chart:
+    percent = title in PERCENT
+    rows = [one.row(percent=percent) for one in series]
+    # Of single wild values of the faint line, the wildest hundredth is left outside.
+    parts = [[0.0] * (title in FROM_ZERO) + [1.0] * (title in TO_ONE)]
+    for one in series:
+        parts += [one.held_out.values, one.bold.values]
+        parts += [np.quantile(one.train.values, (0.01, 0.99))] if len(one.train) else []
+    values = np.concatenate(parts)
     return draw_lines(
-        [line for one in series for line in _lines(one, percent=spec.percent)],
-        title=spec.title,
-        unit=spec.unit,
-        ends=(0.0, max(float(metrics.last), 1.0)),
-        reach=_reach(spec, series),
-        percent=spec.percent,
+        [line for one in series for line in one.lines(percent=percent)],
+        title=title,
+        unit=unit,
+        ends=(0.0, max(float(last), 1.0)),
+        reach=(float(values.min()), float(values.max())),
+        percent=percent,
         legend=[(one.tone, one.name, "") for one in series],
         heads=["", "first", "last", *["held-out"] * any(row[3] for row in rows)],
         rows=rows,
-        summary=" ".join([f"{spec.title}.", *map(_say, rows)]),
+        summary=" ".join([f"{title}.", *map(_say, rows)]),
     )
-
-
-def _series(metrics: Metrics, spec: Spec) -> list[Series]:
-    """Return a chart's series without those that lie exactly on the first one, as SFT's likelihood on its loss."""
-    found: list[Series] = []
-    for name, words, tone in spec.shows:
-        train, held_out = metrics.of(name).finite(), metrics.of(name, HELD_OUT).finite()
-        one = Series(words, tone, train, train if spec.exact else smooth(train), held_out)
-        same = found and all(
-            np.array_equal(a.values, b.values) for a, b in ((train, found[0].train), (held_out, found[0].held_out))
-        )
-        if (len(train) or len(held_out)) and not same:
-            found.append(one)
-    return found
-
-
-def _lines(one: Series, *, percent: bool) -> Iterator[Line]:
-    """Yield the lines of a metric; held-out values are dots, too, and so is a line of one point."""
-    if one.bold is not one.train:
-        yield _line(one, one.train, "raw")
-    single = _labels(one, one.train, TRAIN, percent=percent) if len(one.train) == 1 else ()
-    yield _line(one, one.bold, "smooth", single)
-    yield _line(one, one.held_out, "held", _labels(one, thin(one.held_out), HELD_OUT, percent=percent))
-
-
-def _line(one: Series, points: Points, kind: str, dots: Sequence[str] = ()) -> Line:
-    kept = thin(points)
-    return Line(name=one.name, x=kept.steps, y=kept.values, tone=one.tone, kind=kind, dots=dots)
-
-
-def _labels(one: Series, points: Points, split: str, *, percent: bool) -> list[str]:
-    pairs = zip(points.steps.tolist(), points.values.tolist(), strict=True)
-    return [f"{one.name}, {split}, step {step:,.0f}: {show_value(value, percent=percent)}" for step, value in pairs]
 
 
 def thin(points: Points) -> Points:
@@ -199,27 +240,11 @@ def thin(points: Points) -> Points:
     return points.at(sorted(kept))
 
 
-def _reach(spec: Spec, series: Sequence[Series]) -> tuple[float, float]:
-    """Return the range to be shown: of single wild values of the faint line, the wildest hundredth is left outside."""
-    parts = [np.array(spec.holds, np.float64)]
-    for one in series:
-        parts += [one.held_out.values, one.bold.values]
-        if len(one.train):
-            parts.append(np.quantile(one.train.values, (0.01, 0.99)))
-    values = np.concatenate(parts)
-    return float(values.min()), float(values.max())
-
-
 def show_value(value: float, *, percent: bool = False) -> str:
     """Return a value in three figures."""
     if percent:
         return f"{value:.1%}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def _ends(one: Series, *, percent: bool) -> Iterator[str]:
-    for points, place in ((one.train, 0), (one.bold, -1), (one.held_out, -1)):
-        yield show_value(float(points.values[place]), percent=percent) if len(points) else ""
 
 
 def _say(row: Sequence[str]) -> str:

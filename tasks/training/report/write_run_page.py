@@ -2,30 +2,47 @@
 
 Reads RUN's ``config.yaml``, ``data.json``, ``refused.jsonl``, ``metrics.parquet``, ``retriever/`` and ``samples/``, and
 of these what there is (only the settings must be); the run may go on meanwhile. Texts are shown, never interpreted:
-templates escape them, and the page forbids itself everything from elsewhere.
+templates escape them, and the page forbids itself everything from elsewhere. What looks wrong in the metrics is said in
+words (the rules are ours).
+
+What a model says to held-out rows is kept beside its run: a few for the page, or all for their scores.
+
+    RUN/samples/samples.jsonl    one row per line: key, prompt, reference, answer, rejected, names of its images
+    RUN/samples/*.png            the images, each once
+    RUN/answers/*.jsonl          predictions and references by key, as ``pairwright evaluate captions`` reads them
 """
 
 import json
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from PIL import Image
+
 from pairwright.schemas.errors import ConfigError, StoreError
+from pairwright.schemas.rows import make_key
 from pairwright.schemas.say_changes import find_changes
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.pages.environment import copy_looks, make_environment, write_page
+from pairwright.tasks.store.images import decode_rgb, encode_png
 from pairwright.tasks.store.scratch import replacing
-from pairwright.tasks.training.report.draw_run import draw_run, show_value
-from pairwright.tasks.training.report.run_metrics import Alarm, Metrics, arrange, find_alarms
-from pairwright.tasks.training.report.samples import FILE, FOLDER
+from pairwright.tasks.training.report.draw_run import Metrics, arrange, draw_run, show_value, smooth
 from pairwright.tasks.training.runs import HELD_OUT, Run, read_metrics
 
 HERE = Path(__file__).parent
-RETRIEVER = "retriever/retriever.json"
+RETRIEVER, SAMPLES = "retriever/retriever.json", "samples/samples.jsonl"
 MOST_LISTED = 50
 """Refused rows that are listed one by one."""
+MOST_SIDE = 480
+"""Longest side of a shown image in pixels."""
+LEAST = 10
+"""Logged values before their course means something."""
+RISE = 1.05
+"""Times its lowest that the held-out loss may end at."""
 
 
 def write_run_page(folder: Path) -> Path:
@@ -37,7 +54,7 @@ def write_run_page(folder: Path) -> Path:
     metrics, retriever = arrange(read_metrics(run.metrics).entries), _read_json(folder / RETRIEVER)
     samples = read_samples(folder)
     with _naming(folder / RETRIEVER):
-        alarms = [Alarm(f"The retriever: {one['name']}", one["text"]) for one in retriever.get("alarms", ())]
+        alarms = [(f"The retriever: {one['name']}", one["text"]) for one in retriever.get("alarms", ())]
         common = [(one["text"], one["count"], one["pairs"]) for one in retriever["common"]] if retriever else []
         facts = [("steps", retriever["steps"]), ("texts to choose from", retriever["pool"])] if retriever else []
     defaults = TrainConfig(objective=config.objective)
@@ -61,7 +78,7 @@ def write_run_page(folder: Path) -> Path:
     with replacing(folder / "report") as new:
         (new / "images").mkdir()
         for name in {name for sample in samples for name in sample["images"]}:
-            (new / "images" / name).write_bytes((folder / FOLDER / name).read_bytes())
+            (new / "images" / name).write_bytes((folder / SAMPLES).with_name(name).read_bytes())
         copy_looks(new, [HERE / "run.css"])
         write_page(new / "index.html", page)
     return folder / "report" / "index.html"
@@ -97,9 +114,49 @@ def _read_refused(path: Path) -> dict[str, Any]:
     return {"total": counts.total(), "reasons": counts.most_common(), "listed": listed}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """Held-out row, and what the model says to it."""
+
+    key: str
+    prompt: str
+    images: tuple[bytes, ...]
+    """As the dataset has them."""
+    reference: str
+    answer: str
+    rejected: str = ""
+    cut: bool = False
+    """Whether the answer ended where no more tokens were allowed."""
+
+
+def write_samples(run: Path, samples: Iterable[Sample]) -> None:
+    """Write samples beside a run; those that were there go."""
+    with replacing((run / SAMPLES).parent) as folder:
+        rows = [{**asdict(one), "images": [_write_image(folder, image) for image in one.images]} for one in samples]
+        (folder / Path(SAMPLES).name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def write_answers(folder: Path, rows: Iterable[tuple[str, str, str]]) -> None:
+    """Write rows of key, answer and reference; those that were there go."""
+    kept = list(rows)
+    with replacing(folder) as place:
+        for side, name in enumerate(("predictions", "references"), start=1):
+            lines = (json.dumps({"id": row[0], "text": row[side]}, ensure_ascii=False) + "\n" for row in kept)
+            (place / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+
+
+def _write_image(folder: Path, image: bytes) -> str:
+    name = f"{make_key(image)}.png"
+    if not (folder / name).exists():
+        pixels = Image.fromarray(decode_rgb(image))
+        pixels.thumbnail((MOST_SIDE, MOST_SIDE), Image.Resampling.LANCZOS)
+        (folder / name).write_bytes(encode_png(np.asarray(pixels)))
+    return name
+
+
 def read_samples(run: Path) -> list[dict[str, Any]]:
     """Return the samples beside a run, their images by name; none where none were kept."""
-    path = run / FOLDER / FILE
+    path = run / SAMPLES
     if not path.is_file():
         return []
     with _naming(path):
@@ -122,3 +179,36 @@ def _naming(path: Path) -> Generator[None]:
         yield
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"{path}: cannot be read: {type(error).__name__}: {error}") from error
+
+
+def find_alarms(metrics: Metrics) -> Iterator[tuple[str, str]]:
+    """Yield what looks wrong, the gravest first: its name, and what to do."""
+    if lost := sorted({name for (_, name), points in metrics.points.items() if len(points.finite()) < len(points)}):
+        yield "Not a number", f"{', '.join(lost)} had values that are no finite numbers; charts leave them out."
+    loss, held_out = metrics.of("loss"), metrics.of("loss", HELD_OUT)
+    if len(loss) >= LEAST and (last := float(smooth(loss).values[-1])) >= (first := float(loss.values[0])):
+        yield (
+            "The loss does not fall",
+            f"It was {first:.3g} at step {loss.steps[0]:.0f} and is {last:.3g} at the end, smoothed. Look at the "
+            "learning rate (optimiser.learning_rate), and at a few rows by eye.",
+        )
+    lowest = float(held_out.values.min(initial=np.inf))
+    if len(held_out) >= 3 and (last := float(held_out.values[-1])) > lowest + (RISE - 1) * abs(lowest):
+        yield (
+            "The held-out loss rises",
+            f"It was lowest at step {held_out.steps[held_out.values.argmin()]:.0f} with {lowest:.3g} and ends at "
+            f"{last:.3g}: what is learnt since then is the training split by heart. Fewer optimiser.num_train_epochs, "
+            "or more rows.",
+        )
+    if (right := metrics.final("accuracy", HELD_OUT)) is not None and right <= 0.5:
+        yield (
+            "Held-out preferences are ranked no better than by chance",
+            f"Of them, {right:.0%} have a larger reward for the chosen text than for the rejected one.",
+        )
+    chosen = metrics.of("reward/chosen")
+    if len(chosen) >= LEAST and (last := float(smooth(chosen).values[-1])) < 0:
+        yield (
+            "The chosen texts become less likely",
+            f"Their reward is {last:.3g} at the end: the margin grows because the rejected texts fall faster. That is "
+            "common with DPO; mdpo.anchor_enabled, or a larger beta, holds them.",
+        )

@@ -31,7 +31,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.training.collate import Answer
 from pairwright.tasks.training.freeze_rows import FrozenRows, RefusedRowError
-from pairwright.tasks.training.losses.rewards import TEXTS
+from pairwright.tasks.training.losses import TEXTS
 from pairwright.tasks.training.ranks import count_ranks
 from pairwright.tasks.training.retriever.alarms import Watch
 from pairwright.tasks.training.retriever.encoders import Clip4IdcEncoder, Heads, HeadsEncoder, Shown

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from pairwright.schemas.errors import TrainingError
 from pairwright.schemas.training import AdpoConfig
-from pairwright.tasks.training.losses.objectives import retriever_loss
+from pairwright.tasks.training.losses import retriever_loss
 from pairwright.tasks.training.retriever.pool import NONE, Places, Pool, generator_of
 
 if TYPE_CHECKING:

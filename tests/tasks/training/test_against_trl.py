@@ -8,7 +8,7 @@ from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.collate import Collator, load_example
 from pairwright.tasks.training.freeze_rows import make_example
 from pairwright.tasks.training.load_model import load_model
-from pairwright.tasks.training.losses.objectives import OBJECTIVES, compute_loss, needs_of
+from pairwright.tasks.training.losses import OBJECTIVES, compute_loss, needs_of
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.references import Adapters, Copy
 from pairwright.tasks.training.score_answers import score_answers

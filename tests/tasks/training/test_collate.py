@@ -12,7 +12,7 @@ from transformers import AutoProcessor
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.training.collate import Batch, Collator, Loaded
 from pairwright.tasks.training.freeze_rows import Refused, RefusedRowError
-from pairwright.tasks.training.losses.rewards import CHOSEN, IMAGE, TEXTS
+from pairwright.tasks.training.losses import CHOSEN, IMAGE, TEXTS
 from tests.fixtures.examples_to_pack import loaded, ragged
 
 LONG = " ".join(["word"] * 50)

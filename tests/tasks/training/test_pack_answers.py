@@ -10,7 +10,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from pairwright.tasks.training.attention import SPLIT, choose_attention
 from pairwright.tasks.training.collate import Answer, Batch, Collator, Loaded
-from pairwright.tasks.training.losses.rewards import CHOSEN, IMAGE, TEXTS
+from pairwright.tasks.training.losses import CHOSEN, IMAGE, TEXTS
 from pairwright.tasks.training.pack_answers import PADDING, lay_out, pack_answers, why_not_packed
 from pairwright.tasks.training.score_answers import score_answers
 from tests.fixtures.examples_to_pack import ragged

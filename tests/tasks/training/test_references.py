@@ -19,8 +19,7 @@ from pairwright.tasks.training.collate import Batch, Collator, load_example
 from pairwright.tasks.training.find_model import find_model
 from pairwright.tasks.training.freeze_rows import make_example
 from pairwright.tasks.training.load_model import load_model, load_processor
-from pairwright.tasks.training.losses.objectives import compute_loss, needs_of
-from pairwright.tasks.training.losses.rewards import TEXTS
+from pairwright.tasks.training.losses import TEXTS, compute_loss, needs_of
 from pairwright.tasks.training.pack_answers import Packed, pack_answers
 from pairwright.tasks.training.references import (
     Adapters,

@@ -13,7 +13,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from pairwright.schemas.errors import TrainingError
 from pairwright.tasks.training import score_answers as module
 from pairwright.tasks.training.collate import Collator
-from pairwright.tasks.training.losses.rewards import CHOSEN, TEXTS
+from pairwright.tasks.training.losses import CHOSEN, TEXTS
 from pairwright.tasks.training.pack_answers import Packed
 from pairwright.tasks.training.score_answers import packs_well, score_answers, target_log_probabilities
 from tests.fixtures.examples_to_pack import ragged

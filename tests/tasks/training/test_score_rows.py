@@ -16,8 +16,7 @@ from pairwright.tasks.training.collate import Collator, load_example
 from pairwright.tasks.training.find_model import find_model
 from pairwright.tasks.training.freeze_rows import make_example
 from pairwright.tasks.training.load_model import load_model, load_processor
-from pairwright.tasks.training.losses.objectives import measures_of
-from pairwright.tasks.training.losses.rewards import CHOSEN, IMAGE, TEXTS
+from pairwright.tasks.training.losses import CHOSEN, IMAGE, TEXTS, measures_of
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.score_answers import score_answers
 from pairwright.tasks.training.score_rows import STAGE, release_scorer, score_rows, scoring_config

@@ -17,7 +17,7 @@ from pairwright.tasks.training.collate import ExampleRows, Loaded, load_example
 from pairwright.tasks.training.find_model import TUNED
 from pairwright.tasks.training.freeze_rows import Refused, RefusedRowError, make_example
 from pairwright.tasks.training.load_model import load_model
-from pairwright.tasks.training.losses.objectives import needs_of
+from pairwright.tasks.training.losses import needs_of
 from pairwright.tasks.training.runs import Run
 from tests.fixtures.preferences_to_train import encoded, preference
 from tests.fixtures.runs_to_train import curve, settings, write_run

@@ -18,7 +18,7 @@ from pairwright.tasks.training.collate import Collator, load_example
 from pairwright.tasks.training.find_model import TUNED, find_model
 from pairwright.tasks.training.freeze_rows import make_example
 from pairwright.tasks.training.load_model import load_model, load_processor, load_to_train
-from pairwright.tasks.training.losses.objectives import needs_of
+from pairwright.tasks.training.losses import needs_of
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.save_checkpoints import FOLDER, finish_model
 from pairwright.tasks.training.score_answers import score_answers

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pairwright.schemas.training import AdpoConfig
-from pairwright.tasks.training.losses.objectives import adpo, negative_rewards, retriever_loss
+from pairwright.tasks.training.losses import adpo, negative_rewards, retriever_loss
 from tests.fixtures.scores import gradient, numbers, score, sigmoid, surprise
 
 F64 = torch.float64

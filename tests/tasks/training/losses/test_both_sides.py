@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pairwright.schemas.training import AdavipConfig, MdpoConfig
-from pairwright.tasks.training.losses.objectives import adavip, mdpo
+from pairwright.tasks.training.losses import adavip, mdpo
 from tests.fixtures.scores import gradient, numbers, score, sigmoid, surprise
 
 POLICY = [-2.0, -7.0, -5.0]

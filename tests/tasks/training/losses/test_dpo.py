@@ -7,7 +7,7 @@ import torch
 from pydantic import ValidationError
 
 from pairwright.schemas.training import DpoConfig
-from pairwright.tasks.training.losses.objectives import dpo
+from pairwright.tasks.training.losses import dpo
 from tests.fixtures.scores import gradient, numbers, score, sigmoid, surprise, zeros_like
 
 POLICY = [-2.0, None, -5.0]

@@ -10,8 +10,16 @@ import torch
 from pairwright.schemas.rows import Negative, PreferenceRow, Turn
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.freeze_rows import Needs, make_example
-from pairwright.tasks.training.losses.objectives import OBJECTIVES, compute_loss, measures_of, needs_of
-from pairwright.tasks.training.losses.rewards import CHOSEN, IMAGE, TEXTS, Scored
+from pairwright.tasks.training.losses import (
+    CHOSEN,
+    IMAGE,
+    OBJECTIVES,
+    TEXTS,
+    Scored,
+    compute_loss,
+    measures_of,
+    needs_of,
+)
 from tests.fixtures.scores import gradient, score, surprise, zeros_like
 
 SETTINGS = [
@@ -169,6 +177,6 @@ def test_a_row_with_one_side_has_plain_dpo_on_it(objective, section):
 
 
 def test_the_mapping_is_read_without_pytorch():
-    code = "import sys, pairwright.tasks.training.losses.objectives; print('torch' in sys.modules)"
+    code = "import sys, pairwright.tasks.training.losses; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

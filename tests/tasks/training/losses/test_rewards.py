@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from pairwright.tasks.training.losses.rewards import log_preferences, loss_of, rank_losses, rewards_of
+from pairwright.tasks.training.losses import log_preferences, loss_of, rank_losses, rewards_of
 from tests.fixtures.scores import numbers, score, zeros_like
 
 F64 = torch.float64

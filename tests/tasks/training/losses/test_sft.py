@@ -3,7 +3,7 @@
 import pytest
 
 from pairwright.schemas.training import SftConfig
-from pairwright.tasks.training.losses.objectives import sft
+from pairwright.tasks.training.losses import sft
 from tests.fixtures.scores import gradient, numbers, score
 
 TOKENS = [[4], [1], [0]]

@@ -9,8 +9,8 @@ from PIL import Image
 
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.freeze_rows import Refused
-from pairwright.tasks.training.report.run_metrics import Points
-from pairwright.tasks.training.report.samples import Sample, write_samples
+from pairwright.tasks.training.report.draw_run import Points
+from pairwright.tasks.training.report.write_run_page import Sample, write_samples
 from pairwright.tasks.training.runs import Entry, MetricsFile, Run
 from tests.fixtures.pictures import encode
 

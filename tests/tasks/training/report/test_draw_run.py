@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairwright.tasks.pages.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
-from pairwright.tasks.training.report.draw_run import MOST_POINTS, draw_run, show_value, thin
-from pairwright.tasks.training.report.run_metrics import Metrics, arrange, smooth
+from pairwright.tasks.training.report.draw_run import MOST_POINTS, Metrics, arrange, draw_run, show_value, smooth, thin
 from pairwright.tasks.training.runs import HELD_OUT, TRAIN, Entry, Run, read_metrics
 from tests.tasks.training.report.handmade_run import HOSTILE, entries, points, write_metrics
 
@@ -125,3 +124,24 @@ def test_adpo_has_a_section_for_its_retriever_and_unknown_metrics_have_charts(tm
     assert [chart.title for chart in drawn["The retriever"]] == retriever
     assert [chart.title for chart in drawn["Further metrics"]] == [HOSTILE]
     assert len(drawn["Learning"][0].dots) == 2
+
+
+def test_points_are_in_the_order_of_steps_and_a_step_logged_again_counts_once() -> None:
+    metrics = arrange(entries((20, "train", "loss", 2.0), (10, "train", "loss", 3.0), (20, "train", "loss", 1.0)))
+    loss = metrics.of("loss")
+    assert (loss.steps.tolist(), loss.values.tolist()) == ([10, 20], [3, 1])
+    assert (metrics.last, metrics.epoch) == (20, 2.0)
+
+
+def test_the_last_value_that_is_a_number_is_the_final_one() -> None:
+    metrics = arrange(entries((1, "train", "loss", 2.0), (2, "train", "loss", float("nan"))))
+    assert metrics.final("loss") == 2.0
+    assert metrics.final("loss", HELD_OUT) is None
+
+
+def test_few_points_are_not_smoothed_and_many_are_by_hand() -> None:
+    few = points(*range(20))
+    assert smooth(few) is few
+    # 40 points look back over 2: each mean is half the value and half the mean before, by the weights so far.
+    smoothed = smooth(points(1.0, 0.0, *([0.0] * 38)))
+    assert smoothed.values[:3] == pytest.approx([1.0, (0.25 * 1) / 0.75, 0.125 / 0.875])

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from pairwright.schemas.errors import ConfigError, ModelError, TrainingError
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.freeze_rows import RefusedRowError
-from pairwright.tasks.training.losses.rewards import TEXTS
+from pairwright.tasks.training.losses import TEXTS
 from pairwright.tasks.training.retriever.adversary import (
     ABOUT,
     NETWORK,

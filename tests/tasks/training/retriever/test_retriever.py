@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairwright.schemas.errors import TrainingError
-from pairwright.tasks.training.losses.objectives import retriever_loss
+from pairwright.tasks.training.losses import retriever_loss
 from pairwright.tasks.training.retriever.pool import NONE
 from pairwright.tasks.training.retriever.retriever import START, _contrast, sample, warm_up
 from tests.fixtures.graphs import PROPERTY

@@ -1,1 +1,0 @@
-"""The objectives: pure functions of log-probabilities, ``loss(policy, reference, config) -> Loss``."""
