@@ -297,21 +297,20 @@ def negative_rewards(policy: Scored, reference: Scored | None, config: settings.
     return losses.detach().where(rewards.has_texts, float("nan"))
 
 
-def retriever_loss(log_q: "Tensor", rewards: "Tensor", baseline: "Tensor | None") -> "Tensor":
+def retriever_loss(log_q: "Tensor", rewards: "Tensor", baseline: float) -> "Tensor":
     """Return -mean[(R - b) log q], whose gradient is, on average, that of -E[R] (Eq. 7, REINFORCE).
 
     Args:
         log_q: (B, m) log-probabilities of the sampled negatives under the retriever that drew them.
         rewards: (B, m) from ``negative_rewards``; NaN ones are left out.
-        baseline: scalar: b of an example with one sample, none: 0 (the paper). With two or more, each one's b is the
-            mean of the example's others, which keeps the mean of the gradient since draws are independent (ours).
+        baseline: b of an example with one sample; the paper's is 0. With two or more, each one's b is the mean of the
+            example's others, which keeps the mean of the gradient since draws are independent (ours).
     """
     having = ~rewards.isnan()
     rewards = rewards.detach().where(having, 0)
     drawn = having.sum(1, keepdim=True)
     others = (rewards.sum(1, keepdim=True) - rewards) / (drawn - 1).clamp(min=1)
-    single = 0.0 if baseline is None else baseline.detach()
-    advantages = (rewards - others.where(drawn > 1, single)).where(having, 0)
+    advantages = (rewards - others.where(drawn > 1, baseline)).where(having, 0)
     per_pair = -(advantages * log_q.where(having, 0)).sum(1) / drawn[:, 0].clamp(min=1)
     return per_pair.sum() / having.any(1).sum().clamp(min=1)
 

@@ -64,14 +64,19 @@ class Saving:
                 f"{self.name} could not be saved: {problems[0]}; {kept}. Make room, and go on with the same command"
             )
 
+    @property
+    def growing(self) -> Path:
+        """Return the folder in which it grows."""
+        return self.run.folder / SAVING / self.name
+
     def begin(self) -> None:
         """Make the folder in which it grows."""
         shutil.rmtree(self.run.folder / SAVING, ignore_errors=True)
-        (self.run.folder / SAVING / self.name).mkdir(parents=True)
+        self.growing.mkdir(parents=True)
 
     def publish(self, keep: int) -> None:
         """Give it its name, and delete the oldest."""
-        publish_folder(self.run.folder / SAVING / self.name, self.run.checkpoints / self.name)
+        publish_folder(self.growing, self.run.checkpoints / self.name)
         shutil.rmtree(self.run.folder / SAVING, ignore_errors=True)
         for step in self.run.steps()[:-keep]:
             with contextlib.suppress(OSError):  # one too many does no harm

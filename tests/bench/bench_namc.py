@@ -46,8 +46,8 @@ from pairwright.tasks.models.open_clip_embedder import create_tokenizer
 from pairwright.tasks.texts.differences import Difference
 from pairwright.tasks.training.namc.batches import Batches, Text
 from pairwright.tasks.training.namc.captioner import make_captioner
-from pairwright.tasks.training.namc.learn import Learner
 from pairwright.tasks.training.namc.tables import Copies
+from pairwright.tasks.training.namc.train_namc import Learner
 from pairwright.tasks.training.tiny_model import TEMPLATE, train_tokenizer
 from tests.bench.train_rows import make_words
 from tests.bench.turns import print_rates, take_turns

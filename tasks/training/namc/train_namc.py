@@ -4,26 +4,35 @@ Reads the run's folder and the dataset's parts; writes checkpoints, metrics, the
 ``answers/`` what it says of the held-out rows beside what they are said to show, as ``pairwright evaluate captions``
 reads it. A stopped run ends with the same weights as one that was not: order, masks and dropout follow from the seed
 and the step.
+
+The loss is the sum of three (paper 001, Eq. 2). Adam has two learning rates, each falling along a cosine to a floor of
+its own: a third of it for reconstruction and description, a tenth for the noise module, which begins at a third of
+theirs (published: 3e-4 to 1e-4, 1e-4 to 1e-5). A step's rows go through the model
+``optimiser.per_device_train_batch_size`` at a time, and alignment compares those that go through together: the paper's
+512 only where so many fit.
 """
 
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import compress, islice
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
 
 from pairwright.schemas.errors import ConfigError, ModelError, TrainingError
 from pairwright.schemas.namc import PAPER, DualEncoderConfig
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.devices import choose_device
+from pairwright.tasks.models.namc import Described
 from pairwright.tasks.models.namc_places import CLIP, CROP, clip_numbers, find_weights, join_patches
 from pairwright.tasks.models.namc_words import ClipWords, DecoderWords, bert_words, learnt_words, saved_words
 from pairwright.tasks.models.open_clip_embedder import create_tokenizer
@@ -32,32 +41,25 @@ from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.pool import count_cores
 from pairwright.tasks.training import runs
 from pairwright.tasks.training.freeze_rows import PAIR, FrozenRows, Refused, count_reasons
-from pairwright.tasks.training.namc.batches import (
-    NO_HALVES,
-    NOT_SEEN,
-    Batches,
-    Text,
-    description_of,
-    read_texts,
-    see_small,
-)
-from pairwright.tasks.training.namc.captioner import (
-    Captioner,
-    load_captioner,
-    load_weights,
-    make_captioner,
-    save_captioner,
-)
-from pairwright.tasks.training.namc.learn import Learner
+from pairwright.tasks.training.load_model import choose_precision
+from pairwright.tasks.training.namc import captioner as saved
+from pairwright.tasks.training.namc.batches import NOT_SEEN, Batches, Text, description_of, read_texts, see_small
+from pairwright.tasks.training.namc.captioner import Captioner
 from pairwright.tasks.training.namc.tables import open_copies
 from pairwright.tasks.training.report.write_run_page import Sample, write_answers, write_samples
 from pairwright.tasks.training.runs import HELD_OUT, PLACES, TRAIN, MetricsFile, Window
-from pairwright.tasks.training.save_checkpoints import NOT_SAVED, Saving, reading
+from pairwright.tasks.training.save_checkpoints import Saving, reading
 from pairwright.tasks.training.train_model import Ended, Job
+from pairwright.tasks.training.tune_model import computing
 from pairwright.tasks.training.watch_training import stoppable
 
 OPTIMISER = "optimiser.pt"
 SAMPLES = 8
+RATE = 1e-3
+"""Of the small model, where none is set; the paper's is 3e-4."""
+FLOOR, NOISE_SHARE, NOISE_FLOOR = 1 / 3, 1 / 3, 1 / 10
+AT_ONCE = 64
+"""Held-out rows that are measured, or described, at once."""
 VOCABULARY_SIZE = 1_000
 """Maximum tokens of the small decoder's vocabulary."""
 TOKENIZER = "ViT-B-32"
@@ -99,7 +101,11 @@ def find_texts(job: Job, *, held_out: bool = False) -> tuple[FrozenRows, list[Te
     texts, refused = read_texts(rows, halves=job.config.namc.noise_enabled, limit=data.max_train_rows, seed=seed)
     if not texts:
         reasons = count_reasons(refused)
-        advice = ". Any text will do with: --set namc.noise_enabled=false" if NO_HALVES in reasons else ""
+        advice = (
+            ". Any text will do with: --set namc.noise_enabled=false"
+            if "no implicit-change description" in reasons
+            else ""
+        )
         said = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.items()) or "it has none"
         raise ConfigError(f"{job.dataset.url}: NAMC can learn from no row of split {data.split!r}: {said}{advice}")
     return rows, texts, refused
@@ -110,8 +116,8 @@ def open_captioner(job: Job) -> Captioner:
     config = job.config.namc
     widths = open_copies(job.run.folder / PLACES).widths if config.size == PAPER else {}
     if not job.config.start:
-        return make_captioner(_make_words(job), config, widths, seed=job.config.seed)
-    captioner = load_captioner(job.start, config)
+        return saved.make_captioner(_make_words(job), config, widths, seed=job.config.seed)
+    captioner = saved.load_captioner(job.start, config)
     sizes = captioner.model.sizes
     if widths and (sizes.features != widths["grids"] or sizes.codes != widths.get("codes", sizes.codes)):
         raise ModelError(
@@ -171,6 +177,87 @@ def _clip_pixels(
     return numbers(torch.from_numpy(np.stack(crops))).unflatten(0, (-1, PAIR))
 
 
+class Learner:
+    """A model in training, for ``steps`` steps."""
+
+    def __init__(self, captioner: Captioner, config: TrainConfig, steps: int) -> None:
+        self.captioner, self.model, self.config, self.steps = captioner, captioner.model, config, steps
+        model, rate = self.model, config.optimiser.learning_rate or RATE
+        own = [*model.encoder.parameters(), *model.describer.parameters()]
+        groups: list[dict[str, Any]] = [{"params": own, "top": rate, "floor": FLOOR}]
+        if model.noise is not None:
+            noise = list(model.noise.parameters())
+            groups.append({"params": noise, "top": rate * NOISE_SHARE, "floor": NOISE_FLOOR})
+        # Fused: a seventh of the time on a CPU, where most weights are rows of CLIP's vocabulary.
+        self.optimiser = torch.optim.Adam(groups, lr=rate, fused=True)
+
+    def step(self, batches: Iterable[Described], *, number: int, rows: int) -> dict[str, float]:
+        """Learn from batches that have so many rows together, as step ``number`` (from 0); return what was measured."""
+        torch.manual_seed(int(np.random.default_rng([self.config.seed, number]).integers(2**63)))  # masks and dropout
+        self.model.train()
+        self.optimiser.zero_grad()
+        window = Window()
+        for batch in batches:
+            loss, values = self.losses(batch.to(self.captioner.device))
+            _check("the loss", loss.item(), number)
+            (loss * (len(batch.written) / rows)).backward()
+            window.add({"loss": loss.item()} | values, weight=len(batch.written))
+        groups = self.optimiser.param_groups
+        for group in groups:
+            group["lr"] = group["top"] * falling(number / self.steps, group["floor"])
+        # Each group by itself: cosines / 0.02 have slopes hundreds of times those of the other losses.
+        norms = [clip_grad_norm_(group["params"], self.config.optimiser.max_grad_norm).item() for group in groups]
+        _check("the norm of the gradients", sum(norms), number)  # before the weights are no numbers, too
+        self.optimiser.step()
+        measured = dict(zip(("grad_norm", "grad_norm/noise"), norms, strict=False))
+        return window.take() | measured | {"learning_rate": groups[0]["lr"]}
+
+    def losses(self, batch: Described) -> tuple[Tensor, dict[str, float]]:
+        """Return the loss of a batch; where something is masked, each of the summed ones, and how much is."""
+        own, words = self.config.namc, self.captioner.words
+        with self._autocast():
+            if self.model.noise is None:
+                return self.model(batch.features, batch.written, pad=words.pad), {}
+            losses, masked = self.model.pretrain(batch, own, pad=words.pad, mask=words.mask)
+        values = {f"loss/{name}": loss.item() for name, loss in losses.items()}
+        values |= {f"masked/{name}": share.item() for name, share in masked.items()}
+        return torch.stack(list(losses.values())).sum(), values
+
+    def _autocast(self) -> torch.autocast:
+        return computing(self.captioner.device, choose_precision(self.config))
+
+    @torch.no_grad()
+    def measure(self, held_out: Batches) -> dict[str, float]:
+        """Return the mean loss per token of describing held-out rows, nothing masked; not the sum of all losses."""
+        model, pad = self.model.eval(), self.captioner.words.pad
+        total, count = 0.0, 0
+        for batch in map(held_out.make, _parts(held_out)):
+            own = batch.to(self.captioner.device)
+            tokens = int((own.written[:, 1:] != pad).sum())
+            with self._autocast():
+                total += model(own.features, own.written, pad=pad).item() * tokens
+            count += tokens
+        return {"loss" if model.noise is None else "loss/description": total / count} if count else {}
+
+    def describe(self, held_out: Batches) -> list[str]:
+        """Return what the model says of the pairs of all rows."""
+        return [text for rows in _parts(held_out) for text in self.captioner.write(held_out.features(rows))]
+
+
+def _parts(batches: Batches) -> list[range]:
+    return [range(start, min(start + AT_ONCE, len(batches))) for start in range(0, len(batches), AT_ONCE)]
+
+
+def _check(what: str, value: float, number: int) -> None:
+    if not math.isfinite(value):
+        raise TrainingError(f"step {number + 1}: {what} is {value}; a lower optimiser.learning_rate may help")
+
+
+def falling(done: float, floor: float) -> float:
+    """Return by how much a rate is multiplied when so much is done: from 1 along a cosine to ``floor``."""
+    return floor + (1 - floor) * (1 + math.cos(math.pi * min(done, 1))) / 2
+
+
 class Training:
     """A training that is under way; ``stopping`` is set by a signal."""
 
@@ -185,7 +272,7 @@ class Training:
         self.steps = optimiser.max_steps or max(1, round(optimiser.num_train_epochs * self._per_epoch))
         self.learner, self.metrics = Learner(captioner, job.config, self.steps), MetricsFile(job.run.metrics)
         if latest := job.run.latest():
-            load_weights(captioner.model, latest)
+            saved.load_weights(captioner.model, latest)
             with reading(latest / OPTIMISER):
                 state = torch.load(latest / OPTIMISER, map_location="cpu", weights_only=True)
                 self.learner.optimiser.load_state_dict(state)
@@ -235,47 +322,39 @@ class Training:
             self.job.watcher.logged(step, split, values)
 
     def _save(self, step: int) -> None:
-        """Write a checkpoint, whole or not at all."""
-        saving, place = (
-            Saving(self.job.run, f"{runs.STEP}{step}"),
-            self.job.run.folder / runs.SAVING / f"{runs.STEP}{step}",
-        )
+        saving = Saving(self.job.run, f"{runs.STEP}{step}")
 
         def write() -> None:
             saving.begin()
-            save_captioner(self.learner.captioner, place)
-            torch.save(self.learner.optimiser.state_dict(), place / OPTIMISER)
+            saved.save_captioner(self.learner.captioner, saving.growing)
+            torch.save(self.learner.optimiser.state_dict(), saving.growing / OPTIMISER)
+            saving.publish(self.config.output.save_total_limit)
 
         saving.agree(write)
-        saving.agree(lambda: saving.publish(self.config.output.save_total_limit))
 
     def finish(self) -> None:
         """Write what is left of a finished run; the model's name says that it is finished."""
         run, staged, texts = self.job.run, self.job.run.folder / runs.FINISHING, self.held_out.texts
         said = self.learner.describe(self.held_out)
-        try:
+
+        def write() -> None:
             write_answers(run.answers, [(text.key, one, text.chosen) for text, one in zip(texts, said, strict=True)])
             write_samples(run.folder, self._samples(said))
             shutil.rmtree(staged, ignore_errors=True)
             staged.mkdir()
-            save_captioner(self.learner.captioner, staged)
+            saved.save_captioner(self.learner.captioner, staged)
             runs.publish_folder(staged, run.model)
             shutil.rmtree(run.folder / PLACES, ignore_errors=True)
-        except NOT_SAVED as error:
-            shutil.rmtree(staged, ignore_errors=True)
-            raise TrainingError(
-                f"{run.model}: cannot be saved: {error}; the last checkpoint, {run.latest()}, is whole. Make room, and "
-                "go on with the same command"
-            ) from error
+
+        Saving(run, run.model.name).agree(write)
 
     def _samples(self, said: list[str]) -> Iterator[Sample]:
         rows = rows_of(self.job, self.config.data.eval_split)
         for text, answer in zip(self.held_out.texts[:SAMPLES], said, strict=False):
             row = rows.read(text.place)
-            prompt = "\n".join(turn.text for turn in row.prompt)
             yield Sample(
                 key=row.key,
-                prompt=prompt,
+                prompt="\n".join(turn.text for turn in row.prompt),
                 images=row.images,
                 reference=text.chosen,
                 answer=answer,

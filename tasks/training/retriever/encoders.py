@@ -18,29 +18,19 @@ GFLOP for a pair. Needs PyTorch, and open_clip for the second.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.open_clip_embedder import (
-    FIELD,
-    create_model,
-    create_tokenizer,
-    has_class_token,
-    identify,
-    transform_of,
-)
+from pairwright.tasks.models import open_clip_embedder as clips
 from pairwright.tasks.training.retriever.material import Features
 from pairwright.tasks.training.retriever.pool import Places
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 BLOCKS = 4
 SPREAD = 0.2
@@ -59,18 +49,18 @@ class Heads(nn.Module):
             self.text = nn.Linear(text_size, width)
         self.image_scale, self.text_scale = float(image_size) ** 0.5, float(text_size) ** 0.5
 
-    def pairs(self, vectors: "Tensor") -> "Tensor":
+    def pairs(self, vectors: Tensor) -> Tensor:
         """Return ``(B, width + 1)`` unit vectors of ``(B, 2, d)`` images' vectors."""
         first, second = (vectors * self.image_scale).unbind(1)
         parts = [first, second, second - first, first * second]
         return _into_cone(self.pair(torch.cat(parts, dim=-1)))
 
-    def texts(self, vectors: "Tensor") -> "Tensor":
+    def texts(self, vectors: Tensor) -> Tensor:
         """Return ``(N, width + 1)`` unit vectors of ``(N, d)`` texts' vectors."""
         return _into_cone(self.text(vectors * self.text_scale))
 
 
-def _into_cone(vectors: "Tensor") -> "Tensor":
+def _into_cone(vectors: Tensor) -> Tensor:
     """Return unit vectors with one more number, which is the same for all: cosines become 1 - SPREAD (1 - cosine)."""
     free = functional.normalize(vectors, dim=-1) * SPREAD**0.5
     return functional.pad(free, (0, 1), value=(1 - SPREAD) ** 0.5)
@@ -80,23 +70,20 @@ class HeadsEncoder:
     """Encoder of rows and texts of the pool by their vectors."""
 
     wants_pixels = False
+    """Whether ``pairs`` reads and looks at the images: a cost of its own."""
 
     def __init__(self, network: Heads, features: Features, device: torch.device) -> None:
         self.network, self._features, self._device = network.to(device), features, device
-        image_size, text_size = map(str, features.sizes)
-        self.about = {
-            "encoder": "heads",
-            "image_size": image_size,
-            "text_size": text_size,
-            "width": str(network.text.out_features),
-            "vectors": features.made_by,
-        }
+        image_size, text_size = features.sizes
+        sizes = {"image_size": image_size, "text_size": text_size, "width": network.text.out_features}
+        self.about = {"encoder": "heads", "vectors": features.made_by, **{name: str(n) for name, n in sizes.items()}}
+        """What is needed to make the same network again."""
 
-    def pairs(self, places: Places) -> "Tensor":
+    def pairs(self, places: Places) -> Tensor:
         """Return ``(B, width + 1)`` unit vectors."""
         return self.network.pairs(torch.from_numpy(self._features.pairs(places)).to(self._device))
 
-    def texts(self, ids: Places) -> "Tensor":
+    def texts(self, ids: Places) -> Tensor:
         """Return ``(N, width + 1)`` unit vectors."""
         return self.network.texts(torch.from_numpy(self._features.words(ids)).to(self._device))
 
@@ -120,13 +107,13 @@ class Clip4Idc(nn.Module):
         """Add what CLIP does not have, drawn as its own embeddings are; the same for the same seed."""
         super().__init__()
         visual = clip.visual
-        if not has_class_token(visual) or not visual.transformer.batch_first:
+        if not clips.has_class_token(visual) or not visual.transformer.batch_first:
             raise ModelError(
-                f"{FIELD}: adpo.encoder=clip4idc splits a vision transformer with a class token; this model's image "
+                f"{clips.FIELD}: adpo.encoder=clip4idc splits a vision transformer with a class token; this model's image "
                 f"tower is a {type(visual).__name__}. Name a ViT of CLIP's form, or take adpo.encoder=heads"
             )
         if len(visual.transformer.resblocks) < 2:
-            raise ModelError(f"{FIELD}: adpo.encoder=clip4idc needs an image tower with two layers or more")
+            raise ModelError(f"{clips.FIELD}: adpo.encoder=clip4idc needs an image tower with two layers or more")
         self.clip = clip
         self.alone = max(1, round(ALONE * len(visual.transformer.resblocks)))
         tokens, width = visual.positional_embedding.shape
@@ -139,7 +126,7 @@ class Clip4Idc(nn.Module):
         self.joint_positions = fresh(2 * tokens, width)
         self.middle = nn.LayerNorm(width)
 
-    def pairs(self, pixels: "Tensor") -> "Tensor":
+    def pairs(self, pixels: Tensor) -> Tensor:
         """Return ``(B, d)`` unit vectors of ``(B, 2, 3, h, w)`` pixels."""
         visual = self.clip.visual
         tokens = visual._embeds(pixels.flatten(0, 1))  # open_clip has no public name for it
@@ -147,14 +134,13 @@ class Clip4Idc(nn.Module):
         for block in blocks[: self.alone]:
             tokens = block(tokens)
         first, second = tokens.unflatten(0, (-1, 2)).unbind(1)
-        both = torch.cat([first + self.first, second + self.second], dim=1) + self.joint_positions
-        both = self.middle(both)
+        both = self.middle(torch.cat([first + self.first, second + self.second], dim=1) + self.joint_positions)
         for block in blocks[self.alone :]:
             both = block(both)
         classes = visual.ln_post(both[:, [0, first.shape[1]]])
         return functional.normalize((classes @ visual.proj).mean(1), dim=-1)
 
-    def texts(self, tokens: "Tensor") -> "Tensor":
+    def texts(self, tokens: Tensor) -> Tensor:
         """Return ``(N, d)`` unit vectors of ``(N, length)`` tokens."""
         return functional.normalize(self.clip.encode_text(tokens), dim=-1)
 
@@ -167,22 +153,22 @@ class Clip4IdcEncoder:
     def __init__(
         self, config: ClipConfig, texts: Sequence[str], shown: Shown, *, seed: int, device: torch.device
     ) -> None:
-        clip = create_model(config).float().eval()
+        clip = clips.create_model(config).float().eval()
         clip.logit_scale.requires_grad_(requires_grad=False)  # the retriever's own scale is used
         self.network = Clip4Idc(clip, seed=seed).to(device)
-        self.about = {"encoder": "clip4idc", "clip": identify(config)}
-        self._tokenize: Callable[[list[str]], Tensor] = create_tokenizer(config)
-        self._preprocess = transform_of(clip.visual.preprocess_cfg)
+        self.about = {"encoder": "clip4idc", "clip": clips.identify(config)}
+        self._tokenize: Callable[[list[str]], Tensor] = clips.create_tokenizer(config)
+        self._preprocess = clips.transform_of(clip.visual.preprocess_cfg)
         self._texts, self._shown, self._device = texts, shown, device
 
-    def pairs(self, places: Places) -> "Tensor":
+    def pairs(self, places: Places) -> Tensor:
         """Return ``(B, d)`` unit vectors of the rows' first and last images, as CLIP crops them."""
         shown = [self._shown(place) for place in places.tolist()]
         crops = np.stack([self._preprocess(images[place]) for images in shown for place in (0, -1)])
         pixels = self._preprocess.numbers(torch.from_numpy(crops).to(self._device))
         return self.network.pairs(pixels.unflatten(0, (-1, 2)))
 
-    def texts(self, ids: Places) -> "Tensor":
+    def texts(self, ids: Places) -> Tensor:
         """Return ``(N, d)`` unit vectors; texts are cut where the tower ends."""
         return self.network.texts(self._tokenize([self._texts[int(number)] for number in ids]).to(self._device))
 
@@ -191,3 +177,6 @@ class Clip4IdcEncoder:
         own = [weight for weight in self.network.clip.parameters() if weight.requires_grad]
         new = [weight for name, weight in self.network.named_parameters() if not name.startswith("clip.")]
         return [{"params": new, "lr": rate}, {"params": own, "lr": rate * CLIP_SHARE}]
+
+
+Encoder = HeadsEncoder | Clip4IdcEncoder

@@ -17,58 +17,30 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn import functional
 
 from pairwright.schemas.errors import TrainingError
 from pairwright.schemas.training import AdpoConfig
 from pairwright.tasks.training.losses import retriever_loss
+from pairwright.tasks.training.retriever.encoders import Encoder
 from pairwright.tasks.training.retriever.pool import NONE, Places, Pool, generator_of
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
+log = logging.getLogger(__name__)
+BATCH, SMALL_BATCH = 256, 32
+"""Rows of a step of the warm-up; the second where each row costs passes of a tower."""
+RATE, SLOW_RATE = 1e-3, 1e-4
 START = math.log(2)
 """The reward -log sigmoid(0) of a policy that is the reference."""
 MEMORY = 0.9
 """Share of the running baseline that each step keeps (ours)."""
-Average = Callable[[Sequence["Tensor"]], None]
+Average = Callable[[Sequence[Tensor]], None]
 """Replaces tensors, in place, by their means over all ranks; every rank calls it with the same shapes."""
-
-
-class Encoder(Protocol):
-    """Encoder of rows and texts of the pool as unit vectors in one space."""
-
-    @property
-    def wants_pixels(self) -> bool:
-        """Whether ``pairs`` reads and looks at the images: a cost of its own."""
-        ...
-
-    @property
-    def network(self) -> torch.nn.Module:
-        """What is trained."""
-        ...
-
-    @property
-    def about(self) -> dict[str, str]:
-        """What is needed to make the same network again."""
-        ...
-
-    def groups(self, rate: float) -> list[dict[str, Any]]:
-        """Return the weights that an optimiser trains, with their rates."""
-        ...
-
-    def pairs(self, places: Places) -> "Tensor":
-        """Return ``(B, width)``."""
-        ...
-
-    def texts(self, ids: Places) -> "Tensor":
-        """Return ``(N, width)``."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +53,7 @@ class Proposal:
     """(B, m) which texts of the pool; ``NONE`` for a row that may have none."""
     texts: tuple[tuple[str, ...], ...]
     """Per row its m negatives, which may repeat; empty for a row that may have none."""
-    log_q: "Tensor"
+    log_q: Tensor
     """(B, m), differentiable."""
     metrics: dict[str, float]
 
@@ -115,7 +87,7 @@ class Retriever:
         self.drawn += 1
         candidates = self._candidates(rows, step)
         marks: list[int] = self.pool.marks[rows].tolist()
-        generators = [generator_of(mark, seed=self.seed, step=step, use="negatives") for mark in marks]
+        generators = (generator_of(mark, seed=self.seed, step=step, use="negatives") for mark in marks)
         draws = np.array([generator.random(self.config.samples) for generator in generators])
         logits = self.logits(rows, candidates)
         found = sample(logits, torch.from_numpy(candidates != NONE).to(logits.device), draws)
@@ -139,7 +111,7 @@ class Retriever:
         everybody = np.repeat(shared, len(rows), axis=0)
         return np.where((everybody == NONE) | self.pool.excluded(rows, everybody), NONE, everybody)
 
-    def logits(self, rows: Places, candidates: Places) -> "Tensor":
+    def logits(self, rows: Places, candidates: Places) -> Tensor:
         """Return ``(B, N)`` float32: ``scale * cos / tau``; each different text is encoded once."""
         different, columns = np.unique(candidates, return_inverse=True)
         # Heads compute in float32 whatever the policy computes in; towers may have its precision.
@@ -166,7 +138,7 @@ class Retriever:
         about = {"retriever/tau": self.config.temperature, "retriever/scale": self.config.logit_scale}
         return dict(zip(values, means.tolist(), strict=True)) | about
 
-    def learn(self, proposal: Proposal, rewards: "Tensor", *, last: bool = True) -> dict[str, float]:
+    def learn(self, proposal: Proposal, rewards: Tensor, *, last: bool = True) -> dict[str, float]:
         """Add the gradient of one batch; where it is the last before the policy's step, take a step, too.
 
         Args:
@@ -175,8 +147,7 @@ class Retriever:
             last: whether the optimiser steps, on the mean over the batches since the last step and over all ranks.
         """
         rewards = rewards.detach().to(proposal.log_q)
-        baseline = rewards.new_tensor(self.baseline) if self.config.baseline == "running" else None
-        loss = retriever_loss(proposal.log_q, rewards, baseline)
+        loss = retriever_loss(proposal.log_q, rewards, self.baseline if self.config.baseline == "running" else 0.0)
         if not torch.isfinite(loss) or rewards.isinf().any():
             raise TrainingError("adpo: the retriever's loss is not finite: a negative's log-probability is not")
         if loss.requires_grad:
@@ -227,15 +198,15 @@ class Drawn:
 
     columns: Places
     """(B, m) which candidates; 0 for a pair that has none."""
-    log_q: "Tensor"
+    log_q: Tensor
     """(B, m) their log-probabilities, differentiable; 0 without a gradient for a pair that has none."""
-    entropy: "Tensor"
+    entropy: Tensor
     """(B,) of q in nats, detached."""
-    available: "Tensor"
+    available: Tensor
     """(B,) candidates that there are."""
 
 
-def sample(logits: "Tensor", present: "Tensor", shares: NDArray[np.float64]) -> Drawn:
+def sample(logits: Tensor, present: Tensor, shares: NDArray[np.float64]) -> Drawn:
     """Draw m of each pair's candidates, independently, each as often as q says.
 
     Args:
@@ -260,12 +231,6 @@ def sample(logits: "Tensor", present: "Tensor", shares: NDArray[np.float64]) -> 
     )
 
 
-log = logging.getLogger(__name__)
-BATCH, SMALL_BATCH = 256, 32
-"""The second where each row costs passes of a tower."""
-RATE, SLOW_RATE = 1e-3, 1e-4
-
-
 def warm_up(retriever: Retriever, steps: int) -> float:
     """Train the encoder for some steps; return the share of pairs that found their text in the last one."""
     pool = retriever.pool
@@ -287,21 +252,17 @@ def warm_up(retriever: Retriever, steps: int) -> float:
     return found
 
 
-def _contrast(retriever: Retriever, places: Places) -> "tuple[torch.Tensor, float]":
+def _contrast(retriever: Retriever, places: Places) -> tuple[Tensor, float]:
     """Return the symmetric cross-entropy of a batch, and the share of pairs whose own text has the highest logit."""
     ids, columns = np.unique(retriever.pool.own[places, 0], return_inverse=True)  # the batch's texts, each row's own
     candidates = np.broadcast_to(ids, (len(places), len(ids)))
     free = ~retriever.pool.excluded(places, candidates)  # (B, U) which texts are wrong for a row
     logits = retriever.logits(places, candidates)
-    target = torch.from_numpy(columns).to(logits.device)
-    wrong = torch.from_numpy(free).to(logits.device)
-    owners = torch.arange(len(places), device=logits.device)
-    least = torch.finfo(logits.dtype).min
-    kept = wrong.clone()
-    kept[owners, target] = True
-    to_texts = logits.masked_fill(~kept, least)
+    target, wrong = (torch.from_numpy(one).to(logits.device) for one in (columns, free))
+    owners, least = torch.arange(len(places), device=logits.device), torch.finfo(logits.dtype).min
+    own = functional.one_hot(target, len(ids)).bool()
+    to_texts = logits.masked_fill(~(wrong | own), least)
     # Of several pairs for which one text is right, none is a rival of another.
-    rival = wrong[:, target] | (owners[:, None] == owners)
-    to_pairs = logits[:, target].masked_fill(~rival, least)
+    to_pairs = logits[:, target].masked_fill(~(wrong[:, target] | (owners[:, None] == owners)), least)
     loss = functional.cross_entropy(to_texts, target) + functional.cross_entropy(to_pairs.T, owners)
     return loss / 2, float((to_texts.argmax(1) == target).float().mean())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pairwright.tasks.training.retriever.alarms import FEWEST, LEAST, Watch
+from pairwright.tasks.training.retriever.adversary import FEWEST, LEAST, Watch
 from pairwright.tasks.training.retriever.material import TRUE, UNKNOWN, WRONG
 from pairwright.tasks.training.retriever.pool import NONE
 from pairwright.tasks.training.retriever.retriever import Proposal

@@ -58,11 +58,11 @@ def test_the_gradient_is_on_average_that_of_the_expected_reward():
     single, double = torch.zeros_like(exact), torch.zeros_like(exact)
     for first in range(8):
         chance = log_q[first].exp().detach()
-        one = retriever_loss(log_q[first].view(1, 1), rewards[first].view(1, 1), torch.tensor(0.7))
+        one = retriever_loss(log_q[first].view(1, 1), rewards[first].view(1, 1), 0.7)
         single += chance * gradient(retriever, one)
         for second in range(8):
             both = [first, second]
-            two = retriever_loss(log_q[both].view(1, 2), rewards[both].view(1, 2), None)
+            two = retriever_loss(log_q[both].view(1, 2), rewards[both].view(1, 2), 0.0)
             double += chance * log_q[second].exp().detach() * gradient(retriever, two)
     torch.testing.assert_close(single, exact, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(double, exact, atol=1e-5, rtol=1e-4)
@@ -128,7 +128,7 @@ def test_batches_between_steps_are_averaged():
     rewards = [torch.rand(4, 1, generator=torch.Generator().manual_seed(n)) for n in range(2)]
     before = weights_of(retriever)
     proposals = [retriever.propose(BATCH) for _ in range(2)]
-    losses = [retriever_loss(one.log_q, r, None) for one, r in zip(proposals, rewards, strict=True)]
+    losses = [retriever_loss(one.log_q, r, 0.0) for one, r in zip(proposals, rewards, strict=True)]
     expected = gradient(retriever, sum(losses) / 2)
     retriever.learn(proposals[0], rewards[0], last=False)
     assert torch.equal(weights_of(retriever), before)
