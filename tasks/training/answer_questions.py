@@ -27,11 +27,10 @@ from pairwright.tasks.training.chat import Chat, how_to_encode, make_messages
 from pairwright.tasks.training.collate import Loaded, load_example
 from pairwright.tasks.training.find_model import Found, find_module
 from pairwright.tasks.training.freeze_rows import PLACE, Example, RefusedRowError
-from pairwright.tasks.training.load_model import choose_precision, load_model, load_processor
+from pairwright.tasks.training.load_model import choose_precision, computing, load_model, load_processor
 from pairwright.tasks.training.ranks import count_ranks
 from pairwright.tasks.training.report.write_run_page import Sample, write_answers, write_samples
 from pairwright.tasks.training.runs import Run
-from pairwright.tasks.training.tune_model import computing
 
 if TYPE_CHECKING:
     from pairwright.tasks.training.preference_trainer import PreferenceTrainer

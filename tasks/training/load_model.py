@@ -1,31 +1,45 @@
-"""Load what is trained: a model and its processor by transformers' own loaders, checked before a run begins.
+"""Load what is trained, switch on the weights that are trained, and keep those that peft does not.
 
-Reads a folder (``find_model``) of safetensors; nothing is fetched, no code of a checkpoint is run. With adapters the
-frozen weights are in the precision that is computed in; with full tuning all weights are in float32 and are rounded for
-each step, since a step of 5e-7 is less than bfloat16 tells apart in a weight of 0.02, and would be lost (ours).
+Reads a folder (``find_model``) of safetensors by transformers' own loaders; nothing is fetched, no code of a checkpoint
+is run. With adapters the frozen weights are in the precision that is computed in; with full tuning all weights are in
+float32 and are rounded for each step, since a step of 5e-7 is less than bfloat16 tells apart in a weight of 0.02, and
+would be lost (ours).
+
+The language model is trained; the vision tower and the projector only with ``train_vision``; a module of differential
+perception always. What is trained in full beside adapters is kept in ``tuned.safetensors``: peft saves adapters alone.
 """
 
-from collections.abc import Generator
-from contextlib import contextmanager
+import logging
+import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 from transformers import AutoModelForImageTextToText, AutoProcessor
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import NAME as MODULE
 from pairwright.schemas.training import ModelConfig, Number, TrainConfig
-from pairwright.tasks.models.checkpoints import name_some
-from pairwright.tasks.models.differential import attach, load_differential
+from pairwright.tasks.models.checkpoints import name_some, read_checkpoint
+from pairwright.tasks.models.differential import attach, find_tower, load_differential, save_differential
 from pairwright.tasks.models.weights import loading
 from pairwright.tasks.training.attention import choose_attention, join_windows
-from pairwright.tasks.training.find_model import NAME, find_base, find_module, read_settings
-from pairwright.tasks.training.tune_model import merge_adapters
+from pairwright.tasks.training.find_model import ADAPTER_WEIGHTS, NAME, TUNED, find_base, find_module, read_settings
 
+log = logging.getLogger(__name__)
 PRECISIONS: dict[Number, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+ADAPTER = "lora_"
+OF_MODULE = f"{MODULE}."
+"""How the names of the weights of differential perception begin."""
+REPORTED = {
+    "missing_keys": "its files have no",
+    "mismatched_keys": "of another shape than its config.json says:",
+    "unexpected_keys": "its config.json has no place for",
+}
 
 
 def choose_precision(config: TrainConfig) -> torch.dtype:
@@ -41,6 +55,11 @@ def choose_precision(config: TrainConfig) -> torch.dtype:
 def choose_storage(config: TrainConfig) -> torch.dtype:
     """Return what the weights are kept in: with full tuning float32, so that small steps add up."""
     return torch.float32 if config.model.tuning == "full" else choose_precision(config)
+
+
+def computing(device: torch.device, dtype: torch.dtype) -> torch.autocast:
+    """Return the context in which the Trainer lets a model compute."""
+    return torch.autocast(device.type, dtype=dtype, enabled=dtype is not torch.float32)
 
 
 def load_processor(folder: Path) -> Any:
@@ -63,7 +82,7 @@ def load_model(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     """
     model = load_plain(folder, config, dtype=dtype)
     if (place := find_module(folder)) and load_differential(model, place):
-        _check_finite(place, getattr(model, MODULE))
+        _check_finite(place, getattr(model, MODULE).named_parameters())
     return model
 
 
@@ -81,7 +100,6 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     """Return a model as ``load_model`` does, without what perceives differences."""
     if base := find_base(folder):
         return merge_adapters(load_plain(base.folder, config, dtype=dtype), folder)
-    attention = choose_attention(config.attn_implementation)
     kind = (settings := read_settings(folder)).get("model_type")
     if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         own = " It brings code of its own, which is never run." if "auto_map" in settings else ""
@@ -89,7 +107,8 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
             f"{NAME}: {folder} is of type {str(kind)[:80]!r}, which is no model that takes images and texts and gives "
             f"text, as far as this transformers knows.{own}"
         )
-    with loading(NAME, folder), _without_reports():
+    with loading(NAME, folder):
+        logging.disable(logging.WARNING)  # of its table of keys: what is wrong becomes an error
         loaded: Any = AutoModelForImageTextToText.from_pretrained(
             folder,
             local_files_only=True,
@@ -98,18 +117,13 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # it is reported, and refused below
             dtype=dtype,
-            attn_implementation=attention,
+            attn_implementation=choose_attention(config.attn_implementation),
         )
     model, report = loaded
-    said = {
-        "missing_keys": "its files have no",
-        "mismatched_keys": "of another shape than its config.json says:",
-        "unexpected_keys": "its config.json has no place for",
-    }
-    for kind, words in said.items():
-        if names := sorted(map(_name_key, report.get(kind) or ())):
+    for field, words in REPORTED.items():
+        if names := sorted(map(_name_key, report.get(field) or ())):
             raise ModelError(f"{NAME}: {folder}: {words} {name_some(names)}")
-    _check_finite(folder, model)
+    _check_finite(folder, model.named_parameters())
     join_windows(model)
     return model
 
@@ -122,18 +136,172 @@ def _name_key(key: Any) -> str:
     return f"{name} {' and '.join(str(tuple(shape)) for shape in shapes)}"
 
 
-@contextmanager
-def _without_reports() -> Generator[None]:
-    """Silence transformers' table of keys: what is wrong becomes an error."""
-    before = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        transformers.logging.set_verbosity(before)
+def _check_finite(path: Path, tensors: Iterable[tuple[str, Tensor]]) -> None:
+    for name, tensor in tensors:
+        if not torch.isfinite(tensor.sum(dtype=torch.float32)):
+            raise ModelError(f"{NAME}: {path}: {name} holds values that are no numbers (NaN or infinite)")
 
 
-def _check_finite(folder: Path, model: Any) -> None:
-    for name, parameter in model.named_parameters():
-        if not torch.isfinite(parameter.sum(dtype=torch.float32)):
-            raise ModelError(f"{NAME}: {folder}: {name} holds values that are no numbers (NaN or infinite)")
+# ---- what is trained
+
+
+def prepare_model(model: Any, config: TrainConfig) -> Any:
+    """Return the model with what is trained switched on: adapters, or weights."""
+    inside, own = _language(model), config.model
+    in_full = own.train_vision and (own.tuning == "full" or own.vision_tuning == "full")
+
+    def is_full(name: str) -> bool:
+        return name.startswith(OF_MODULE) or (in_full and not name.startswith(inside))
+
+    if own.tuning == "lora":
+        beside = [weight for name, weight in model.named_parameters() if is_full(name)]
+        model = _with_adapters(model, config)
+        for weight in beside:  # in float32, as adapters are: small steps add up
+            weight.data = weight.data.float()
+            weight.requires_grad = True
+    else:
+        for name, weight in model.named_parameters(remove_duplicate=False):
+            weight.requires_grad = is_full(name) or name.startswith(inside)
+    of = sum(weight.numel() for weight in model.parameters())
+    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    what = f"adapters of rank {own.lora.rank}" if own.tuning == "lora" else "weights"
+    log.info("trained: %s of %s parameters (%.2f %%), %s", f"{trained:,}", f"{of:,}", 100 * trained / of, what)
+    return model
+
+
+def freeze_model(model: Any, dtype: torch.dtype) -> Any:
+    """Return a model that is only compared with, for ``computing`` in a precision.
+
+    Its linear layers are kept in that precision: autocast would round them so at each step, which gives the same
+    numbers from twice the memory. What autocast leaves in float32 (embeddings, norms) stays as it is.
+    """
+    model.eval().requires_grad_(requires_grad=False)
+    inputs = model.get_input_embeddings().weight
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.Linear) and layer.weight is not inputs:
+            layer.to(dtype)
+    return model
+
+
+def _language(model: Any) -> tuple[str, ...]:
+    """Return how the names of the language model's parameters begin, the output layer's too."""
+    if (decoder := model.get_decoder()) is model:
+        return ("",)
+    inner = {id(decoder), id(model.get_output_embeddings())}
+    return tuple(f"{name}." for name, module in model.named_modules() if id(module) in inner)
+
+
+def _with_adapters(model: Any, config: TrainConfig) -> Any:
+    import peft
+
+    lora, targets = config.model.lora, _targets(model, config)
+    own = peft.LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets)
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():  # the same whatever was drawn before
+        # This peft asks transformers by a name that is to go.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+        torch.manual_seed(config.seed)
+        return peft.get_peft_model(model, own)
+
+
+def _targets(model: Any, config: TrainConfig) -> list[str]:
+    named, head = config.model.lora.target_modules, model.get_output_embeddings()
+    vision = config.model.train_vision and config.model.vision_tuning == "same"
+    inside = ("",) if vision else _language(model)
+    found: list[str] = []
+    for name, layer in model.named_modules():
+        called = any(f".{name}".endswith(f".{one}") for one in named) if named else layer is not head
+        if not (isinstance(layer, torch.nn.Linear) and called and f"{name}.".startswith(inside)):
+            continue
+        if layer is head and head.weight is model.get_input_embeddings().weight:
+            raise ConfigError(f"model.lora.target_modules: {name} shares its weights with the input's embedding")
+        if not name.startswith(OF_MODULE):
+            found.append(name)
+    if not found:
+        raise ConfigError(f"model.lora.target_modules {list(named)}: no linear layer that is trained is called so")
+    return found
+
+
+def split_rates(optimizer: torch.optim.Optimizer, model: Any, rate: float) -> None:
+    """Put the weights of the vision tower into groups of their own, behind the others.
+
+    Its adapters, if it has some, are among them; the projector behind it is not, nor is differential perception. The
+    optimizer must be new: what has steps behind it would be of other groups.
+    """
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    tower = find_tower(base, field="optimiser.vision_learning_rate")
+    own = {id(weight) for weight in tower.whole.parameters()} - {id(weight) for weight in tower.after.parameters()}
+    for group in list(optimizer.param_groups):
+        seeing = [weight for weight in group["params"] if id(weight) in own]
+        group["params"] = [weight for weight in group["params"] if id(weight) not in own]
+        if seeing:
+            optimizer.add_param_group({**group, "params": seeing, "lr": rate})
+
+
+def merge_adapters(model: Any, folder: Path) -> Any:
+    """Return a model with a folder's adapters added to its weights, computed in float32 and rounded once.
+
+    Weights that were trained in full beside the adapters come with them.
+    """
+    import peft
+
+    with loading(NAME, folder):
+        own = peft.PeftConfig.from_pretrained(str(folder))
+        if not isinstance(own, peft.LoraConfig):
+            raise ModelError(f"{NAME}: {folder} holds adapters of kind {own.peft_type}; LoRA's can be merged")
+        tensors = load_file(folder / ADAPTER_WEIGHTS)
+        own.inference_mode = True
+        tuned = peft.get_peft_model(model, own)
+        report = peft.set_peft_model_state_dict(tuned, tensors)
+    missing = sorted(name for name in report.missing_keys if ADAPTER in name)
+    if strange := [*missing, *report.unexpected_keys]:
+        raise ModelError(f"{NAME}: {folder}: belongs to another model: {name_some(strange)}")
+    _check_finite(folder, tensors.items())
+    merged = tuned.merge_and_unload()
+    if (folder / TUNED).is_file():
+        _place(dict(merged.named_parameters()), folder / TUNED)
+    return merged
+
+
+# ---- what is trained beside adapters
+
+
+def without_module(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights that ``from_pretrained`` has a place for."""
+    return {name: weight for name, weight in weights.items() if not name.startswith(OF_MODULE)}
+
+
+def save_beside(model: Any, folder: Path, *, finished: bool) -> None:
+    """Write what is trained beside what transformers and peft write; when finished, the module into its own files."""
+    tuned = trained_beside(model)
+    if kept := without_module(tuned) if finished else tuned:
+        save_file({name: weight.detach().cpu().contiguous() for name, weight in kept.items()}, folder / TUNED)
+    if finished and hasattr(model, MODULE):
+        save_differential(model, folder)
+
+
+def trained_beside(model: Any) -> dict[str, Tensor]:
+    """Return the weights that are trained beside adapters, by name; none for a model without adapters."""
+    if not hasattr(model, "get_base_model"):
+        return {}
+    weights = model.get_base_model().named_parameters()
+    return {name: weight for name, weight in weights if weight.requires_grad and ADAPTER not in name}
+
+
+def restore_beside(model: Any, folder: Path) -> None:
+    """Put a checkpoint's weights back into the model that is trained, all of them."""
+    if tuned := trained_beside(model):
+        placed = _place(tuned, folder / TUNED)
+        if lacking := sorted(tuned.keys() - placed):
+            raise ModelError(f"{NAME}: {folder / TUNED}: has no {name_some(lacking)}")
+
+
+def _place(weights: dict[str, Tensor], path: Path) -> set[str]:
+    """Copy a file's tensors into weights of the same names; return the names."""
+    tensors = read_checkpoint(path, field=NAME)
+    _check_finite(path, tensors.items())
+    for name, tensor in tensors.items():
+        own = weights.get(name)
+        if own is None or own.shape != tensor.shape:
+            raise ModelError(f"{NAME}: {path}: belongs to another model: {name_some([name])}")
+        own.detach().copy_(tensor)
+    return set(tensors)

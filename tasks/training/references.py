@@ -25,12 +25,11 @@ from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import live_index
 from pairwright.tasks.store.stage import Planned
-from pairwright.tasks.training.load_model import choose_precision, choose_storage, load_model
+from pairwright.tasks.training.load_model import choose_precision, choose_storage, computing, freeze_model, load_model
 from pairwright.tasks.training.losses import OBJECTIVES, Scored
 from pairwright.tasks.training.pack_answers import Packed
 from pairwright.tasks.training.runs import REFERENCE
 from pairwright.tasks.training.score_answers import count_tokens, score_answers
-from pairwright.tasks.training.tune_model import computing, freeze_model
 
 FILE = REFERENCE
 KEY = "S16"

@@ -20,10 +20,9 @@ from safetensors import SafetensorError
 from pairwright.schemas.errors import ModelError, StoreError, TrainingError
 from pairwright.schemas.training import SIZES, WEIGHTS, TrainConfig
 from pairwright.tasks.training.find_model import ADAPTER_WEIGHTS, ADAPTERS, TUNED, find_base
-from pairwright.tasks.training.load_model import choose_storage, load_plain
+from pairwright.tasks.training.load_model import choose_storage, load_plain, merge_adapters
 from pairwright.tasks.training.ranks import gather
 from pairwright.tasks.training.runs import FINISHING, SAVING, Run, drop_folder, publish_folder
-from pairwright.tasks.training.tune_model import merge_adapters
 
 NOT_SAVED = (OSError, RuntimeError, SafetensorError, StoreError)
 """What a full disk looks like: PyTorch and safetensors do not say OSError."""

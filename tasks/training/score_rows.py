@@ -28,13 +28,14 @@ from pairwright.tasks.training.load_model import (
     PRECISIONS,
     choose_precision,
     choose_storage,
+    computing,
+    freeze_model,
     load_model,
     load_processor,
 )
 from pairwright.tasks.training.losses import TEXTS, measures_of
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.score_answers import packs_well, score_answers
-from pairwright.tasks.training.tune_model import computing, freeze_model
 
 AHEAD = 4
 """Batches that wait for the device."""

@@ -25,7 +25,13 @@ from pairwright.tasks.training.answer_questions import sample_answers
 from pairwright.tasks.training.collate import Collator, ExampleRows
 from pairwright.tasks.training.freeze_rows import FrozenRows, Needs
 from pairwright.tasks.training.load_batches import count_workers, start_server
-from pairwright.tasks.training.load_model import choose_precision, load_processor, load_to_train
+from pairwright.tasks.training.load_model import (
+    choose_precision,
+    computing,
+    load_processor,
+    load_to_train,
+    prepare_model,
+)
 from pairwright.tasks.training.losses import TEXTS, measures_of, needs_of
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer, Setting
 from pairwright.tasks.training.ranks import gather, own_rank, spread
@@ -35,7 +41,6 @@ from pairwright.tasks.training.runs import FINISHING, HELD_OUT, RETRIEVER, Metri
 from pairwright.tasks.training.save_checkpoints import Saving, finish_model, first_line
 from pairwright.tasks.training.score_answers import packs_well
 from pairwright.tasks.training.trainer_arguments import make_arguments
-from pairwright.tasks.training.tune_model import computing, prepare_model
 from pairwright.tasks.training.watch_training import Watcher, stoppable
 
 log = logging.getLogger(__name__)

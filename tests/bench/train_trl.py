@@ -13,8 +13,13 @@ import torch
 
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
-from pairwright.tasks.training.tune_model import prepare_model
+from pairwright.tasks.training.load_model import (
+    choose_precision,
+    choose_storage,
+    load_model,
+    load_processor,
+    prepare_model,
+)
 
 NEWLINE = "{{ '\n' }}"
 LAST = "{% if not loop.last or add_generation_prompt %}" + NEWLINE + "{% endif %}"

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from itertools import compress, islice
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -41,16 +41,23 @@ from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.pool import count_cores
 from pairwright.tasks.training import runs
 from pairwright.tasks.training.freeze_rows import PAIR, FrozenRows, Refused, count_reasons
-from pairwright.tasks.training.load_model import choose_precision
+from pairwright.tasks.training.load_model import choose_precision, computing
 from pairwright.tasks.training.namc import captioner as saved
-from pairwright.tasks.training.namc.batches import NOT_SEEN, Batches, Text, description_of, read_texts, see_small
+from pairwright.tasks.training.namc.batches import (
+    NO_HALVES,
+    NOT_SEEN,
+    Batches,
+    Text,
+    description_of,
+    read_texts,
+    see_small,
+)
 from pairwright.tasks.training.namc.captioner import Captioner
 from pairwright.tasks.training.namc.tables import open_copies
 from pairwright.tasks.training.report.write_run_page import Sample, write_answers, write_samples
 from pairwright.tasks.training.runs import HELD_OUT, PLACES, TRAIN, MetricsFile, Window
 from pairwright.tasks.training.save_checkpoints import Saving, reading
 from pairwright.tasks.training.train_model import Ended, Job
-from pairwright.tasks.training.tune_model import computing
 from pairwright.tasks.training.watch_training import stoppable
 
 OPTIMISER = "optimiser.pt"
@@ -93,21 +100,15 @@ def rows_of(job: Job, split: str) -> FrozenRows:
 
 def find_texts(job: Job, *, held_out: bool = False) -> tuple[FrozenRows, list[Text], list[Refused]]:
     """Return the rows that are trained, or measured, on, what they say, and which cannot be learnt from."""
-    data, seed = job.config.data, job.config.seed
-    if held_out:
-        rows = rows_of(job, data.eval_split)
-        return rows, *read_texts(rows, halves=False, limit=data.max_eval_rows, seed=seed)
-    rows = rows_of(job, data.split)
-    texts, refused = read_texts(rows, halves=job.config.namc.noise_enabled, limit=data.max_train_rows, seed=seed)
-    if not texts:
+    data, noise = job.config.data, job.config.namc.noise_enabled
+    split, limit = (data.eval_split, data.max_eval_rows) if held_out else (data.split, data.max_train_rows)
+    rows = rows_of(job, split)
+    texts, refused = read_texts(rows, halves=noise and not held_out, limit=limit, seed=job.config.seed)
+    if not (texts or held_out):
         reasons = count_reasons(refused)
-        advice = (
-            ". Any text will do with: --set namc.noise_enabled=false"
-            if "no implicit-change description" in reasons
-            else ""
-        )
+        advice = ". Any text will do with: --set namc.noise_enabled=false" if NO_HALVES in reasons else ""
         said = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.items()) or "it has none"
-        raise ConfigError(f"{job.dataset.url}: NAMC can learn from no row of split {data.split!r}: {said}{advice}")
+        raise ConfigError(f"{job.dataset.url}: NAMC can learn from no row of split {split!r}: {said}{advice}")
     return rows, texts, refused
 
 
@@ -146,22 +147,20 @@ def open_batches(job: Job, captioner: Captioner, *, held_out: bool = False) -> B
     rows, texts, refused = find_texts(job, held_out=held_out)
     paper = config.size == PAPER
     copies = open_copies(job.run.folder / PLACES) if paper else see_small(rows, texts)
-    seen = [copies.images.keys() >= set(text.images) for text in texts]
-    known = list(compress(texts, seen))
-    refused += [Refused(key=text.key, reason=NOT_SEEN) for text, one in zip(texts, seen, strict=True) if not one]
+    known = [text for text in texts if copies.images.keys() >= set(text.images)]
+    refused += [
+        Refused(key=text.key, reason=NOT_SEEN) for text in texts if not copies.images.keys() >= set(text.images)
+    ]
     runs.append_refused(job.run.refused, refused)
     if not (known or held_out):
         raise ConfigError(f"{job.run.folder}: no row can be learnt from; {job.run.refused} says why")
     show = None
     if noise:
-        show = partial(_clip_pixels, rows, clip_numbers(noise.clip)) if paper else _small_pixels
+        by_clip = partial(_clip_pixels, rows, clip_numbers(noise.clip)) if paper else None
+        show = by_clip or (lambda _texts, features: join_patches(features))
     tokenizer = create_tokenizer(config.clip if paper else DualEncoderConfig(model=TOKENIZER), field=CLIP)
     length = captioner.model.sizes.length
     return Batches(known, copies, clip=ClipWords(tokenizer), words=captioner.words, length=length, show=show)
-
-
-def _small_pixels(_texts: Sequence[Text], features: Tensor) -> Tensor:
-    return join_patches(features)
 
 
 def _clip_pixels(

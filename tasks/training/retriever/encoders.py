@@ -109,8 +109,8 @@ class Clip4Idc(nn.Module):
         visual = clip.visual
         if not clips.has_class_token(visual) or not visual.transformer.batch_first:
             raise ModelError(
-                f"{clips.FIELD}: adpo.encoder=clip4idc splits a vision transformer with a class token; this model's image "
-                f"tower is a {type(visual).__name__}. Name a ViT of CLIP's form, or take adpo.encoder=heads"
+                f"{clips.FIELD}: adpo.encoder=clip4idc splits a vision transformer with a class token; this model's "
+                f"image tower is a {type(visual).__name__}. Name a ViT of CLIP's form, or take adpo.encoder=heads"
             )
         if len(visual.transformer.resblocks) < 2:
             raise ModelError(f"{clips.FIELD}: adpo.encoder=clip4idc needs an image tower with two layers or more")

@@ -18,7 +18,7 @@ from pairwright.schemas.training import Objective, TrainConfig
 from pairwright.tasks.training.collate import Batch, Collator, load_example
 from pairwright.tasks.training.find_model import find_model
 from pairwright.tasks.training.freeze_rows import make_example
-from pairwright.tasks.training.load_model import load_model, load_processor
+from pairwright.tasks.training.load_model import load_model, load_processor, prepare_model
 from pairwright.tasks.training.losses import TEXTS, compute_loss, needs_of
 from pairwright.tasks.training.pack_answers import Packed, pack_answers
 from pairwright.tasks.training.references import (
@@ -32,7 +32,6 @@ from pairwright.tasks.training.references import (
 )
 from pairwright.tasks.training.score_answers import score_answers
 from pairwright.tasks.training.score_rows import release_scorer, score_rows, scoring_config
-from pairwright.tasks.training.tune_model import prepare_model
 from tests.fixtures.examples_to_pack import ragged
 from tests.fixtures.preferences_to_train import preference
 

@@ -12,10 +12,9 @@ from transformers import Trainer, TrainingArguments
 from pairwright.schemas.errors import ModelError, TrainingError
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.find_model import find_model
-from pairwright.tasks.training.load_model import load_model, load_processor
+from pairwright.tasks.training.load_model import load_model, load_processor, prepare_model
 from pairwright.tasks.training.runs import SAVING, Run
 from pairwright.tasks.training.save_checkpoints import FOLDER, NOT_SAVED, Saving, finish_model
-from pairwright.tasks.training.tune_model import prepare_model
 from tests.fixtures.examples_to_pack import picture
 from tests.fixtures.runs_to_train import move_weights
 

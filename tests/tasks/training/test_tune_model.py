@@ -17,14 +17,12 @@ from pairwright.tasks.training.answer_questions import say_answers
 from pairwright.tasks.training.collate import Collator, load_example
 from pairwright.tasks.training.find_model import TUNED, find_model
 from pairwright.tasks.training.freeze_rows import make_example
-from pairwright.tasks.training.load_model import load_model, load_processor, load_to_train
-from pairwright.tasks.training.losses import needs_of
-from pairwright.tasks.training.pack_answers import pack_answers
-from pairwright.tasks.training.save_checkpoints import FOLDER, finish_model
-from pairwright.tasks.training.score_answers import score_answers
-from pairwright.tasks.training.tune_model import (
+from pairwright.tasks.training.load_model import (
     computing,
     freeze_model,
+    load_model,
+    load_processor,
+    load_to_train,
     merge_adapters,
     prepare_model,
     restore_beside,
@@ -33,6 +31,10 @@ from pairwright.tasks.training.tune_model import (
     trained_beside,
     without_module,
 )
+from pairwright.tasks.training.losses import needs_of
+from pairwright.tasks.training.pack_answers import pack_answers
+from pairwright.tasks.training.save_checkpoints import FOLDER, finish_model
+from pairwright.tasks.training.score_answers import score_answers
 from tests.fixtures.examples_to_pack import loaded, picture
 from tests.fixtures.preferences_to_train import preference
 from tests.fixtures.runs_to_train import move_weights
