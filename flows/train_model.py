@@ -195,8 +195,8 @@ def _check(config: TrainConfig) -> None:
         if count_processes() > 1:
             raise ConfigError("NAMC is trained in one process: start it without torchrun or accelerate")
         return
-    from pairwright.tasks.training.references import choose_reference
-    from pairwright.tasks.training.trainer_arguments import check_launcher, check_trackers
+    from pairwright.tasks.training.score_answers import choose_reference
+    from pairwright.tasks.training.train_model import check_launcher, check_trackers
 
     check_launcher(config)
     check_trackers(config)
@@ -266,10 +266,10 @@ def score_reference(
 ) -> None:
     """Make what a run is compared with, as far as that can be made before the training."""
     from pairwright.tasks.training.load_model import choose_storage, load_model
-    from pairwright.tasks.training.references import FILE, choose_reference, write_table
+    from pairwright.tasks.training.score_answers import REFERENCE, choose_reference, write_table
     from pairwright.tasks.training.score_rows import STAGE, release_scorer, scoring_config
 
-    if choose_reference(config) != "table" or (run / FILE).exists():
+    if choose_reference(config) != "table" or (run / REFERENCE).exists():
         return
     own = scoring_config(found, config)
     try:
@@ -280,4 +280,4 @@ def score_reference(
     finally:
         release_scorer()
     with version.settled([*after, planned]) as (build, _):
-        write_table(build, planned, run / FILE)
+        write_table(build, planned, run / REFERENCE)

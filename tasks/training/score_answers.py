@@ -1,20 +1,38 @@
 """Score answers: the log-probability that a model gives each, from the logits of their tokens alone.
 
-And try on a few rows whether a model gives answers that share a prompt what it gives each by itself.
+What the policy is compared with is the model as the run found it. There are three ways to have its log-probabilities:
+the adapters switched off, a frozen copy (2 bytes per parameter in bfloat16, else 4), or a table made before (some 40
+bytes per row). Where nothing of what sees is trained, policy and reference get the same features of a batch's images
+(``seen_once``), which spares a pass, and what the first would keep of it. Whether a model gives answers that share a
+prompt what it gives each by itself is tried on a few rows.
 """
 
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any
+import io
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+from zipfile import BadZipFile
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from pairwright.schemas.errors import TrainingError
+from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.models.differential import DifferentialPerception
+from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.snapshot import live_index
+from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.collate import Collator, Loaded
 from pairwright.tasks.training.freeze_rows import Refused
-from pairwright.tasks.training.losses import Scored
+from pairwright.tasks.training.load_model import choose_precision, choose_storage, computing, freeze_model, load_model
+from pairwright.tasks.training.losses import OBJECTIVES, Scored
 from pairwright.tasks.training.pack_answers import Packed, pack_answers, why_not_packed
+from pairwright.tasks.training.runs import REFERENCE
 
 CHUNK = 2**23
 """Logits held in float32 at once: 32 MiB; on a CPU, more take longer."""
@@ -22,6 +40,9 @@ ROWS = 2
 TOLERANCES = {torch.float32: 1e-3, torch.float16: 0.03, torch.bfloat16: 0.1}
 """Nats per square root of an answer's tokens by which two scores may differ (ours): rounding errors of tokens add up as
 their root. Models of two layers differ by 3e-6, 7e-4 and 3e-3, deep ones by more; Gemma 3, packed, by 0.5."""
+KEY = "S16"
+FIND = "get_image_features"
+"""What transformers' models call their method that turns pixels into what stands in for the image tokens."""
 
 
 def score_answers(model: Any, packed: Packed) -> Scored:
@@ -125,3 +146,172 @@ def _try(model: Any, collator: Collator, rows: list[Loaded], dtype: torch.dtype)
     finally:
         for module in training:
             module.training = True
+
+
+# ---- the reference
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """The policy with its adapters switched off."""
+
+    def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
+        """Run the policy, which may be wrapped (DDP, FSDP), once more, without adapters."""
+        del keys
+        inner = policy
+        while not hasattr(inner, "disable_adapter"):  # DDP and its like
+            inner = inner.module
+        with torch.no_grad(), inner.disable_adapter():
+            return score_answers(policy, packed)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Second model with the weights of the start."""
+
+    model: Any
+    dtype: torch.dtype = torch.float32
+    """What is computed in."""
+
+    def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
+        """Run the second model."""
+        del policy, keys
+        with torch.no_grad(), computing(self.model.device, self.dtype):
+            return score_answers(self.model, packed)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Log-probabilities that were computed before, by row key."""
+
+    keys: NDArray[np.bytes_]
+    """(R,) of 16 bytes, rising."""
+    logps: NDArray[np.float32]
+    """(R, C) per column."""
+    tokens: NDArray[np.int32]
+    """(R, C)."""
+
+    def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
+        """Look the batch's rows up; ``TrainingError``: one is missing, or its answers have other numbers of tokens."""
+        del policy
+        tokens = count_tokens(packed)
+        places = [self._find(key) for key in keys]
+        width = min(tokens.shape[1], self.tokens.shape[1])
+        stored = np.zeros(tuple(tokens.shape), dtype=np.int32)
+        logps = np.zeros(tuple(tokens.shape), dtype=np.float32)
+        stored[:, :width], logps[:, :width] = self.tokens[places, :width], self.logps[places, :width]
+        asked = tokens.cpu().numpy()
+        if (wrong := (asked > 0) & (stored != asked)).any():
+            row, column = np.argwhere(wrong)[0].tolist()
+            raise TrainingError(
+                f"row {keys[row]}: answer {column} has {asked[row, column]} tokens, and had {stored[row, column]} when "
+                "the reference was scored: another tokenizer or other rows"
+            )
+        found = torch.from_numpy(logps).to(tokens.device)
+        return Scored(logps=found.where(tokens > 0, 0.0), tokens=tokens)
+
+    def _find(self, key: str) -> int:
+        wanted = np.array(bytes.fromhex(key), dtype=KEY)
+        place = int(np.searchsorted(self.keys, wanted))
+        if place == len(self.keys) or self.keys[place] != wanted:
+            raise TrainingError(f"the table of the reference has no row {key}: start the run anew")
+        return place
+
+
+Reference = Adapters | Copy | Table
+"""Each returns what it gives the answers of the rows with these keys, (B, A), without gradients."""
+
+
+def choose_reference(config: TrainConfig) -> Literal["nothing", "adapters", "table", "copy"]:
+    """Return what a run is compared with; ``ConfigError``: it cannot be compared so."""
+    by, tuning = config.reference.method, config.model.tuning
+    if not OBJECTIVES[config.objective].needs_reference:
+        return "nothing"
+    if by == "auto":
+        return "adapters" if tuning == "lora" else "copy" if config.objective == "adpo" else "table"
+    if by == "adapters" and tuning != "lora":
+        raise ConfigError("reference.method: adapters: there are none with model.tuning=full; take table or copy")
+    if by == "table" and config.objective == "adpo":
+        raise ConfigError(
+            "reference.method: table: ADPO's negatives are not known before; take copy, or adapters with LoRA"
+        )
+    return by
+
+
+def open_reference(config: TrainConfig, start: Path, run: Path) -> Reference | None:
+    """Return what a run is compared with: the model that it starts from, or the table in its folder."""
+    kind, dtype = choose_reference(config), choose_precision(config)
+    if kind == "copy":
+        model = freeze_model(load_model(start, config.model, dtype=choose_storage(config)), dtype)
+        return Copy(model.to("cuda" if torch.cuda.is_available() else "cpu"), dtype)
+    if kind == "table":
+        return open_table(run / REFERENCE)
+    return Adapters() if kind == "adapters" else None
+
+
+def write_table(build: Build, planned: Planned, path: Path) -> None:
+    """Write a settled table of ``ReferenceRow`` as one file in the order of its keys."""
+    tables = live_index(build, planned).tables(["subject", "logps", "tokens"])
+    rows = sorted(row for table in tables for row in zip(*table.to_pydict().values(), strict=True))
+    file = io.BytesIO()
+    np.savez(
+        file,
+        keys=np.array([bytes.fromhex(key) for key, _, _ in rows], dtype=KEY),
+        logps=np.array([logps for _, logps, _ in rows], dtype=np.float32, ndmin=2),
+        tokens=np.array([tokens for _, _, tokens in rows], dtype=np.int32, ndmin=2),
+    )
+    Folder(str(path.parent)).write(path.name, file.getbuffer())
+
+
+def open_table(path: Path) -> Table:
+    """Open a run's table."""
+    try:
+        with np.load(path) as file:
+            return Table(**file)
+    except (OSError, EOFError, ValueError, BadZipFile) as error:
+        raise StoreError(f"{path}: cannot be read: {error}. Delete it and give the same command again") from error
+
+
+# ---- the images of a batch, seen once
+
+
+@contextmanager
+def seen_once(*models: Any) -> Generator[None]:
+    """Let models that are called inside, one after the other and on the same tensors, look at the images once.
+
+    Nothing changes for a model that trains what sees, by weights, by adapters or by differential perception, and for
+    one of another kind. They are the policy, and the reference where it is a copy; perhaps wrapped.
+    """
+    seen: list[tuple[Tensor, Any]] = []
+    with ExitStack() as after:
+        for model in models:
+            # The innermost module that turns pixels into features.
+            found = [module for module in model.modules() if hasattr(type(module), FIND) and FIND not in vars(module)]
+            perceives = any(isinstance(one, DifferentialPerception) for one in model.modules())
+            if found and not perceives and not _is_trained(found[-1]):
+                setattr(found[-1], FIND, _remembering(found[-1], seen))
+                after.callback(delattr, found[-1], FIND)
+        yield
+
+
+def _is_trained(eye: Any) -> bool:
+    """Return whether anything but the language model is trained, or which part that is cannot be told."""
+    decoder = eye.get_decoder()
+    language = {id(parameter) for parameter in decoder.parameters()} if decoder is not eye else set[int]()
+    return any(parameter.requires_grad and id(parameter) not in language for parameter in eye.parameters())
+
+
+def _remembering(eye: Any, seen: list[tuple[Tensor, Any]]) -> Callable[..., Any]:
+    find = getattr(eye, FIND)
+
+    def look(*words: Any, **named: Any) -> Any:
+        pixels = words[0] if words else named["pixel_values"]
+        for known, features in seen:
+            if known is pixels:
+                return features
+        with torch.no_grad():
+            features = find(*words, **named)
+        seen.append((pixels, features))
+        return features
+
+    return look

@@ -14,7 +14,7 @@ from pairwright.flows.version import open_version
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.find_model import Found, find_model
-from pairwright.tasks.training.references import FILE, Table, open_reference, open_table
+from pairwright.tasks.training.score_answers import FILE, Table, open_reference, open_table
 
 FULL = {"model": {"tuning": "full"}}
 NEAR = 5e-5

@@ -187,11 +187,9 @@ def test_what_is_refused_leaves_nothing(trainer: Trainer, monkeypatch: pytest.Mo
     ],
 )
 def test_wrong_settings(settings: dict[str, Any], message: str, trainer: Trainer, monkeypatch: Any) -> None:
-    from pairwright.tasks.training import trainer_arguments
+    from pairwright.tasks.training import train_model
 
-    monkeypatch.setattr(
-        trainer_arguments.importlib.util, "find_spec", lambda name: None if name == "tensorboard" else 1
-    )
+    monkeypatch.setattr(train_model.importlib.util, "find_spec", lambda name: None if name == "tensorboard" else 1)
     settings = dict(settings)
     if "model__name" in settings:
         trainer.model = settings.pop("model__name")

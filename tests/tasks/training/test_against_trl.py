@@ -10,8 +10,7 @@ from pairwright.tasks.training.freeze_rows import make_example
 from pairwright.tasks.training.load_model import load_model, prepare_model
 from pairwright.tasks.training.losses import OBJECTIVES, compute_loss, needs_of
 from pairwright.tasks.training.pack_answers import pack_answers
-from pairwright.tasks.training.references import Adapters, Copy
-from pairwright.tasks.training.score_answers import score_answers
+from pairwright.tasks.training.score_answers import Adapters, Copy, score_answers
 from tests.bench.train_rows import make_picture, make_row
 from tests.bench.train_trl import dpo_trainer, sft_trainer, trl_processor
 

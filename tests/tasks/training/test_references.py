@@ -21,16 +21,16 @@ from pairwright.tasks.training.freeze_rows import make_example
 from pairwright.tasks.training.load_model import load_model, load_processor, prepare_model
 from pairwright.tasks.training.losses import TEXTS, compute_loss, needs_of
 from pairwright.tasks.training.pack_answers import Packed, pack_answers
-from pairwright.tasks.training.references import (
+from pairwright.tasks.training.score_answers import (
     Adapters,
     Copy,
     Table,
     choose_reference,
     open_reference,
     open_table,
+    score_answers,
     seen_once,
 )
-from pairwright.tasks.training.score_answers import score_answers
 from pairwright.tasks.training.score_rows import release_scorer, score_rows, scoring_config
 from tests.fixtures.examples_to_pack import ragged
 from tests.fixtures.preferences_to_train import preference

@@ -8,9 +8,9 @@ import torch
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.training import trainer_arguments
+from pairwright.tasks.training import train_model
 from pairwright.tasks.training.runs import Run
-from pairwright.tasks.training.trainer_arguments import check_launcher, check_trackers, make_arguments, rate_of
+from pairwright.tasks.training.train_model import check_launcher, check_trackers, make_arguments, rate_of
 
 
 def config(**values: object) -> TrainConfig:
@@ -49,7 +49,7 @@ def test_settings_arrive(tmp_path: Path) -> None:
 
 
 def test_a_tracker_that_is_not_here_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer_arguments.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(train_model.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"output\.report_to: wandb .*python -m pip install wandb"):
         check_trackers(config(output={"report_to": ["wandb"]}))
     check_trackers(config())
