@@ -5,13 +5,17 @@ Reads ``PairRow`` with everything that was made about it, and ``PreferenceRow`` 
 those of the six makers that a build has. Of removals, only the one that was chosen is read. Where the claims of all
 texts of a pair are known, they are said in a kind of text that is drawn, and the prompt asks for that kind (ours).
 What people wrote stays as it is; each of several texts about a pair has a preference of its own. A row that has nothing
-to reject trains all objectives but those that need it.
+to reject trains all objectives but those that need it. Of a rejected image's pair one image is decoded and encoded, of
+the other the source's own bytes stay.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pairwright.prompts import load_wordings
 from pairwright.schemas.claims import CLAIMS
@@ -32,7 +36,8 @@ from pairwright.schemas.rows import (
     Turn,
     make_key,
 )
-from pairwright.tasks.preferences.reject_image import reject_image
+from pairwright.tasks.store.images import RefusedImageError, decode_rgb, put_patch, show_window
+from pairwright.tasks.store.masks import encode_patch
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.say_claims import KINDS, OF_ANY_PAIR, Kind, say_claims
 
@@ -43,6 +48,7 @@ ASKING: Mapping[str, str] = {"template": "ask"}
 """Wordings of the question by the kind that it asks for, where they are called otherwise."""
 MAKERS = ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual")
 """The tables of rejected texts; each maker has one."""
+NOT_MADE = "its rejected image cannot be made"
 
 
 def build_preferences(
@@ -132,6 +138,38 @@ def tell(
     return template
 
 
+def reject_image(
+    images: Sequence[bytes], rejection: RejectionRow | None, removals: Mapping[str, RemovalRow]
+) -> tuple[bytes, ...] | Dropped:
+    """Return the images, one of them altered (PNG); none where nothing rejects them; or why the preference has to go.
+
+    ``removals``: by element, those that were chosen.
+    """
+    if rejection is None or not rejection.maker:
+        return ()
+    try:
+        pixels = decode_rgb(images[rejection.side])
+    except RefusedImageError as refused:
+        return Dropped(source_key=rejection.subject, reason=refused.reason, detail=refused.detail)
+    try:
+        made = encode_patch(_altered(pixels, rejection, removals))
+    except (LookupError, ValueError, RefusedImageError) as error:
+        return Dropped(source_key=rejection.subject, reason=NOT_MADE, detail=f"{rejection.maker}: {error}")
+    return tuple(made if side == rejection.side else image for side, image in enumerate(images))
+
+
+def _altered(
+    pixels: NDArray[np.uint8], rejection: RejectionRow, removals: Mapping[str, RemovalRow]
+) -> NDArray[np.uint8]:
+    """Return the image without the element, or what the window shows of it: as large, so that it has as many tokens."""
+    if rejection.maker == "crop":
+        return show_window(pixels, rejection.window)
+    removal = removals.get(rejection.element)
+    if removal is None:
+        raise LookupError(f"no removal of {rejection.element}")
+    return put_patch(pixels, removal.patch, removal.window)
+
+
 def _reject_given(
     row: PreferenceRow, rejections: Mapping[str, RejectionRow], removals: Mapping[str, RemovalRow]
 ) -> PreferenceRow | Dropped:
@@ -154,7 +192,7 @@ def _reject_given(
 
 @dataclass(frozen=True)
 class Material:
-    """Hold what one preference is made of."""
+    """What one preference is made of."""
 
     pair: PairRow
     told: Told

@@ -1,20 +1,33 @@
 """Tests of preference rows: what is chosen, what is rejected, in which order, and when there is none."""
 
 from dataclasses import replace
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from pairwright.prompts import load_wordings
 from pairwright.schemas.claims import CLAIMS, Claim, Selector
 from pairwright.schemas.config import PreferencesConfig
-from pairwright.schemas.rows import DifferenceRow, Dropped, PreferenceRow, RejectedTextRow, SplitRow, make_key
-from pairwright.tasks.preferences.build_preferences import MAKERS, ask, build_preferences
+from pairwright.schemas.removing import SEVERAL
+from pairwright.schemas.rows import (
+    DifferenceRow,
+    Dropped,
+    PreferenceRow,
+    RejectedTextRow,
+    RejectionRow,
+    RemovalScore,
+    SplitRow,
+    Turn,
+    make_key,
+)
+from pairwright.tasks.preferences.build_preferences import MAKERS, NOT_MADE, ask, build_preferences, reject_image
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.texts.say_claims import KINDS
 from tests.fixtures.graphs import pair_row
-from tests.fixtures.removals import element_of, noise_row, rejection_of, removal_of, without_block
+from tests.fixtures.removals import element_of, noise_row, png, rejection_of, removal_of, without_block
 from tests.fixtures.rows import row_of
 
 IMAGES = sorted((noise_row(seed, size=(48, 40), group="w") for seed in (0, 1)), key=lambda row: row.key)
@@ -251,3 +264,107 @@ def test_texts_are_of_the_kind_that_the_prompt_asks_for() -> None:
 )
 def test_kinds_that_do_not_fit_are_not_drawn(changes: dict[str, Any], kinds: set[str]) -> None:
     assert {told(number, **changes).kind for number in range(60)} == kinds
+
+
+SHOWN, REMOVALS = tuple(row.image for row in IMAGES), EVERYTHING["removals"]
+
+
+def crop(window: tuple[int, int, int, int]) -> RejectionRow:
+    return replace(CROP, side=0, window=window)
+
+
+def test_a_crop_is_as_large_as_its_image() -> None:
+    made, kept = reject_image(SHOWN, crop((8, 16, 40, 32)), {})
+    assert kept == SHOWN[1]
+    pixels = np.asarray(Image.open(BytesIO(made)))
+    assert pixels.shape == (40, 48, 3)
+    # Noise in blocks of 8: the window's blocks are 12 wide and 20 high now, and their middles keep their colours.
+    before = np.asarray(Image.open(BytesIO(SHOWN[0])))
+    for row in range(2):
+        for column in range(4):
+            middle = pixels[20 * row + 10, 12 * column + 6]
+            assert np.array_equal(middle, before[16 + 8 * row + 4, 8 + 8 * column + 4])
+
+
+@pytest.mark.parametrize(
+    ("images", "rejection", "removals", "reason"),
+    [
+        ((SHOWN[0][:-50], SHOWN[1]), REJECTION, REMOVALS, "truncated image"),
+        ((b"", SHOWN[1]), REJECTION, REMOVALS, "empty file"),
+        (SHOWN, REJECTION, {}, NOT_MADE),
+        (SHOWN, REJECTION, {BALL.key: replace(REMOVALS[BALL.key], patch=png(np.zeros((3, 3, 3), np.uint8)))}, NOT_MADE),
+        (SHOWN, REJECTION, {BALL.key: replace(REMOVALS[BALL.key], patch=b"no image")}, NOT_MADE),
+        (SHOWN, crop((0, 0, 49, 10)), {}, NOT_MADE),
+    ],
+    ids=["truncated", "empty", "no removal", "small patch", "damaged patch", "outside"],
+)
+def test_what_cannot_be_made_is_a_reason(images, rejection, removals, reason: str) -> None:
+    made = reject_image(images, rejection, removals)
+    assert isinstance(made, Dropped)
+    assert (made.source_key, made.reason) == (PAIR.key, reason)
+
+
+def test_an_image_that_is_not_altered_is_not_read() -> None:
+    _, second = reject_image((SHOWN[0], b"no image"), REJECTION, REMOVALS)
+    assert second == b"no image"
+
+
+IMAGE = IMAGES[0]
+GIVEN = row_of(
+    PreferenceRow, "A dog.", source="item", subject=IMAGE.key, prompt=(Turn(role="user", text="What is it?"),),
+    images=(IMAGE.image,), image_keys=(IMAGE.key,), chosen="A dog.", rejected="A cat.", rejected_maker="given",
+)  # fmt: skip
+GIVEN_REJECTION = rejection_of(GIVEN.key, BALL)
+SCORE = RemovalScore(removal=BALL.key, tag="ball", side=0, score=0.0, chosen=False, clip=2.5)
+NO_REMOVAL = replace(
+    GIVEN_REJECTION, key=make_key("none"), maker="", element="", removal_scores=(SCORE,), why="no removal"
+)
+
+
+def reject(rejection: RejectionRow | None, row: PreferenceRow = GIVEN) -> PreferenceRow | Dropped:
+    rejections = {row.key: rejection} if rejection else {}
+    (made,) = build_preferences([row], PreferencesConfig(), rejections=rejections, removals=REMOVALS)
+    return made
+
+
+def test_the_image_without_its_element_is_rejected() -> None:
+    row = reject(GIVEN_REJECTION)
+    assert isinstance(row, PreferenceRow)
+    (image,) = row.rejected_images
+    assert np.array_equal(decode_rgb(image), without_block(IMAGE, BLOCK))
+    assert (row.removal_scores, row.rejected_image_maker) == (GIVEN_REJECTION.removal_scores, "removal")
+    new = {"key": GIVEN.key, "source_key": "item", "rejected_images": (), "removal_scores": ()}
+    assert replace(row, **new, rejected_image_maker="") == GIVEN, "all else is as the source gave it"
+    assert row.source_key == GIVEN.key
+
+
+def test_where_nothing_is_rejected_the_scores_are_told() -> None:
+    row = reject(NO_REMOVAL)
+    assert isinstance(row, PreferenceRow)
+    assert (row.rejected_images, row.removal_scores, row.rejected_image_maker) == ((), (SCORE,), "")
+
+
+def test_a_crop_of_a_given_one_is_rejected() -> None:
+    row = reject(replace(NO_REMOVAL, maker="crop", window=(0, 0, 24, 20)))
+    assert isinstance(row, PreferenceRow)
+    assert decode_rgb(row.rejected_images[0]).shape == (40, 48, 3)
+    assert row.rejected_image_maker == "crop"
+
+
+def test_a_given_key_changes_with_what_is_rejected() -> None:
+    rows = [reject(GIVEN_REJECTION), reject(NO_REMOVAL), GIVEN]
+    assert len({row.key for row in rows if isinstance(row, PreferenceRow)}) == 3
+
+
+def test_what_has_to_go_says_why() -> None:
+    assert reject(None) == Dropped(source_key=GIVEN.key, reason="no rejected image")
+    several = replace(GIVEN, image_keys=(IMAGE.key, IMAGE.key))
+    assert reject(None, several) == Dropped(source_key=GIVEN.key, reason=SEVERAL)
+    damaged = reject(GIVEN_REJECTION, replace(GIVEN, images=(IMAGE.image[:-40],)))
+    assert isinstance(damaged, Dropped)
+    assert (damaged.source_key, damaged.reason) == (GIVEN.key, "truncated image")
+
+
+def test_without_rejected_images_it_stays_as_it_is() -> None:
+    (made,) = build_preferences([GIVEN], PreferencesConfig())
+    assert made == replace(GIVEN, source_key=GIVEN.key)
