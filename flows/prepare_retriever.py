@@ -36,7 +36,7 @@ def prepare_retriever(version: Version, config: TrainConfig, run: Path, *, after
     splits: dict[str, str] = {}
     for split in filter(None, (data.split, data.eval_split)):
         splits |= dict.fromkeys(FrozenRows(folder=version.folder, file=str(run / FILE), split=split).keys(), split)
-    place = run / material.FOLDER
+    place = run / RETRIEVER
     beside = [*after, *(_vectors(version, embedding) if heads else ())]
     with version.settled(beside) as (build, _):
         tables = {planned.stage.name: planned for planned in build.planned}

@@ -142,7 +142,7 @@ class Folder:
                 return False
             finally:
                 Path(self.path(temporary)).unlink()
-            _flush_folder(Path(self.path(name)).parent)
+            flush(Path(self.path(name)).parent)
         return True
 
     def _create_remote(self, name: str, data: bytes) -> bool:
@@ -193,7 +193,7 @@ class Folder:
         if self.is_local:
             place = Path(self.path(folder))
             with naming(str(place), "written"):
-                _flush_folder(next(here for here in (place, *place.parents) if here.is_dir()))
+                flush(next(here for here in (place, *place.parents) if here.is_dir()))
 
 
 def numbered(folder: Folder, name: str) -> dict[int, str]:
@@ -224,7 +224,7 @@ def _write_local(path: Path, data: Data) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _flush_folder(path.parent)
+    flush(path.parent)
 
 
 def make_folder(folder: Path) -> None:
@@ -232,14 +232,14 @@ def make_folder(folder: Path) -> None:
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
-        _flush_folder(folder.parent)
+        flush(folder.parent)
 
 
-def _flush_folder(folder: Path) -> None:
-    """Make what came and went in the folder durable; Windows has no such call and needs none."""
-    if os.name == "nt":
+def flush(path: Path) -> None:
+    """Make a file, or what came and went in a folder, durable; Windows has no such call for folders and needs none."""
+    if os.name == "nt" and path.is_dir():
         return
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

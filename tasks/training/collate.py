@@ -148,17 +148,18 @@ def match_sizes(images: Sequence[Image.Image]) -> tuple[Image.Image, ...]:
     found: list[Image.Image] = []
     for one, other in zip(images[::2], images[1::2], strict=True):
         size = isqrt(one.width * other.width), isqrt(one.height * other.height)
-        both = (one, other)
-        found += [image if image.size == size else image.resize(size, Image.Resampling.BICUBIC) for image in both]
+        found += [_resize(image, size) for image in (one, other)]
     return tuple(found)
 
 
 def _fit(pixels: Any, most: int) -> Image.Image:
     image = Image.fromarray(np.asarray(pixels))
-    scale = (most / (image.width * image.height)) ** 0.5
-    if scale >= 1:
-        return image
-    return image.resize((max(1, int(image.width * scale)), max(1, int(image.height * scale))), Image.Resampling.BICUBIC)
+    scale = min(1.0, (most / (image.width * image.height)) ** 0.5)
+    return _resize(image, (max(1, int(image.width * scale)), max(1, int(image.height * scale))))
+
+
+def _resize(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    return image if image.size == size else image.resize(size, Image.Resampling.BICUBIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +198,10 @@ class Collator:
 
     def __call__(self, items: Iterable[Loaded | Refused]) -> dict[str, Batch]:
         """Return the batch of some examples; those that cannot be encoded or are too long are refused."""
-        items = list(items)
+        items, kept = list(items), list[_Asked]()
         refused = [item for item in items if isinstance(item, Refused)]
         loaded = [item for item in items if isinstance(item, Loaded)]
         tokens = self.chat.tokenise(text for item in loaded for text in _texts(item.example))
-        kept: list[_Asked] = []
         for item in loaded:
             try:
                 kept.append((item.example.key, self._asks(item, tokens)))
@@ -244,21 +244,14 @@ class Collator:
         try:
             return self._encode(kept), kept
         except Exception as error:  # processors raise errors of many kinds
-            found = [self._why_not(one) for one in kept] if len(kept) > 1 else [str(error)]
-            if not any(found):  # nothing is wrong with any of them
+            if len(kept) == 1:
+                detail = (str(error) or type(error).__name__)[:200]
+                refused.append(Refused(key=kept[0][0], reason="the processor refuses it", detail=detail))
+                return self._encode([]), []
+            good = [one for each in kept for one in self._encode_good([each], refused)[1]]
+            if len(good) == len(kept):  # nothing is wrong with any of them
                 raise
-        for (key, _), why in zip(kept, found, strict=True):
-            if why:
-                refused.append(Refused(key=key, reason="the processor refuses it", detail=why[:200]))
-        kept = [one for one, why in zip(kept, found, strict=True) if not why]
-        return self._encode(kept), kept
-
-    def _why_not(self, one: _Asked) -> str:
-        try:
-            self._encode([one])
-        except Exception as error:  # noqa: BLE001 - processors raise errors of many kinds; the row is refused with it
-            return str(error) or type(error).__name__
-        return ""
+        return self._encode(good), good
 
     def _encode(self, kept: Sequence[_Asked]) -> Batch:
         batch = Batch(keys=[key for key, _ in kept])

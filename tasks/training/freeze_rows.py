@@ -148,29 +148,23 @@ class FrozenRows:
 
     def read(self, place: int) -> PreferenceRow:
         """Return one row, its images included; ``StoreError`` where its part is gone or damaged."""
-        entries = _open(self.file, self.split)
-        found = _read_entries(self.folder, entries, entries.slice(place, 1).to_pylist(), without=())
-        return next(found)
+        return next(self._read(_open(self.file, self.split).slice(place, 1).to_pylist(), without=()))
 
     def read_texts(self) -> Iterator[PreferenceRow]:
         """Yield all rows without their images, in order; ``StoreError`` where a part is gone or damaged."""
-        entries = _open(self.file, self.split)
-        for _, some in groupby(entries.to_pylist(), key=lambda entry: entry["part"]):
-            yield from _read_entries(self.folder, entries, list(some), without=IMAGES)
+        for _, some in groupby(_open(self.file, self.split).to_pylist(), key=lambda entry: entry["part"]):
+            yield from self._read(list(some), without=IMAGES)
 
-
-def _read_entries(
-    folder: Folder, frozen: pa.Table, entries: Sequence[dict[str, Any]], *, without: Sequence[str]
-) -> Iterator[PreferenceRow]:
-    part = Part(folder, _part_paths(frozen)[entries[0]["part"]])
-    found = read_rows(part, [entry["row"] for entry in entries], columns_without(PreferenceRow, without))
-    for entry, row in zip(entries, from_table(found, PreferenceRow), strict=True):
-        if row.key != entry["key"]:
-            raise StoreError(
-                f"{part.path}: row {entry['key']} is no longer in it: its image was removed on request. Begin the run "
-                "anew under another --name"
-            )
-        yield row
+    def _read(self, entries: Sequence[dict[str, Any]], *, without: Sequence[str]) -> Iterator[PreferenceRow]:
+        part = Part(self.folder, _part_paths(_open(self.file, self.split))[entries[0]["part"]])
+        found = read_rows(part, [entry["row"] for entry in entries], columns_without(PreferenceRow, without))
+        for entry, row in zip(entries, from_table(found, PreferenceRow), strict=True):
+            if row.key != entry["key"]:
+                raise StoreError(
+                    f"{part.path}: row {entry['key']} is no longer in it: its image was removed on request. Begin the "
+                    "run anew under another --name"
+                )
+            yield row
 
 
 def freeze_rows(
@@ -191,14 +185,11 @@ def freeze_rows(
             for start in range(0, len(places), BATCH):
                 some = places[start : start + BATCH].tolist()
                 rows = from_table(read_rows(index.part(number), some, columns), PreferenceRow)
-                entries: list[dict[str, str | int]] = []
-                for place, row in zip(some, rows, strict=True):
-                    if row.split not in splits:
-                        continue
-                    if why_not := _refuse(row, needs, decisions):
-                        refused.append(why_not)
-                    else:
-                        entries.append({"part": number, "row": place, "key": row.key, "split": row.split})
+                wanted = [(place, row) for place, row in zip(some, rows, strict=True) if row.split in splits]
+                why_not = {row.key: why for _, row in wanted if (why := _refuse(row, needs, decisions))}
+                refused += why_not.values()
+                kept = ((place, row) for place, row in wanted if row.key not in why_not)
+                entries = [{"part": number, "row": place, "key": row.key, "split": row.split} for place, row in kept]
                 writer.write_batch(pa.RecordBatch.from_pylist(entries, schema=schema))
     _open.cache_clear()  # of a file that was there before
     return refused
@@ -233,10 +224,9 @@ def check_parts(folder: Folder, file: Path) -> None:
 def frozen_places(file: Path) -> dict[str, set[int]]:
     """Return where the frozen rows are: per part, below the dataset's folder, its rows."""
     entries = _open(str(file))
-    paths = _part_paths(entries)
-    found: dict[str, set[int]] = {}
-    for part, row in zip(entries.column("part").to_pylist(), entries.column("row").to_pylist(), strict=True):
-        found.setdefault(paths[part], set()).add(row)
+    paths, found = _part_paths(entries), dict[str, set[int]]()
+    for entry in entries.select(["part", "row"]).to_pylist():
+        found.setdefault(paths[entry["part"]], set()).add(entry["row"])
     return found
 
 

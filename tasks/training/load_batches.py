@@ -61,9 +61,7 @@ def make_loader(rows: Any, collate: Collate, order: Order, *, workers: int) -> "
 
     Without ``workers`` it happens in this process, between steps.
     """
-    words: dict[str, Any] = {}
-    if workers:
-        words = {"multiprocessing_context": METHOD, "persistent_workers": True, "worker_init_fn": _begin_worker}
+    words: dict[str, Any] = {"multiprocessing_context": METHOD, "worker_init_fn": _begin_worker} if workers else {}
     return DataLoader(
         rows,
         batch_sampler=order,
@@ -71,6 +69,7 @@ def make_loader(rows: Any, collate: Collate, order: Order, *, workers: int) -> "
         num_workers=workers,
         pin_memory=torch.cuda.is_available(),
         generator=torch.Generator().manual_seed(order.seed or 0),  # else each epoch would draw from the model's own
+        persistent_workers=workers > 0,
         **words,
     )
 
@@ -107,8 +106,7 @@ def _begin_worker(number: int) -> None:
 
 def find_batch(rows: Any, collate: Collate) -> Batch:
     """Return a batch of the first row that can be trained on; ``TrainingError``: none of the first thousand can."""
-    refused: list[Refused] = []
-    count = min(len(rows), TRIED)
+    refused, count = list[Refused](), min(len(rows), TRIED)
     for place in range(count):
         batch = collate([rows[place]])["batch"]
         if batch.prompts:

@@ -32,7 +32,13 @@ from pairwright.schemas.training import MinedConfig
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
-from pairwright.tasks.training.retriever.material import Features, find_held_out, make_entry, map_features
+from pairwright.tasks.training.retriever.material import (
+    Features,
+    find_held_out,
+    know_claims,
+    make_entry,
+    map_features,
+)
 from pairwright.tasks.training.retriever.pool import Places, Pool, make_pool
 
 if TYPE_CHECKING:
@@ -80,7 +86,7 @@ def mine_negatives(
         make_entry(
             row,
             in_pool=row["split"] == config.pool and plain_text(row["chosen"]) not in held,
-            no_change=said.no_change.get(_described(row)),
+            no_change=said.no_change.get((row["subject"], row["description"] or row["chosen"])),
         )
         for row in preferences
     ]
@@ -110,18 +116,13 @@ class Said:
         """Read a table of differences, and what preferences say of the same in another kind of text."""
         rows = sorted(table.select(list(SAID)).to_pylist(), key=str) if table is not None else []
         texts = [(row["text"], row["claims"]) for row in rows]
-        texts += [(row["chosen"], row["claims"]) for row in preferences]
-        claims = {plain_text(text): known for text, known in texts if known not in ("", "[]", None)}
+        claims = know_claims([*texts, *((row["chosen"], row["claims"]) for row in preferences)])
         return Said({(row["subject"], row["text"]): bool(row["no_change"]) for row in rows}, claims)
 
     def is_true(self, text: str, graphs: Any) -> bool | None:
         """Return whether a text is true of two scene graphs; ``None`` where it cannot be known."""
         claims = self.claims.get(plain_text(text))
         return may_hold(CLAIMS.validate_json(claims), graphs) if claims and graphs else None
-
-
-def _described(row: Mapping[str, Any]) -> tuple[str, str]:
-    return row["subject"], row["description"] or row["chosen"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +179,8 @@ def _rank(rows: "Tensor", texts: "Tensor", pool: Pool, places: Places, *, most: 
 
 def _graphs(row: PreferenceRow, pairs: Mapping[str, PairRow], images: Mapping[str, ImageRow]) -> Any:
     pair = pairs.get(row.subject)
-    shown = [images.get(key) for key in (pair.first, pair.second)] if pair else []
-    graphs = [image.graph for image in shown if image is not None and image.graph is not None]
-    return (graphs[0], graphs[1]) if len(graphs) == 2 else None
+    shown = [images[key].graph for key in (pair.first, pair.second) if key in images] if pair else []
+    return tuple(shown) if len(shown) == 2 and all(shown) else None
 
 
 def _mined(
@@ -214,13 +214,13 @@ def pin_retriever(config: MinedConfig) -> MinedConfig:
     """Return the configuration with the file's hash."""
     from pairwright.tasks.training.retriever.adversary import hash_file, read_about
 
-    encoder = read_about(Path(config.retriever).expanduser()).get("encoder")
-    if encoder != "heads":
+    path = Path(config.retriever).expanduser()
+    if (encoder := read_about(path).get("encoder")) != "heads":
         raise ModelError(
             f"mined.retriever: {config.retriever}: its encoder is {encoder}; only heads rank a whole pool by vectors. "
             "Train with adpo.encoder=heads"
         )
-    found = hash_file(Path(config.retriever).expanduser())
+    found = hash_file(path)
     if config.sha256 and config.sha256 != found:
         raise ModelError(f"mined.retriever: {config.retriever}: its SHA-256 is {found}, not {config.sha256}")
     return config.model_copy(update={"sha256": found})

@@ -127,9 +127,7 @@ def lay_out(batch: Batch, *, start: int = 0, multiple: int = 1) -> Layout:
     return Layout(ids=ids, segments=segments, steps=steps, keep=keep)
 
 
-def _row(
-    prompt: Sequence[int], own: Sequence[Answer], start: int
-) -> tuple[list[int], list[int], list[int], list[bool]]:
+def _row(prompt: Sequence[int], own: Sequence[Answer], start: int) -> tuple[list[Any], ...]:
     size, gap = len(prompt), max(0, start - len(prompt))
     ids, segments, steps = [*prompt, *[0] * gap], [0] * size + [PADDING] * gap, [0] * (size + gap)
     keep = [False] * (size - 1) + [bool(own)] + [False] * gap
@@ -147,27 +145,22 @@ def _where(batch: Batch) -> dict[str, Tensor]:
 
     A row's first kept place is the prompt's last token, which predicts the first token of every answer.
     """
-    places: list[int] = []
-    targets: list[int] = []
-    sizes: list[int] = []
-    first = 0
+    places, first = list[int](), 0
     for own in filter(None, batch.answers):
         behind = first + 1
         for answer in own:
-            size = len(answer.ids)
-            places += [first, *range(behind, behind + size - 1)]
-            targets += answer.ids
-            sizes.append(size)
-            behind += size - 1
+            places += [first, *range(behind, behind + len(answer.ids) - 1)]
+            behind += len(answer.ids) - 1
         first = behind
-    owners = [owner for owner, own in zip(batch.owners, batch.answers, strict=True) for _ in own]
-    return {
-        "places": torch.tensor(places, dtype=torch.long),
-        "targets": torch.tensor(targets, dtype=torch.long),
-        "numbers": torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes, dtype=torch.long)),
-        "owners": torch.tensor(owners, dtype=torch.long),
-        "columns": torch.tensor([answer.column for own in batch.answers for answer in own], dtype=torch.long),
+    answers = [(owner, answer) for owner, own in zip(batch.owners, batch.answers, strict=True) for answer in own]
+    found = {
+        "places": places,
+        "targets": [token for _, answer in answers for token in answer.ids],
+        "numbers": [number for number, (_, answer) in enumerate(answers) for _ in answer.ids],
+        "owners": [owner for owner, _ in answers],
+        "columns": [answer.column for _, answer in answers],
     }
+    return {name: torch.tensor(values, dtype=torch.long) for name, values in found.items()}
 
 
 def _positions(model: Any, batch: Batch, layout: Layout, types: dict[str, Tensor]) -> Tensor:

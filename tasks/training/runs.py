@@ -22,7 +22,6 @@ leaves what was there before. Metrics are means over logged windows, in one smal
 
 import json
 import logging
-import os
 import re
 import shutil
 import sys
@@ -42,7 +41,7 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.say_changes import say_changes
 from pairwright.schemas.section import Section
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.store.files import Folder, naming
+from pairwright.tasks.store.files import Folder, flush, naming
 from pairwright.tasks.training.freeze_rows import FILE, Refused
 
 log = logging.getLogger(__name__)
@@ -55,9 +54,11 @@ FREE = ("data.dataloader_num_workers", "optimiser.gradient_checkpointing", "outp
 """Settings that change no result: a run may go on with others."""
 TRAIN, HELD_OUT = "train", "held-out"
 """The splits that metrics are of."""
-KINDS = {"step": pa.int64(), "epoch": pa.float64(), "split": pa.string(), "name": pa.string(), "value": pa.float64()}
-SCHEMA = pa.schema(list(KINDS.items()))
+SCHEMA = pa.schema(
+    {"step": pa.int64(), "epoch": pa.float64(), "split": pa.string(), "name": pa.string(), "value": pa.float64()}
+)
 Entry = tuple[int, float, str, str, float]
+"""Step, epoch, split, name, value."""
 Sums = dict[str, tuple[float, float]]
 """Of each metric the weighted sum, and the sum of the weights."""
 
@@ -121,8 +122,7 @@ class Run:
 
     def write_config(self, config: TrainConfig) -> None:
         """Write its settings."""
-        text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
-        _write(self.folder / "config.yaml", text)
+        _write(self.folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
 
     def forget(self) -> None:
         """Have the run begin anew: what was made of its rows goes, too, since it may get others."""
@@ -133,8 +133,7 @@ class Run:
 
     def clean(self) -> None:
         """Delete what a killed process left half-done; of a finished run, what was prepared of its images, too."""
-        names = (SAVING, FINISHING, f".{PLACES}", *([PLACES] if self.is_finished else []))
-        half_done = (self.folder / name for name in names)
+        half_done = (self.folder / name for name in (SAVING, FINISHING, *([PLACES] if self.is_finished else [])))
         for path in (*half_done, *self.checkpoints.glob(".*")):
             shutil.rmtree(path, ignore_errors=True)
 
@@ -174,11 +173,11 @@ def publish_folder(staged: Path, final: Path) -> None:
     A process killed at any moment leaves the old folder, or the new one, or the old one aside (``.old``).
     """
     for path in [staged, *staged.rglob("*")]:
-        _flush(path)
+        flush(path)
     if final.exists():
         drop_folder(final)
     staged.rename(final)
-    _flush(final.parent)
+    flush(final.parent)
 
 
 def drop_folder(path: Path) -> None:
@@ -187,16 +186,6 @@ def drop_folder(path: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
     path.rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
-
-
-def _flush(path: Path) -> None:
-    if path.is_dir() and os.name == "nt":
-        return
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 def append_refused(path: Path, refused: Sequence[Refused]) -> list[Refused]:

@@ -1,8 +1,8 @@
 """What the retriever of a run needs to know of its rows: frozen beside the rows, and opened again by every process.
 
-Reads the settled tables ``preferences``, ``differences`` (which texts say that nothing changed, and what they claim),
-``embeddings`` and ``text_vectors``, and the graphs of ``images``; the tables that a dataset does not have are done
-without, but for vectors, which the heads need. Writes into ``runs/NAME/retriever/``:
+Reads the settled tables ``preferences``, ``differences`` (which texts say that nothing changed), ``embeddings`` and
+``text_vectors``, and the graphs of ``images``; the tables that a dataset does not have are done without, but for
+vectors, which the heads need. Writes into ``runs/NAME/retriever/``:
 
     entries.arrow          one row per preference: 150 bytes and its text
     images/, texts/        vectors, 2 bytes per number
@@ -36,10 +36,8 @@ from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.store.vectors import Vectors, open_vectors, write_vectors
 from pairwright.tasks.training.embed_chosen_texts import text_key
 from pairwright.tasks.training.retriever.pool import NONE, Entry, Places, Pool, make_pool, may_say_no_change
-from pairwright.tasks.training.runs import RETRIEVER
 
-FOLDER, CLIP = RETRIEVER, "clip.json"
-PREFERENCES = "preferences"
+CLIP = "clip.json"
 COPIES = "perceptual-hash"
 """The vector by which copies are told; two photographs of one scene have nearly the same."""
 MOST_KNOWN = 20_000
@@ -141,17 +139,16 @@ class KnownTruth:
         return lru_cache(maxsize=4096)(SceneGraph.model_validate_json)
 
 
+def know_claims(claims: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    """Return JSON of claims by plain text; of equal texts the last that has any counts."""
+    return {plain_text(text): written for text, written in claims if written not in ("", "[]", None)}
+
+
 def know_truth(
     entries: Sequence[Entry], pool: Pool, *, claims: Iterable[tuple[str, str]], graphs: Mapping[str, str]
 ) -> KnownTruth:
-    """Return what is known of some rows.
-
-    Of equal texts in ``claims`` the first that has any counts; ``graphs`` are JSON without masks, by image.
-    """
-    known: dict[str, str] = {}
-    for text, written in claims:
-        if written not in ("", "[]"):
-            known.setdefault(plain_text(text), written)
+    """Return what is known of some rows; ``graphs`` are JSON without masks, by image."""
+    known = know_claims(claims)
     return KnownTruth(
         claims=tuple(known.get(plain_text(text), "") for text in pool.texts),
         images=tuple(entry.images for entry in entries),
@@ -183,7 +180,7 @@ class Material:
 
 
 def freeze_material(
-    build: Build, tables: Tables, folder: Path, *, splits: Mapping[str, str], train: str, table: str = PREFERENCES
+    build: Build, tables: Tables, folder: Path, *, splits: Mapping[str, str], train: str, table: str
 ) -> None:
     """Write what a run's retriever needs; ``splits``: of each row of the run; the texts of ``train`` are the pool."""
     entries = list(read_entries(build, tables, splits=splits, train=train, table=table))
@@ -196,8 +193,12 @@ def freeze_material(
             staged.rename(folder / place)
     if "images" in tables:
         wanted = {key for entry in entries[:MOST_KNOWN] for key in entry.images}
-        _write(folder / "claims.arrow", _claims(build, tables[table]))
-        _write(folder / "graphs.arrow", _graphs(build, tables["images"], wanted))
+        told = _stream(build, tables[table], "chosen", "claims")
+        claims = know_claims((row["chosen"], row["claims"]) for row in told)
+        seen = _stream(build, tables["images"], "subject", "graph")
+        graphs = ((row["subject"], row["graph"]) for row in seen if row["subject"] in wanted and row["graph"])
+        _write(folder / "claims.arrow", ({"text": text, "claims": written} for text, written in claims.items()))
+        _write(folder / "graphs.arrow", ({"image": key, "graph": without_masks(graph)} for key, graph in graphs))
 
 
 def write_entries(folder: Path, entries: Sequence[Entry]) -> None:
@@ -212,40 +213,35 @@ def open_material(folder: Path) -> Material:
     entries = tuple(Entry(**row) for row in rows)
     pool = make_pool(entries)
     images, texts = (open_vectors(folder / name) if (folder / name).exists() else {} for name in ("images", "texts"))
-    claims, graphs = (
-        _read(path) if (path := folder / f"{name}.arrow").exists() else [] for name in ("claims", "graphs")
-    )
-    known = know_truth(
-        entries,
-        pool,
-        claims=[(row["text"], row["claims"]) for row in claims],
-        graphs={row["image"]: row["graph"] for row in graphs},
-    )
+    known = {name: _read(path) if (path := folder / f"{name}.arrow").exists() else [] for name in ("claims", "graphs")}
+    claims = [(row["text"], row["claims"]) for row in known["claims"]]
+    graphs = {row["image"]: row["graph"] for row in known["graphs"]}
     return Material(
         entries=entries,
         pool=pool,
         places={entry.key: place for place, entry in enumerate(entries)},
         features=map_features(entries, pool, images=images, texts=texts) if images and texts else None,
-        truth=known if claims and graphs else None,
+        truth=know_truth(entries, pool, claims=claims, graphs=graphs) if claims and graphs else None,
     )
 
 
-def read_entries(
-    build: Build, tables: Tables, *, splits: Mapping[str, str], train: str, table: str = PREFERENCES
-) -> Iterator[Entry]:
+def read_entries(build: Build, tables: Tables, *, splits: Mapping[str, str], train: str, table: str) -> Iterator[Entry]:
     """Yield the rows of a run as the retriever knows them, in the order of the table."""
     said: dict[tuple[str, str], bool] = {}
     if "differences" in tables:
-        for some in stream_live(build, tables["differences"], ["subject", "text", "no_change"]):
-            said |= {(row["subject"], row["text"]): bool(row["no_change"]) for row in some.to_pylist()}
-    parts = stream_live(build, tables[table], ["chosen", "split"])
-    held = find_held_out((row for some in parts for row in some.to_pylist()), train=train)
-    for some in stream_live(build, tables[table], ["key", "subject", "chosen", "description", "image_keys"]):
-        for row in some.to_pylist():
-            if row["key"] in splits:
-                exact = said.get((row["subject"], row["description"] or row["chosen"]))
-                in_pool = splits[row["key"]] == train and plain_text(row["chosen"]) not in held
-                yield make_entry(row, in_pool=in_pool, no_change=exact)
+        rows = _stream(build, tables["differences"], "subject", "text", "no_change")
+        said = {(row["subject"], row["text"]): bool(row["no_change"]) for row in rows}
+    held = find_held_out(_stream(build, tables[table], "chosen", "split"), train=train)
+    for row in _stream(build, tables[table], "key", "subject", "chosen", "description", "image_keys"):
+        if row["key"] in splits:
+            exact = said.get((row["subject"], row["description"] or row["chosen"]))
+            in_pool = splits[row["key"]] == train and plain_text(row["chosen"]) not in held
+            yield make_entry(row, in_pool=in_pool, no_change=exact)
+
+
+def _stream(build: Build, planned: Planned, *columns: str) -> Iterator[dict[str, Any]]:
+    for table in stream_live(build, planned, list(columns)):
+        yield from table.to_pylist()
 
 
 def find_held_out(rows: Iterable[Mapping[str, Any]], *, train: str) -> set[str]:
@@ -267,20 +263,6 @@ def make_entry(row: Mapping[str, Any], *, in_pool: bool, no_change: bool | None)
         in_pool=in_pool,
         no_change=may_say_no_change(chosen) if no_change is None else no_change,
     )
-
-
-def _claims(build: Build, planned: Planned) -> Iterator[dict[str, str]]:
-    for table in stream_live(build, planned, ["chosen", "claims"]):
-        for row in table.to_pylist():
-            if row["claims"] not in ("", "[]"):
-                yield {"text": row["chosen"], "claims": row["claims"]}
-
-
-def _graphs(build: Build, planned: Planned, wanted: set[str]) -> Iterator[dict[str, str]]:
-    for table in stream_live(build, planned, ["subject", "graph"]):
-        for row in table.filter(table.column("graph").is_valid()).to_pylist():
-            if row["subject"] in wanted:
-                yield {"image": row["subject"], "graph": without_masks(row["graph"])}
 
 
 def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
