@@ -1,5 +1,6 @@
 """What holds for every objective: margins of any size, empty columns, batches in which nothing counts."""
 
+import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,10 +18,13 @@ from pairwright.tasks.training.losses import (
     TEXTS,
     Scored,
     compute_loss,
+    loss_of,
     measures_of,
     needs_of,
+    rank_losses,
+    rewards_of,
 )
-from tests.fixtures.scores import gradient, score, surprise, zeros_like
+from tests.fixtures.scores import gradient, numbers, score, surprise, zeros_like
 
 SETTINGS = [
     {"objective": "sft"},
@@ -102,6 +106,8 @@ def test_a_reference_is_asked_for_where_it_is_needed(config):
     if OBJECTIVES[config.objective].needs_reference:
         with pytest.raises(ValueError, match="reference"):
             compute_loss(policy, None, config)
+        with pytest.raises(ValueError, match=r"\(6, 4\) and \(1, 1\)"):
+            compute_loss(policy, score([-2.0]), config)
     else:
         assert compute_loss(policy, None, config).value > 0
 
@@ -180,3 +186,49 @@ def test_the_mapping_is_read_without_pytorch():
     code = "import sys, pairwright.tasks.training.losses; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_what_is_absent_is_0_whatever_a_model_gave_it():
+    policy = score([-2.0, math.nan, math.inf], tokens=[[1, 0, 0]], grad=True)
+    rewards = rewards_of(policy, score([-1.0, math.nan, None], tokens=[[1, 0, 0]]), beta=1.0)
+    got = torch.cat([rewards.chosen[:, None], rewards.image[:, None], rewards.texts], 1)
+    assert got.tolist() == [[-1.0, 0.0, 0.0]]
+    assert rewards.logps.tolist() == [[-2.0, 0.0, 0.0]]
+    (gradient,) = torch.autograd.grad(got.sum(), policy.logps)
+    assert gradient.tolist() == [[1.0, 0.0, 0.0]]
+
+
+def test_the_reference_gets_no_gradient():
+    policy, reference = score([-2.0, None, -3.0], grad=True), score([-1.0, None, -3.5], grad=True)
+    rewards = rewards_of(policy, reference, beta=1.0)
+    got = torch.autograd.grad(rewards.chosen.sum(), [policy.logps, reference.logps], allow_unused=True)
+    assert got[0].tolist() == [[1.0, 0.0, 0.0]]
+    assert got[1] is None
+    assert not rewards.logps.requires_grad
+
+
+def test_no_step_of_the_gradient_is_nan_where_nobody_is_left():
+    rewards = torch.tensor([[0.7, -0.2], [0.1, 0.3]], dtype=torch.float64, requires_grad=True)
+    with torch.autograd.set_detect_anomaly(mode=True):
+        (got,) = torch.autograd.grad(rank_losses(rewards, torch.zeros(2, 2, dtype=torch.bool)).sum(), rewards)
+    assert not got.any()
+
+
+def test_the_loss_is_the_mean_over_those_that_count():
+    per_example = torch.tensor([1.0, math.nan, 4.0], requires_grad=True)
+    counts = torch.tensor([True, False, True])
+    loss = loss_of(
+        per_example, counts, {"seen": (per_example, counts), "unseen": (per_example, torch.zeros(3, dtype=torch.bool))}
+    )
+    assert loss.value.item() == 2.5
+    assert numbers(loss.metrics) == {"seen": 2.5}
+    assert not loss.metrics["seen"].requires_grad
+    (gradient,) = torch.autograd.grad(loss.value, per_example)
+    assert gradient.tolist() == [0.5, 0.0, 0.5]
+
+
+def test_a_loss_that_is_no_number_is_not_hidden():
+    counts = torch.tensor([True, True])
+    loss = loss_of(torch.tensor([1.0, math.nan]), counts, {"margin": (torch.tensor([1.0, math.nan]), counts)})
+    assert loss.value.isnan()
+    assert loss.metrics["margin"].isnan()
