@@ -15,11 +15,10 @@ from pairwright.schemas.config import EmbeddingConfig
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.plain_text import plain_text
-from pairwright.schemas.rows import DifferenceRow, EmbeddingRow, ImageRow, PreferenceRow
+from pairwright.schemas.rows import DifferenceRow, ImageRow, PreferenceRow
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import read_live
-from pairwright.tasks.training.embed_chosen_texts import text_key
 from pairwright.tasks.training.freeze_rows import FILE, freeze_rows
 from pairwright.tasks.training.losses import TEXTS, needs_of
 from pairwright.tasks.training.retriever.adversary import NETWORK, PAGE, open_adversary
@@ -76,20 +75,6 @@ def test_what_is_frozen_is_what_the_tables_hold(run: Path, folder: Folder) -> No
         assert entry.no_change == differences[row.subject].no_change
     train = {plain_text(row.chosen) for row in preferences.values() if row.split == "train"} - held
     assert {plain_text(text) for text in material.pool.texts} == train
-
-
-def test_vectors_are_those_of_the_row_s_images_and_texts(run: Path, folder: Folder) -> None:
-    material = open_material(run / "retriever")
-    assert material.features is not None
-    vectors = {(row.subject, row.embedder): row.vector for row in rows_of(folder, "embeddings", EmbeddingRow)}
-    place = len(material.entries) - 1
-    for side, key in enumerate(material.entries[place].images):
-        expected = np.concatenate([vectors[key, name] for name in ("colour-layout", "gradients")]) / 2**0.5
-        np.testing.assert_allclose(material.features.pairs(np.array([place]))[0, side], expected, atol=1e-3)
-    assert material.features.sizes == (192 + 576, 512)
-    words = material.features.words(np.arange(len(material.pool.texts)))
-    np.testing.assert_allclose(np.linalg.norm(words, axis=1), 1, atol=1e-3)
-    assert text_key("a") != text_key("A")
 
 
 def test_truth_is_that_of_claims_and_graphs(run: Path, folder: Folder) -> None:

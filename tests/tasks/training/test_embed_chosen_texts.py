@@ -12,7 +12,6 @@ from pairwright.tasks.models.text_scorer import OpenClipTexts
 from pairwright.tasks.training.embed_chosen_texts import (
     _terms,
     embed_chosen_texts,
-    hash_words,
     name_encoder,
     pin_texts,
     text_key,
@@ -38,15 +37,6 @@ def test_terms_are_words_and_pairs_of_each_half():
     assert set(_terms(SWAPPED[0])) == {
         "1:has", "1:a", "1:cat", "1:has a", "1:a cat", "2:shows", "2:a", "2:dog", "2:shows a", "2:a dog",
     }  # fmt: skip
-
-
-def test_vectors_count_terms_in_places_of_their_own():
-    """With room enough no two terms share a place, so cosines are those of the counts."""
-    texts = ["a red ball", "a red cube", "two birds", "a red ball a red ball"]
-    matrix = hash_words(texts, 65_536)
-    names = sorted({term for text in texts for term in _terms(text)})
-    counts = np.array([[list(_terms(text)).count(name) for name in names] for text in texts])
-    np.testing.assert_array_equal(matrix @ matrix.T, counts @ counts.T)
 
 
 def test_rows_are_about_their_texts():

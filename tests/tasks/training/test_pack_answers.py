@@ -11,7 +11,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from pairwright.tasks.training.attention import SPLIT, choose_attention
 from pairwright.tasks.training.collate import Answer, Batch, Collator, Loaded
 from pairwright.tasks.training.losses import CHOSEN, IMAGE, TEXTS
-from pairwright.tasks.training.pack_answers import PADDING, lay_out, pack_answers, why_not_packed
+from pairwright.tasks.training.pack_answers import pack_answers, why_not_packed
 from pairwright.tasks.training.score_answers import score_answers
 from tests.fixtures.examples_to_pack import ragged
 from tests.fixtures.families_of_models import write_gemma3
@@ -151,29 +151,6 @@ def test_answers_of_one_token_are_no_part_of_the_sequence(attention: str, qwen: 
     batch.answers = [own[-1:] for own in batch.answers]
     alone = score_answers(model, pack_answers(batch, model, width=WIDTH)).logps
     assert torch.allclose(scores[alone != 0], alone[alone != 0], rtol=EQUAL)
-
-
-def test_the_batch_is_laid_out_as_drawn() -> None:
-    answers = [(Answer(CHOSEN, (7, 8, 9)), Answer(TEXTS, (6,)), Answer(TEXTS + 1, (5, 4))), (Answer(IMAGE, (3, 2)),)]
-    batch = Batch(keys=["a"], owners=[0, 0], prompts=[(1, 1), (1, 1, 1)], answers=answers)
-    layout = lay_out(batch, multiple=4)
-    assert layout.ids.tolist() == [[1, 1, 7, 8, 5, 0, 0, 0], [1, 1, 1, 3, 0, 0, 0, 0]]
-    padding = [PADDING] * 3
-    assert layout.segments.tolist() == [[0, 0, 1, 1, 3, *padding], [0, 0, 0, 1, PADDING, *padding]]
-    assert layout.steps.tolist() == [[0, 0, 1, 2, 1, 0, 0, 0], [0, 0, 0, 1, 0, 0, 0, 0]]
-    assert layout.keep.int().tolist() == [[0, 1, 1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 0, 0, 0, 0]]
-
-
-def test_each_token_is_predicted_by_the_one_before_it(qwen: Path) -> None:
-    answers = [(Answer(CHOSEN, (7, 8, 9)), Answer(TEXTS, (6,)), Answer(TEXTS + 1, (5, 4))), (Answer(IMAGE, (3, 2)),)]
-    types = {"mm_token_type_ids": [(0, 0), (0, 0, 0)]}
-    batch = Batch(keys=["a"], owners=[0, 0], prompts=[(1, 1), (1, 1, 1)], answers=answers, types=types)
-    packed = pack_answers(batch, load(qwen), width=WIDTH)
-    assert packed.places.tolist() == [0, 1, 2, 0, 0, 3, 4, 5]
-    assert packed.targets.tolist() == [7, 8, 9, 6, 5, 4, 3, 2]
-    assert packed.numbers.tolist() == [0, 0, 0, 1, 2, 2, 3, 3]
-    assert (packed.owners.tolist(), packed.columns.tolist()) == ([0] * 4, [CHOSEN, TEXTS, TEXTS + 1, IMAGE])
-    assert packed.inputs["position_ids"][0].tolist() == [[0, 1, 2, 3, 2], [0, 1, 2, 3, 2]]
 
 
 def test_the_mask_hides_answers_from_each_other(qwen: Path) -> None:

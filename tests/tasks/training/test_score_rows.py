@@ -75,17 +75,6 @@ def test_every_answer_gets_what_it_gets_by_itself(qwen: Path) -> None:
         assert {place for place, logp in enumerate(made.logps) if logp} == shown
 
 
-def test_packed_or_apart_is_the_same(qwen: Path) -> None:
-    made = [
-        ok(list(score_rows(rows(), scoring(qwen, model={"shared_prompt": packing}))))
-        for packing in ("auto", "never", "always")
-    ]
-    for key, row in made[0].items():
-        for other in made[1:]:
-            assert other[key].tokens == row.tokens
-            assert other[key].logps == pytest.approx(row.logps, rel=1e-5)
-
-
 def test_a_model_that_cannot_be_packed_is_found_out(checkpoint: Any) -> None:
     folder = checkpoint("gemma3")
     found = ok(list(score_rows(rows()[:2], scoring(folder))))

@@ -7,11 +7,11 @@ import torch
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.training import AdpoConfig
-from pairwright.tasks.training.retriever.encoders import SPREAD, Clip4Idc, Clip4IdcEncoder, Heads, HeadsEncoder
+from pairwright.tasks.training.retriever.encoders import SPREAD, Clip4Idc, Clip4IdcEncoder, Heads
 from pairwright.tasks.training.retriever.pool import NONE, make_pool
 from pairwright.tasks.training.retriever.retriever import Retriever
 from tests.fixtures.checkpoints import CLIP_ARCHITECTURE, IMAGE_SIDE, READING_CLIP, make_clip, write_clip_folder
-from tests.fixtures.retrieving import IMAGE_SIZE, TEXT_SIZE, entry, random_features
+from tests.fixtures.retrieving import IMAGE_SIZE, TEXT_SIZE, entry
 
 
 def gelu(x):
@@ -49,20 +49,6 @@ def test_new_heads_depend_on_the_seed_alone_and_disturb_no_one():
         assert torch.equal(weight, two.state_dict()[name])
         assert not torch.equal(weight, other.state_dict()[name])
         assert weight.abs().max() <= (16 if name.startswith("pair.0") else 8 if "pair" in name else 4) ** -0.5
-
-
-def test_an_encoder_looks_its_rows_and_texts_up():
-    rows = [entry(n) for n in range(6)]
-    pool = make_pool(rows)
-    features = random_features(rows, pool)
-    encoder = HeadsEncoder(Heads(IMAGE_SIZE, TEXT_SIZE, 8, seed=0), features, torch.device("cpu"))
-    places, ids = np.array([4, 1]), np.array([5, 0, 5])
-    images = torch.tensor(features.images[0][[[8, 9], [2, 3]]].astype(np.float32))
-    assert torch.equal(encoder.pairs(places), encoder.network.pairs(images))
-    assert torch.equal(encoder.texts(ids), encoder.network.texts(torch.tensor(features.texts[ids].astype(np.float32))))
-    assert encoder.about == {
-        "encoder": "heads", "image_size": "6", "text_size": "5", "width": "8", "vectors": "random",
-    }  # fmt: skip
 
 
 ROWS = [entry(n, f"a {colour} ball") for n, colour in enumerate(("red", "blue", "green", "orange", "grey"))]

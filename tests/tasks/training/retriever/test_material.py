@@ -5,15 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from pairwright.schemas.claims import CLAIMS, may_hold
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.store.vectors import Vectors
 from pairwright.tasks.training.embed_chosen_texts import text_key
-from pairwright.tasks.training.retriever.material import TRUE, UNKNOWN, WRONG, know_truth, map_features, without_masks
+from pairwright.tasks.training.retriever.material import TRUE, UNKNOWN, know_truth, map_features, without_masks
 from pairwright.tasks.training.retriever.pool import NONE, Entry, make_pool
-from tests.fixtures.descriptions import described
 from tests.fixtures.graphs import graph, thing
 
 IMAGES = [make_key("image", number) for number in range(5)]
@@ -66,33 +64,6 @@ def test_all_embedders_but_the_hash_of_copies_stand_side_by_side():
 def test_missing_vectors_are_a_matter_of_the_dataset(images, texts, what):
     with pytest.raises(ConfigError, match=what):
         map_features(ROWS, POOL, images=images, texts=texts)
-
-
-def test_on_random_scenes_it_is_what_the_claims_say():
-    rows, pairs, images = described(range(60))
-    entries = [
-        Entry(
-            key=row.key,
-            pair=row.subject,
-            chosen=row.text,
-            images=(pairs[row.subject].first, pairs[row.subject].second),
-            in_pool=True,
-            no_change=row.no_change,
-        )
-        for row in rows
-    ]
-    pool = make_pool(entries)
-    graphs = {key: without_masks(image.graph.model_dump_json()) for key, image in images.items()}
-    known = know_truth(entries, pool, claims=[(row.text, row.claims) for row in rows], graphs=graphs)
-    by_text = {row.text: CLAIMS.validate_json(row.claims) for row in rows}
-    ids = np.broadcast_to(np.arange(len(pool.texts)), (len(rows), len(pool.texts)))
-    found = known.of(np.arange(len(rows)), ids)
-    for place, entry in enumerate(entries):
-        both = tuple(images[key].graph for key in entry.images)
-        expected = [may_hold(by_text[text], both) for text in pool.texts]
-        assert found[place].tolist() == [TRUE if true else WRONG for true in expected]
-        assert found[place, pool.own[place, 0]] == TRUE
-    assert (found == WRONG).mean() > 0.5
 
 
 RED = json.dumps([{"side": 0, "kind": "exists", "selector": {"colour": "red"}}])

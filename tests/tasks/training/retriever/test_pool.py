@@ -21,14 +21,6 @@ def test_the_pool_holds_the_training_split_s_texts_once():
     assert pool.own.tolist() == [[0], [0], [NONE], [1], [0]]
 
 
-def test_a_pair_without_a_change_gets_no_text_that_says_so():
-    rows = [entry(n, no_change=n < 4) for n in range(10)]
-    pool = make_pool(rows)
-    drawn = pool.draw(np.arange(10), 9, seed=0, step=0)
-    assert sorted(drawn[0].tolist()) == [NONE] * 3 + [4, 5, 6, 7, 8, 9]
-    assert sorted(drawn[9].tolist()) == list(range(9))
-
-
 @PROPERTY
 @given(st.integers(0, 10**9), st.sampled_from((1, 3, 8, 100)), st.integers(0, 5))
 def test_nothing_that_is_excluded_is_ever_drawn(seed, size, step):

@@ -47,28 +47,6 @@ def test_log_q_is_the_softmax_of_scaled_cosines_over_the_candidates():
     assert proposal.metrics["retriever/candidates"] == 5
 
 
-def test_the_gradient_is_on_average_that_of_the_expected_reward():
-    """All draws of two are enumerated, each counted as often as q has it; for one sample, too, with any baseline."""
-    retriever = make_retriever(ROWS, candidates=8)
-    rows = np.array([4])
-    candidates = retriever.pool.draw(rows, 8, seed=0, step=0)
-    log_q = retriever.logits(rows, candidates).log_softmax(1)[0]
-    rewards = torch.linspace(0.2, 3.0, 8)
-    exact = gradient(retriever, -(log_q.exp() * rewards).sum())
-    single, double = torch.zeros_like(exact), torch.zeros_like(exact)
-    for first in range(8):
-        chance = log_q[first].exp().detach()
-        one = retriever_loss(log_q[first].view(1, 1), rewards[first].view(1, 1), 0.7)
-        single += chance * gradient(retriever, one)
-        for second in range(8):
-            both = [first, second]
-            two = retriever_loss(log_q[both].view(1, 2), rewards[both].view(1, 2), 0.0)
-            double += chance * log_q[second].exp().detach() * gradient(retriever, two)
-    torch.testing.assert_close(single, exact, atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(double, exact, atol=1e-5, rtol=1e-4)
-    assert exact.norm() > 1e-3
-
-
 def test_against_a_policy_that_learns_the_margin_rises():
     """The policy is a table of scores: it must end with every text below the chosen one, the hard one, too."""
     retriever = make_retriever(ROWS, samples=1, retriever_learning_rate=3e-3, baseline="running")
@@ -258,14 +236,6 @@ def test_q_entropy_and_numbers_are_numpys(seed):
             before = ends[column - 1] if column else 0.0
             assert before - 1e-9 <= share * ends[-1] <= ends[column] + 1e-9
     assert (drawn.log_q[~torch.tensor(having)] == 0).all()
-
-
-def test_draws_are_as_frequent_as_q_says():
-    logits = torch.tensor([[0.0, 1.0, 2.0, -1.0]])
-    present = torch.tensor([[True, False, True, True]])
-    shares = np.random.default_rng(0).random((1, 100_000))
-    counts = np.bincount(sample(logits, present, shares).columns[0], minlength=4) / 100_000
-    np.testing.assert_allclose(counts, plain_softmax(logits.numpy(), present.numpy())[0], atol=0.006)
 
 
 def logits_of(retriever, places):
