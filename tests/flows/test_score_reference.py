@@ -14,7 +14,8 @@ from pairwright.flows.version import open_version
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.find_model import Found, find_model
-from pairwright.tasks.training.score_answers import FILE, Table, open_reference, open_table
+from pairwright.tasks.training.runs import REFERENCE
+from pairwright.tasks.training.score_answers import Table, open_reference, open_table
 
 FULL = {"model": {"tuning": "full"}}
 NEAR = 5e-5
@@ -40,7 +41,7 @@ def tables(folder: Folder) -> dict[str, dict[str, int]]:
 def score(folder: Folder, found: Found, run: Path, config: TrainConfig | None = None) -> Table:
     run.mkdir(exist_ok=True)
     score_reference(open_version(folder), config or settings(), found=found, run=run)
-    return open_table(run / FILE)
+    return open_table(run / REFERENCE)
 
 
 def living() -> int:
