@@ -65,12 +65,8 @@ def say_answers(model: Any, processor: Any, items: Sequence[Loaded], *, most_tok
     """Return the answer of a model in evaluation mode to the prompt of each row, decoded greedily in one batch."""
     if not items:
         return []
-    prompts = [
-        processor.apply_chat_template(
-            make_messages(item.example.turns, len(item.images)), tokenize=False, add_generation_prompt=True
-        )
-        for item in items
-    ]
+    asked = [make_messages(item.example.turns, len(item.images)) for item in items]
+    prompts = [processor.apply_chat_template(one, tokenize=False, add_generation_prompt=True) for one in asked]
     images = [list(item.images) for item in items]
     given = processor(
         text=prompts,
@@ -133,12 +129,8 @@ class LocalModel:
         return choose_precision(TrainConfig(objective="sft"))
 
 
-class Owed(NamedTuple):
-    """Question without an answer, under the key that its answer will have."""
-
-    key: str
-    name: str
-    question: Question
+Owed = tuple[str, str, Question]
+"""Question without an answer: the key that its answer will have, its name, itself."""
 
 
 def answer_questions(
@@ -154,32 +146,30 @@ def answer_questions(
             key = make_key("local answer", local.identity, question.text, question.max_tokens, len(images), *images)
             kept = answers.get(key)
             if kept is None:
-                owed.append(Owed(key, name, question))
+                owed.append((key, name, question))
             else:
                 yield Reply(name=name, text=kept.removeprefix(CUT).decode(), cut=kept.startswith(CUT))
-        owed.sort(key=lambda one: (one.question.max_tokens, len(one.question.images), len(one.question.text)))
-        for most, group in groupby(owed, key=lambda one: one.question.max_tokens):
+        owed.sort(key=lambda one: (one[2].max_tokens, len(one[2].images), len(one[2].text)))
+        for most, group in groupby(owed, key=lambda one: one[2].max_tokens):
             work = partial(_answer, local=local, answers=answers, most=most)
             for replies in batches.pieces(work, list(group)):
                 yield from replies
 
 
 def _answer(owed: Sequence[Owed], *, local: LocalModel, answers: Answers, most: int) -> list[Reply]:
-    loaded: list[tuple[Owed, Loaded]] = []
-    replies: list[Reply] = []
-    for one in owed:
+    loaded, replies = list[tuple[str, str, Loaded]](), list[Reply]()
+    for key, name, question in owed:
         try:
-            loaded.append((one, _load(one.question, local)))
+            loaded.append((key, name, _load(question, local)))
         except RefusedRowError as error:
             state = "no image" if error.reason == UNDECODED else "refused"
-            replies.append(Reply(name=one.name, state=state, detail=str(error)))
-    for (one, _), said in zip(loaded, _generate([item for _, item in loaded], local, most), strict=True):
+            replies.append(Reply(name=name, state=state, detail=str(error)))
+    for (key, name, _), said in zip(loaded, _generate([item for *_, item in loaded], local, most), strict=True):
         if isinstance(said, Exception):
-            detail = (str(said) or type(said).__name__)[:200]
-            replies.append(Reply(name=one.name, state="refused", detail=detail))
+            replies.append(Reply(name=name, state="refused", detail=(str(said) or type(said).__name__)[:200]))
         else:
-            answers.put(one.key, CUT * said.cut + said.text.encode())
-            replies.append(Reply(name=one.name, text=said.text, cut=said.cut))
+            answers.put(key, CUT * said.cut + said.text.encode())
+            replies.append(Reply(name=name, text=said.text, cut=said.cut))
     return replies
 
 

@@ -8,7 +8,7 @@ known to be true; the former one becomes the first of the further negatives. The
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -125,15 +125,12 @@ class Said:
         return may_hold(CLAIMS.validate_json(claims), graphs) if claims and graphs else None
 
 
-@dataclass(frozen=True, slots=True)
-class Hard:
-    """Text that the retriever takes for hard."""
+class Hard(NamedTuple):
+    """Text that the retriever takes for hard; ``q``: its chance among all that the pair may get, ``among`` so many."""
 
     text: str
     q: float
-    """Its chance among all texts that the pair may get."""
     among: int
-    """How many those are."""
 
 
 def _open_encoder(config: MinedConfig, pool: Pool, features: Features) -> tuple["Encoder", "Tensor"]:

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -69,13 +69,11 @@ class PreferenceTrainer(Trainer):
         self.order = Order(0, 1, None)
         self.begun = False
         """Whether a checkpoint, if there is one, has been read."""
-        self._agreed_to_stop = False
-        self._total = 0.0
+        self._agreed_to_stop, self._total = False, 0.0
         self._keys: list[str] = []
         self._refused: list[Refused] = []
         self._rows, self._tokens, self._since = 0, 0, time.monotonic()
         """What was trained on since the last time it was logged."""
-        self._spare: Batch | None = None
 
     def fit(self, checkpoint: Path | None) -> None:
         """Train, from a checkpoint where there is one."""
@@ -101,10 +99,6 @@ class PreferenceTrainer(Trainer):
         loader = self._loader(self.train_dataset, self.setting.config.seed)
         self.order = loader.batch_sampler
         return loader
-
-    @override
-    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        return self._loader(self.eval_dataset, None)
 
     def _loader(self, rows: Any, seed: int | None) -> Any:
         config = self.setting.config
@@ -148,11 +142,10 @@ class PreferenceTrainer(Trainer):
             return len(batch.keys)
         return sum(len(answer.ids) for own in batch.answers for answer in own if answer.column == CHOSEN)
 
-    def _spare_batch(self) -> Batch:
+    @cached_property
+    def _spare(self) -> Batch:
         """Return a batch that counts nothing: all ranks have to run the model equally often."""
-        if self._spare is None:
-            self._spare = find_batch(self.train_dataset, cast("Any", self.data_collator))
-        return replace(self._spare)
+        return find_batch(self.train_dataset, cast("Any", self.data_collator))
 
     @override
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
@@ -174,7 +167,7 @@ class PreferenceTrainer(Trainer):
         self._refused += batch.refused
         weight, last = self._weight(batch), self.accelerator.sync_gradients
         if not weight:
-            loss, _ = self._loss(model, self._spare_batch(), setting.config)
+            loss, _ = self._loss(model, replace(self._spare), setting.config)
             if setting.adversary:
                 setting.adversary.skip(step=last)
             return loss.value * 0
@@ -230,24 +223,22 @@ class PreferenceTrainer(Trainer):
 
         ADPO, which draws its negatives, is measured as DPO on the rows' own rejected texts.
         """
-        step, metrics, began = self.state.global_step, self.setting.metrics, time.monotonic()
+        config, metrics, began = self.setting.config, self.setting.metrics, time.monotonic()
         rows, model = cast("Any", self.eval_dataset), cast("Any", self.model)
-        if not len(rows) or any(gather(metrics.has(step, HELD_OUT))):
+        if not len(rows) or any(gather(metrics.has(self.state.global_step, HELD_OUT))):
             return
-        config = self.setting.config
         if self.setting.adversary:
             config = config.model_copy(update={"objective": "dpo", "dpo": DpoConfig(beta=config.adpo.beta)})
         window, tokens = Window(), self._tokens
         model.eval()
         with torch.no_grad():
-            for inputs in self.get_eval_dataloader():
+            for inputs in self._loader(rows, None):
                 if self.stopping and count_ranks() == 1:
                     return
                 self._measure_batch(inputs["batch"], config, window)
         model.train()
-        joined = Window()
-        joined.join(gather(window.empty()))
-        if (found := joined.take()) and self.is_world_process_zero():
+        window.join(gather(window.empty()))
+        if (found := window.take()) and self.is_world_process_zero():
             self._add(HELD_OUT, found)
             due = self.control.should_log  # trackers are told, but the step is not taken for logged
             named = {f"eval_{name}": value for name, value in found.items()}
@@ -262,18 +253,18 @@ class PreferenceTrainer(Trainer):
             loss, _ = self._loss(self.model, batch, config)
             window.add(_read(loss), self._weight(batch), loss.counts)
         elif self.is_sharded:
-            self._loss(self.model, self._spare_batch(), config)
+            self._loss(self.model, replace(self._spare), config)
 
     @override
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log the means over all ranks' rows since the last time."""
         self._join()
-        own, now = self.window.take(), time.monotonic()
+        found, now = self.window.take(), time.monotonic()
         speed = {"rows per second": self._rows, "tokens per second": self._tokens}
         seconds, self._since, self._rows, self._tokens = max(now - self._since, 1e-9), now, 0, 0
-        if not own:  # not the first rank, or nothing since the last time
+        if not found:  # not the first rank, or nothing since the last time
             return
-        found = own | {name: logs[name] for name in ("grad_norm", "learning_rate") if name in logs}
+        found |= {name: logs[name] for name in ("grad_norm", "learning_rate") if name in logs}
         found |= {name: count / seconds for name, count in speed.items()}
         if torch.cuda.is_available():
             found["memory"] = torch.cuda.max_memory_allocated() / 2**30
@@ -310,15 +301,15 @@ class PreferenceTrainer(Trainer):
         saving = Saving(self.setting.run, f"{STEP}{self.state.global_step}")
         saving.agree(lambda: saving.begin() if first else None)
         saving.agree(lambda: save(model, trial))
-        saving.agree(lambda: self._save_own(Path(self.args.output_dir or "", saving.name)) if first else None)
-        saving.agree(lambda: saving.publish(self.setting.config.output.save_total_limit) if first else None)
+        saving.agree(lambda: self._complete(saving) if first else None)
         self._since += time.monotonic() - began
 
-    def _save_own(self, folder: Path) -> None:
-        (folder / WINDOW).write_text(json.dumps(self.window.sums))
+    def _complete(self, saving: Saving) -> None:
+        (saving.growing / WINDOW).write_text(json.dumps(self.window.sums))
         if self.setting.adversary:
-            self.setting.adversary.save(folder)
+            self.setting.adversary.save(saving.growing)
         self.setting.metrics.write()
+        saving.publish(self.setting.config.output.save_total_limit)
 
     def _restore(self, folder: Path) -> None:
         with reading(folder / WINDOW):
@@ -344,20 +335,18 @@ class PreferenceTrainer(Trainer):
         were gathered, tied ones share no memory any more: each is written once.
         """
         model, finished = cast("Any", self.model), SAVING not in str(output_dir)
-        if not isinstance(model, PreTrainedModel):
-            super()._save(output_dir, state_dict)
-        else:
+        if whole := isinstance(model, PreTrainedModel):
             if finished and hasattr(model, MODULE):
                 state_dict = without_module(state_dict or model.state_dict())
             if state_dict is not None:
                 tied = model.all_tied_weights_keys
                 state_dict = {name: weight for name, weight in state_dict.items() if name not in tied}
-            if not finished:
-                vars(model)["save_pretrained"] = partial(model.save_pretrained, save_original_format=False)
-            try:
-                super()._save(output_dir, state_dict)
-            finally:
-                vars(model).pop("save_pretrained", None)
+        if whole and not finished:
+            vars(model)["save_pretrained"] = partial(model.save_pretrained, save_original_format=False)
+        try:
+            super()._save(output_dir, state_dict)
+        finally:
+            vars(model).pop("save_pretrained", None)
         if self.args.should_save:
             save_beside(model, Path(str(output_dir)), finished=finished)
 

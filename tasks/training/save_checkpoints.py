@@ -120,12 +120,11 @@ def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
         return
     aside = saved / FOLDER
     aside.mkdir(exist_ok=True)
-    for name in OWN:
-        if (saved / name).exists():
-            (saved / name).replace(aside / name)
-    for name in (SIZES, WEIGHTS):  # differential perception stays beside the merged weights, too
-        if (saved / name).exists():
-            shutil.copyfile(saved / name, aside / name)
+    for path in (saved / name for name in (*OWN, SIZES, WEIGHTS)):
+        if path.exists():
+            shutil.copyfile(path, aside / path.name)
+            if path.name in OWN:  # differential perception stays beside the merged weights, too
+                path.unlink()
     model = load_plain(start, config.model, dtype=choose_storage(config))
     merge_adapters(model, aside).save_pretrained(saved)
 

@@ -135,9 +135,8 @@ def _collator(settings: str, *, apart: bool) -> Collator:
     return Collator(load_processor(Path(config.folder)), config.max_length, apart=apart)
 
 
-def count_processes(config: ScoringConfig) -> int:
+def count_processes(_config: ScoringConfig) -> int:
     """Return how many processes load the model: one per GPU; one without, so that there is one copy."""
-    del config
     return max(1, count_gpus())
 
 
