@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # what these load is needed by one method each, and takes 0.0
     from pairwright.flows.report_dataset import ReportPages
     from pairwright.flows.train_model import Trained
     from pairwright.tasks.export.tally_rows import Tally
-    from pairwright.tasks.training.watch_training import Watcher as TrainingWatcher  # needs PyTorch
+    from pairwright.tasks.training.ranks import Watcher as TrainingWatcher  # needs PyTorch
 
 Settings = Mapping[str, Any] | Sequence[str]
 """Fields of a profile or of a training: ``{"mining.min_similarity": 0.8}`` or ``["mining.min_similarity=0.8"]``."""

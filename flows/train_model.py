@@ -33,7 +33,7 @@ from pairwright.tasks.training.runs import HELD_OUT, Run, check_name, difference
 
 if TYPE_CHECKING:
     from pairwright.tasks.training.find_model import Found
-    from pairwright.tasks.training.watch_training import Watcher
+    from pairwright.tasks.training.ranks import Watcher
 
 log = logging.getLogger(__name__)
 LAST_WORD = 30.0

@@ -30,12 +30,11 @@ from pairwright.tasks.training.load_batches import Order, count_workers, find_ba
 from pairwright.tasks.training.load_model import restore_beside, save_beside, split_rates, without_module
 from pairwright.tasks.training.losses import CHOSEN, Loss, compute_loss, negative_rewards
 from pairwright.tasks.training.pack_answers import pack_answers
-from pairwright.tasks.training.ranks import count_ranks, gather, own_rank
+from pairwright.tasks.training.ranks import Watcher, count_ranks, gather, own_rank
 from pairwright.tasks.training.retriever.adversary import RetrieverAdversary
 from pairwright.tasks.training.runs import HELD_OUT, SAVING, STEP, TRAIN, MetricsFile, Run, Window, append_refused
 from pairwright.tasks.training.save_checkpoints import UNREADABLE, Saving, advise, first_line, is_finite, reading
 from pairwright.tasks.training.score_answers import Copy, Reference, score_answers, seen_once
-from pairwright.tasks.training.watch_training import Watcher
 
 log = logging.getLogger(__name__)
 WINDOW, STATE = "window.json", "trainer_state.json"

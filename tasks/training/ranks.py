@@ -1,19 +1,29 @@
-"""Speak with the other processes of a distributed training, about small things: counts, words, who failed.
+"""Processes of a training: what they tell each other, how they stop in order, who watches.
 
-Over a group of its own (gloo): it needs no GPU, does not wait for one, and may wait for days while one rank prepares
-what all need. Where there is one process, nothing is sent. Needs PyTorch.
+They speak about small things (counts, words, who failed) over a group of its own (gloo): it needs no GPU, does not wait
+for one, and may wait for days while one rank prepares what all need. Where there is one process, nothing is sent. At
+Ctrl-C or SIGTERM the step in work is finished, a checkpoint is written; a second one ends it at once, with the
+checkpoint before. Needs PyTorch.
 """
 
 import os
+import signal
+import threading
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
 
 T = TypeVar("T")
 PATIENCE = timedelta(days=7)
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+PASSED_ON = 2.0
+"""Seconds in which a launcher passes on a Ctrl-C to processes that have had it from the terminal already."""
 
 
 def join_ranks() -> None:
@@ -63,3 +73,51 @@ def spread(value: T | None) -> T:
 @lru_cache(maxsize=1)
 def _group() -> Any:
     return dist.new_group(backend="gloo", timeout=PATIENCE)
+
+
+class Stoppable(Protocol):
+    """Trainer that looks after each step whether it is to stop."""
+
+    stopping: bool
+
+
+@contextmanager
+def stoppable(trainer: Stoppable) -> Generator[None]:
+    """Let the first signal stop the training in order; in a thread that gets no signals, nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    passed_on = PASSED_ON if count_ranks() > 1 else 0.0
+    began = 0.0
+
+    def stop(number: int, frame: Any) -> None:
+        nonlocal began
+        del number, frame
+        if trainer.stopping and time.monotonic() - began >= passed_on:
+            raise KeyboardInterrupt
+        if not trainer.stopping:
+            trainer.stopping, began = True, time.monotonic()
+
+    before = {number: signal.signal(number, stop) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Watcher(Protocol):
+    """Listener to what happens; only the first rank has one."""
+
+    def begin(self, step: int, steps: int) -> None:
+        """Hear from which step it goes on, and how many there are."""
+        ...
+
+    def advance(self, step: int) -> None:
+        """Hear that a step is done."""
+        ...
+
+    def logged(self, step: int, split: str, values: Mapping[str, float]) -> None:
+        """Hear means over the rows since the last time ("train"), or over the held-out rows ("held-out")."""
+        ...

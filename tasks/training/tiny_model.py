@@ -89,20 +89,16 @@ def write_tiny_model(folder: Path, texts: Iterable[str], *, seed: int = 0, size:
     target = folder / f"{size}-{make_key(RECIPE, repr(SIZES[size]), seed, *libraries, *corpus)[:16]}"
     if not target.exists():
         with naming(str(target), "written"):
-            _write_beside(target, corpus, SIZES[size], seed=seed)
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=folder) as scratch:
+                new = Path(scratch) / "model"
+                _write_checkpoint(new, train_tokenizer(corpus, SIZES[size].vocabulary), SIZES[size], seed=seed)
+                try:
+                    new.rename(target)
+                except OSError:
+                    if not target.exists():  # else another process was first
+                        raise
     return target
-
-
-def _write_beside(target: Path, texts: Sequence[str], size: Size, *, seed: int) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
-        new = Path(scratch) / "model"
-        _write_checkpoint(new, train_tokenizer(texts, size.vocabulary), size, seed=seed)
-        try:
-            new.rename(target)
-        except OSError:
-            if not target.exists():  # else another process was first
-                raise
 
 
 def train_tokenizer(texts: Sequence[str], vocabulary: int) -> Any:

@@ -39,12 +39,11 @@ from pairwright.tasks.training.load_model import (
 )
 from pairwright.tasks.training.losses import TEXTS, measures_of, needs_of
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer, Setting
-from pairwright.tasks.training.ranks import gather, own_rank, spread
+from pairwright.tasks.training.ranks import Watcher, gather, own_rank, spread, stoppable
 from pairwright.tasks.training.retriever.adversary import open_adversary
 from pairwright.tasks.training.runs import FINISHING, HELD_OUT, RETRIEVER, SAVING, MetricsFile, Run, publish_folder
 from pairwright.tasks.training.save_checkpoints import Saving, finish_model, first_line
 from pairwright.tasks.training.score_answers import open_reference, packs_well
-from pairwright.tasks.training.watch_training import Watcher, stoppable
 
 log = logging.getLogger(__name__)
 TRIED_ROWS = 8

@@ -5,9 +5,8 @@ Texts stay in memory, some 4 kB per row; at the small size the crops, too, 12 kB
 size reads 0.8 MB per row and epoch, and decodes both images for CLIP.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
 
 from pairwright.prompts import difference_verbs
 from pairwright.schemas.rows import PreferenceRow
@@ -153,19 +152,18 @@ class Batches:
         )
 
     def _seen(self, values: NDArray[Any], rows: Sequence[int]) -> Tensor:
-        found = [values[self._copies.images[key]] for row in rows for key in self.texts[row].images]
-        return _both(found)
+        return _both(values[self._copies.images[key]] for row in rows for key in self.texts[row].images)
 
     def ahead(self, orders: Iterable[Sequence[int]]) -> Iterator[Described]:
         """Yield batches of these rows; the next one is made while the caller computes."""
-        made: deque[Future[Described]] = deque()
         with ThreadPoolExecutor(1) as thread:
+            made = None
             for rows in orders:
-                made.append(thread.submit(self.make, rows))
-                if len(made) > 1:
-                    yield made.popleft().result()
-            while made:
-                yield made.popleft().result()
+                before, made = made, thread.submit(self.make, rows)
+                if before:
+                    yield before.result()
+            if made:
+                yield made.result()
 
 
 def _sentence(text: Text, clip: ClipWords, words: DecoderWords, length: int) -> Sentence:
@@ -182,5 +180,4 @@ def _both(rows: Iterable[NDArray[np.int64]]) -> Tensor:
 
 
 def _filled(rows: Sequence[NDArray[np.int64]], value: int) -> Tensor:
-    longest = max(map(len, rows))
-    return torch.stack([pad(torch.from_numpy(row), (0, longest - len(row)), value=value) for row in rows])
+    return pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True, padding_value=value)

@@ -54,11 +54,11 @@ from pairwright.tasks.training.namc.batches import (
 )
 from pairwright.tasks.training.namc.captioner import Captioner
 from pairwright.tasks.training.namc.tables import open_copies
+from pairwright.tasks.training.ranks import stoppable
 from pairwright.tasks.training.report.write_run_page import Sample, write_answers, write_samples
 from pairwright.tasks.training.runs import HELD_OUT, PLACES, TRAIN, MetricsFile, Window
 from pairwright.tasks.training.save_checkpoints import Saving, reading
 from pairwright.tasks.training.train_model import Ended, Job
-from pairwright.tasks.training.watch_training import stoppable
 
 OPTIMISER = "optimiser.pt"
 SAMPLES = 8

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from pairwright.tasks.training import watch_training
-from pairwright.tasks.training.watch_training import stoppable
+from pairwright.tasks.training import ranks
+from pairwright.tasks.training.ranks import stoppable
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -26,13 +26,13 @@ def test_one_signal_and_two(number: signal.Signals) -> None:
 def test_a_launcher_passes_on_what_the_terminal_has_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several processes, a second signal soon after the first is the same one."""
     trainer, now = cast("Any", SimpleNamespace(stopping=False)), [100.0]
-    monkeypatch.setattr(watch_training, "count_ranks", lambda: 2)
-    monkeypatch.setattr(watch_training.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(ranks, "count_ranks", lambda: 2)
+    monkeypatch.setattr(ranks.time, "monotonic", lambda: now[0])
     with stoppable(trainer):
         for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM):
             os.kill(os.getpid(), number)
         assert trainer.stopping
-        now[0] += watch_training.PASSED_ON
+        now[0] += ranks.PASSED_ON
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
 
