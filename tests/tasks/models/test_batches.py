@@ -1,4 +1,4 @@
-"""Batches are halved where memory ends; the vectors are those of one batch."""
+"""The device of a process; batches are halved where memory ends, and the vectors are those of one batch."""
 
 import logging
 
@@ -8,7 +8,9 @@ import torch
 
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models import batches as module
+from pairwright.tasks.models import devices
 from pairwright.tasks.models.batches import Batches, is_out_of_memory
+from pairwright.tasks.store.pool import PLACE
 
 IMAGES = [np.full(2, n) for n in range(300)]
 
@@ -70,3 +72,23 @@ def test_a_real_allocation_that_is_refused_is_recognised_and_other_errors_are_no
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 60, dtype=torch.uint8)
     assert is_out_of_memory(caught.value)
+
+
+def test_without_a_driver_nothing_is_asked(monkeypatch, tmp_path):
+    monkeypatch.setattr(devices, "DRIVERS", (str(tmp_path / "none"),))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: pytest.fail("asked"))
+    assert devices.count_gpus() == 0
+    assert devices.choose_device() == torch.device("cpu")
+
+
+def test_workers_take_turns(monkeypatch, tmp_path):
+    # A machine with GPUs is not to be had here: PyTorch's answers are set.
+    monkeypatch.setattr(devices, "DRIVERS", (str(tmp_path),))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert devices.count_gpus() == 2
+    chosen = []
+    for place in ("0", "1", "2"):
+        monkeypatch.setenv(PLACE, place)
+        chosen.append(devices.choose_device())
+    assert chosen == [torch.device("cuda", 0), torch.device("cuda", 1), torch.device("cuda", 0)]

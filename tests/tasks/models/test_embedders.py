@@ -1,7 +1,11 @@
-"""Embedders by name; vectors at unit length, in 16 bits, with the length that they had."""
+"""Embedders by name and their unit vectors; descriptors and hashes whose values can be derived by hand."""
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from PIL import Image
+from skimage import data
+from skimage.transform import rotate
 
 from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
 from pairwright.schemas.errors import ModelError
@@ -9,6 +13,10 @@ from pairwright.tasks.models.descriptors import ColourLayout, Gradients
 from pairwright.tasks.models.dinov2_embedder import Dinov2
 from pairwright.tasks.models.embedders import WITH_WEIGHTS, make_embedder, to_unit
 from pairwright.tasks.models.open_clip_embedder import OpenClip
+from pairwright.tasks.models.perceptual_hash import PerceptualHash, count_differing_bits
+from pairwright.tasks.store.images import decode_rgb, encode_png
+from tests.fixtures.pictures import encode
+from tests.tasks.models.samples import embed
 
 CONFIG = EmbeddingConfig(clip=ClipConfig(model="RN50"), dinov2=Dinov2Config(model="facebook/dinov2-base"), batch_size=5)
 
@@ -45,3 +53,131 @@ def test_the_length_is_told_and_taken_out() -> None:
 def test_what_is_no_number_is_an_error(value: float) -> None:
     with pytest.raises(ModelError, match="image 7"):
         to_unit(np.array([1, value], np.float32), "clip, of image 7")
+
+
+EMBEDDERS = (ColourLayout(), Gradients())
+
+
+def halves(left, right, side=64):
+    image = np.zeros((side, side, 3), dtype=np.uint8)
+    image[:, : side // 2], image[:, side // 2 :] = left, right
+    return image
+
+
+def rectangles(seed):
+    rng = np.random.default_rng(seed)
+    image = np.full((192, 256, 3), 120, dtype=np.uint8)
+    for _ in range(6):
+        top, left = rng.integers(0, 140), rng.integers(0, 200)
+        image[top : top + rng.integers(20, 80), left : left + rng.integers(20, 80)] = rng.integers(0, 255, 3)
+    return image
+
+
+def cosine(embedder, first, second):
+    a, b = embed(embedder, [first, second]).astype(np.float64)
+    return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+
+
+def test_colour_layout_of_a_coloured_corner():
+    image = np.full((64, 64, 3), 128, dtype=np.uint8)
+    image[:8, :8] = (255, 0, 0)
+    vector = embed(ColourLayout(), [image])[0].reshape(8, 8, 3)
+    # Red is L 53.24, a 80.09, b 67.20 and grey 128 is L 53.59: the corner differs from the mean by 63/64 of that.
+    np.testing.assert_allclose(vector[0, 0, 1:], np.sqrt(np.array([80.09, 67.20]) * 63 / 64), rtol=1e-3)
+    np.testing.assert_allclose(vector[5, 5, 1:], -np.sqrt(np.array([80.09, 67.20]) / 64), rtol=1e-2)
+
+
+@pytest.mark.parametrize(("turned", "bin_"), [(False, 0), (True, 4)])
+def test_gradients_of_one_edge(turned, bin_):
+    # An upright edge has a level gradient, 0 degrees: bin 0 alone. A level one has 90, half-way between bins 4 and 5.
+    image = halves(0, 255, side=128)
+    planes = Gradients()._orientations(image.transpose(1, 0, 2) if turned else image)
+    totals = planes.sum(axis=(1, 2))
+    assert totals[bin_] > 0
+    assert set(np.flatnonzero(totals > 1e-3)) == ({0} if not turned else {4, 5})
+    assert totals[4] == pytest.approx(totals[5], abs=1e-2)
+
+
+def test_gradients_keep_all_of_each_pixels_length():
+    image = np.random.default_rng(0).integers(0, 255, (128, 128, 3), dtype=np.uint8)
+    grey = (image @ [0.299, 0.587, 0.114]).round() / 255
+    smooth = np.array([1, 2, 1])
+    patches = np.lib.stride_tricks.sliding_window_view(grey, (3, 3))
+    across = (patches[:, :, :, 2] - patches[:, :, :, 0]) @ smooth
+    down = (patches[:, :, 2] - patches[:, :, 0]) @ smooth
+    got = Gradients()._orientations(image).sum(axis=0)[1:-1, 1:-1]
+    np.testing.assert_allclose(got, np.hypot(across, down), atol=0.05)
+
+
+@pytest.mark.parametrize("embedder", EMBEDDERS, ids=lambda embedder: embedder.name)
+def test_shapes_and_flat_images(embedder):
+    vectors = embed(embedder, [np.full((9, 200, 3), 77, dtype=np.uint8), np.full((500, 3, 3), 0, dtype=np.uint8)])
+    assert vectors.shape == (2, len(embed(embedder, [rectangles(1)])[0]))
+    assert vectors.dtype == np.float32
+    assert np.abs(vectors).max() < 1e-3
+    assert embed(embedder, []).shape == (0, len(embed(embedder, [rectangles(1)])[0]))
+
+
+@pytest.mark.parametrize("embedder", EMBEDDERS, ids=lambda embedder: embedder.name)
+def test_light_counts_for_little_and_arrangement_for_much(embedder):
+    image, other = rectangles(1), rectangles(2)
+    darker = (image * 0.8).astype(np.uint8)
+    assert cosine(embedder, image, darker) > 0.97
+    assert cosine(embedder, image, image[6:, 6:]) > 0.8
+    assert abs(cosine(embedder, image, other)) < 0.5
+
+
+def test_what_fills_the_whole_image_counts_for_nothing():
+    stripes = np.repeat((np.arange(128) // 4 % 2 * 200)[None, :, None], 128, axis=0).astype(np.uint8)
+    vector = embed(Gradients(), [np.repeat(stripes, 3, axis=2)])[0].reshape(9, 8, 8)
+    # Without the mean taken out, bin 0 of each cell would be 1; only the outer cells, which see the border, differ.
+    assert np.abs(vector[:, 2:6, 2:6]).max() < 0.1
+
+
+PICTURES = [data.astronaut(), data.coffee(), data.chelsea(), data.rocket()]
+
+
+def bits_between(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> int:
+    one, other = (PerceptualHash().prepare(image).astype(np.float16) for image in (first, second))
+    return int(count_differing_bits(one[None], other)[0])
+
+
+def test_hash_by_the_definition_of_the_cosine_transform() -> None:
+    grey = np.random.default_rng(0).integers(0, 256, (32, 32), dtype=np.uint8)
+    image = np.repeat(grey[:, :, None], 3, axis=2)
+    place = np.arange(32)
+    waves = np.array([np.cos(np.pi * (2 * place + 1) * number / 64) for number in range(8)])
+    scale = np.where(np.arange(8) == 0, np.sqrt(1 / 32), np.sqrt(2 / 32))
+    low = (scale[:, None] * waves) @ grey.astype(float) @ (scale[:, None] * waves).T
+    expected = np.where(low > np.median(low), 0.125, -0.125).ravel()
+    np.testing.assert_array_equal(PerceptualHash().prepare(image), expected)
+
+
+def test_cosine_counts_bits() -> None:
+    one = np.full(64, 0.125, dtype=np.float16)
+    for number in (0, 1, 5, 32, 64):
+        other = one.copy()
+        other[:number] = -0.125
+        assert count_differing_bits(other[None], one).tolist() == [number]
+        assert float(one.astype(np.float64) @ other.astype(np.float64)) == 1 - number / 32
+
+
+@pytest.mark.parametrize("picture", range(len(PICTURES)))
+def test_the_same_photograph_stored_otherwise_is_near(picture: int) -> None:
+    image = PICTURES[picture]
+    assert bits_between(image, decode_rgb(encode_png(image))) == 0
+    assert bits_between(image, decode_rgb(encode(Image.fromarray(image), "JPEG", quality=60))) <= 2
+    assert bits_between(image, image[::2, ::2]) <= 4
+    assert bits_between(image, (image * 0.8).astype(np.uint8)) <= 4
+
+
+def test_other_photographs_and_turned_ones_are_far() -> None:
+    for place, image in enumerate(PICTURES):
+        assert min(bits_between(image, other) for other in PICTURES[:place] + PICTURES[place + 1 :]) > 12
+        assert bits_between(image, rotate(image, 90, preserve_range=True).astype(np.uint8)) > 12
+
+
+def test_flat_images_are_near_to_nothing() -> None:
+    flat = np.full((40, 50, 3), 7, dtype=np.uint8)
+    assert not PerceptualHash().prepare(flat).any()
+    assert bits_between(flat, flat) == bits_between(flat, PICTURES[0]) == 32

@@ -1,13 +1,17 @@
-"""The background loop serves ordinary functions, and ends with its process."""
+"""The loop in the background ends with its process, and the guard ends the server that it stands before."""
 
 import asyncio
 import multiprocessing
+import os
+import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
+from pairwright.tasks.serving import guard
 from pairwright.tasks.serving.loop import background, run
+from tests.tasks.serving.test_launch import is_there
 
 
 async def double(value: int) -> int:
@@ -60,3 +64,45 @@ def test_a_process_ends_with_what_is_under_way_and_in_silence() -> None:
     command, root = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT], Path(__file__).parents[3]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=root)
     assert (done.stdout, done.stderr, done.returncode) == ("cancelled\n", "", 130)
+
+
+SHELL = ("/bin/sh", "-c")
+
+
+def start(*command: str, parent: int | None = None, grace_s: float = 10) -> "subprocess.Popen[str]":
+    parent = os.getpid() if parent is None else parent
+    guarded = [sys.executable, "-IS", str(guard.__file__), str(parent), str(grace_s), *command]
+    return subprocess.Popen(guarded, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def test_it_ends_as_the_command_ends_and_so_does_what_that_leaves_behind() -> None:
+    with start(*SHELL, "sleep 600 & echo $!; exit 7") as running:
+        left = running.stdout.readline()
+        assert running.wait() == 7
+        assert not is_there(int(left))
+
+
+def test_the_command_has_its_time_to_end() -> None:
+    with start(*SHELL, "trap 'sleep 0.5; exit 5' TERM; echo ready; while :; do sleep 0.05; done") as running:
+        running.stdout.readline()
+        running.terminate()
+        assert running.wait() == 5
+
+
+def test_a_command_that_will_not_end_is_killed_with_its_children() -> None:
+    with start(*SHELL, "trap '' TERM; sleep 600 & echo $!; while :; do sleep 0.05; done", grace_s=0.3) as running:
+        child = running.stdout.readline()
+        running.terminate()
+        assert running.wait() == 256 - signal.SIGKILL
+        assert not is_there(int(child))
+
+
+def test_a_parent_that_has_gone_already_ends_the_command() -> None:
+    with start("/bin/sleep", "600", parent=os.getppid()) as running:
+        assert running.wait() == 256 - signal.SIGTERM
+
+
+def test_it_loads_nothing_of_the_project() -> None:
+    code = f"import runpy, sys; runpy.run_path({str(guard.__file__)!r}, run_name='guard'); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-IS", "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not {"pairwright", "pydantic"} & set(loaded.split())

@@ -135,26 +135,14 @@ def preferences(tmp_path):
 def test_rows_become_preferences_about_one_image(preferences):
     items, found = read_all(config_of("rlaif-v", preferences))
     image, preference = found[f"{TABLE}#0"]
-    assert preference == PreferenceRow(
-        key=make_key("preference", image.key, "What is it?", "A dog.", "A horse.", "llava-v1.5-7b"),
-        source_key=items[0].key,
-        subject=image.key,
-        prompt=(Turn(role="user", text="What is it?"),),
-        images=(JPEGS[0],),
-        image_keys=(make_key(JPEGS[0]),),
-        chosen="A dog.",
-        chosen_model="llava-v1.5-7b",
-        rejected="A horse.",
-        rejected_maker="given",
-        rejected_note="RLAIF-V COCO 0",
-        negatives=(),
-        rejected_images=(),
-        removal_scores=(),
-        component=make_key(JPEGS[0]),
-        split="train",
-        sources=("rlaif-v",),
-        licences=("CC-BY-NC-4.0",),
-    )
+    key = make_key("preference", image.key, "What is it?", "A dog.", "A horse.", "llava-v1.5-7b")
+    said = {"chosen": "A dog.", "chosen_model": "llava-v1.5-7b", "rejected": "A horse.", "rejected_maker": "given"}
+    said |= {"rejected_note": "RLAIF-V COCO 0", "prompt": (Turn(role="user", text="What is it?"),)}
+    shown = {"images": (JPEGS[0],), "image_keys": (make_key(JPEGS[0]),), "component": make_key(JPEGS[0])}
+    lacking = dict.fromkeys(("negatives", "rejected_images", "removal_scores"), ())
+    about = {"split": "train", "sources": ("rlaif-v",), "licences": ("CC-BY-NC-4.0",)}
+    row = {"key": key, "source_key": items[0].key, "subject": image.key}
+    assert preference == PreferenceRow(**row, **said, **shown, **lacking, **about)
     other = found[f"{TABLE}#1"][1]
     assert (other.component, other.key == preference.key) == (preference.component, False)
     assert found[f"{TABLE}#2"][1].chosen_model == "RLAIF-V"

@@ -50,15 +50,8 @@ def test_a_line_becomes_an_image_with_all_that_it_says(folder):
     line = {"image": "a.png", "caption": " A dog. ", "captions": ["A dog.", "Rex"], "license": "CC-BY-4.0", "group": 7}
     path = manifest(folder, line)
     (row,) = read(path)["a.png"]
-    assert row == photograph(
-        A,
-        source_key=listed(path)[0].key,
-        name="a.png",
-        source="jsonl",
-        licence="CC-BY-4.0",
-        group="7",
-        captions=("A dog.", "Rex"),
-    )
+    about = {"source_key": listed(path)[0].key, "source": "jsonl", "licence": "CC-BY-4.0", "group": "7"}
+    assert row == photograph(A, name="a.png", captions=("A dog.", "Rex"), **about)
     (row,) = read(path, limits=ImagesConfig(licence="CC0-1.0"), caption_column="license")["a.png"]
     assert (row.licence, row.captions) == ("CC0-1.0", ("CC-BY-4.0",))
 
@@ -71,15 +64,9 @@ def test_every_name_of_the_field_and_lists_of_one(folder, field):
 
 @pytest.mark.parametrize("line", [{"image1": "b.png", "image2": "a.png"}, {"images": ["b.png", "a.png"]}])
 def test_two_images_are_a_pair_in_their_own_order(folder, line):
-    about = {
-        "difference": "The dog left.",
-        "captions": ["A cat came.", "The dog left."],
-        "caption1": "a dog",
-        "caption2": ["a cat", "the cat"],
-        "licence": "CC0-1.0",
-        "group": "film 3",
-    }
-    path = manifest(folder, {**line, **about})
+    texts = {"difference": "The dog left.", "captions": ["A cat came.", "The dog left."]}
+    texts |= {"caption1": "a dog", "caption2": ["a cat", "the cat"]}
+    path = manifest(folder, line | texts | {"licence": "CC0-1.0", "group": "film 3"})
     first, second, pair = read(path, "jsonl-pairs")["b.png a.png"]
     assert (first.key, first.captions, first.licence, first.group) == (make_key(B), ("a dog",), "CC0-1.0", "film 3")
     assert (second.key, second.captions) == (make_key(A), ("a cat", "the cat"))
@@ -171,7 +158,7 @@ def test_only_where_nothing_changed_may_both_be_one_file(folder, line, kept):
     assert isinstance(read(path, "jsonl-pairs")["x"][-1], PairRow if kept else Dropped)
 
 
-def test_files_of_a_folder_are_splits(folder):
+def test_files_of_a_folder_are_splits_and_lines_name_theirs(folder):
     for name in ("train.jsonl", "test.jsonl", ".hidden.jsonl"):
         (folder / name).write_text('{"image": "%s.png"}\n' % ("a" if name[0] == "t" else "x"))
     os.mkfifo(folder / "pipe.jsonl")
@@ -181,8 +168,6 @@ def test_files_of_a_folder_are_splits(folder):
     with pytest.raises(SourceError, match="test, train, val"):
         listed(folder, splits=("dev",))
 
-
-def test_splits(folder):
     path = manifest(folder, {"image": "a.png", "split": "train"}, {"image": "b.png", "split": "val"}, b"{")
     assert [item.name for item in listed(path, splits=("val",))] == ["b.png", "m.jsonl line 3"]
     with pytest.raises(SourceError, match=r"reading\.splits .*'test'.*train, val"):

@@ -9,8 +9,8 @@ import pairwright as pw
 from pairwright.schemas.config import Profile, RobustnessConfig
 from pairwright.schemas.rows import ComparisonRow, Dropped, ImageRow, PairRow, PreferenceRow, Turn, make_key
 from pairwright.tasks.models.perturb import perturb_image
-from pairwright.tasks.sources.perturb_source import perturb_source
 from pairwright.tasks.sources.read_items import IMAGES as STAGE
+from pairwright.tasks.sources.read_items import perturb_source
 from pairwright.tasks.sources.read_items import read_items as read_images
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.stage import fingerprint

@@ -1,10 +1,12 @@
-"""Tests of how sources are recognised; reading is tested with each kind."""
+"""How sources are recognised, and braces in their paths; reading is tested with each kind."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from pairwright.schemas.errors import SourceError
+from pairwright.tasks.sources.find_files import MAX_NAMES, expand_braces
 from pairwright.tasks.sources.readers import READERS, explain_reader, recognise_source
 
 
@@ -52,3 +54,18 @@ def test_every_kind_explains_itself(kind: str) -> None:
 def test_an_unknown_kind_is_not_explained() -> None:
     with pytest.raises(SourceError, match=r"video: .*cad-inst, "):
         explain_reader("video")
+
+
+PATTERNS = "plain.tar s-{000..011}.tar {9..11} {11..9} {08..10} {0..10} {a,b}-{1..2}.tar {x,y{1..2}} {a,}b {a} {} {a..c"
+
+
+@pytest.mark.parametrize("pattern", [*PATTERNS.split(), "a}b", "{1..}"])
+def test_as_bash_does(pattern):
+    said = subprocess.run(["bash", "-c", f"printf '%s\\n' {pattern}"], capture_output=True, text=True, check=True)
+    assert expand_braces(pattern) == said.stdout.split("\n")[:-1]
+
+
+@pytest.mark.parametrize("pattern", ["{0..999999999999}", "{0..9}" * 9])
+def test_too_many_names_are_refused_at_once(pattern):
+    with pytest.raises(SourceError, match=str(MAX_NAMES)):
+        expand_braces(pattern)

@@ -1,6 +1,8 @@
-"""The index of live rows: every row about a subject is found, whatever the positions."""
+"""The index of live rows, by which every row about a subject is found; vectors of all images as matrices."""
 
+import os
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,13 +11,15 @@ import pyarrow as pa
 import pytest
 
 from pairwright.schemas.arrow import to_table
-from pairwright.schemas.rows import CaptionRow, ImageRow, make_key
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.rows import CaptionRow, EmbeddingRow, ImageRow, make_key
 from pairwright.tasks.store import index as index_module
 from pairwright.tasks.store.dataset import Build, write_items
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import Index, columns_without, open_index, write_index
 from pairwright.tasks.store.part import encode_part
 from pairwright.tasks.store.snapshot import describe_version, find_live, read_live, stream_live, write_snapshot
+from pairwright.tasks.store.vectors import open_vectors, write_vectors
 from tests.fixtures.rows import row_of
 from tests.tasks.store.toy import ToyConfig, build_toy, list_words, plan_toy, record_of
 
@@ -33,16 +37,19 @@ LIVE = {name: [row for row in range(count) if row % 3] for name, count in PARTS.
 """Of each part, the rows that count."""
 
 
+def _entries(places: Iterable[tuple[str, int, int]], chunk: int | None = None) -> pa.RecordBatchReader:
+    """Return the index of rows: their subject, and their place by part and row."""
+    found = [{"subject": bytes.fromhex(subject), "part": part, "row": row} for subject, part, row in sorted(places)]
+    return pa.Table.from_pylist(found).to_reader(max_chunksize=chunk)
+
+
 @pytest.fixture(params=["local", "memory"])
 def index(request: pytest.FixtureRequest, tmp_path: Path) -> Index:
     folder = Folder(str(tmp_path) if request.param == "local" else f"memory://index{tmp_path}")
     for name, rows in ROWS.items():
         folder.write(f"{TABLE}/{name}", encode_part(to_table(rows, CaptionRow), {}))
     places = [(ROWS[name][row].subject, n, row) for n, name in enumerate(PARTS) for row in LIVE[name]]
-    places.sort()
-    columns = [bytes.fromhex(s) for s, _, _ in places], [p for _, p, _ in places], [r for _, _, r in places]
-    entries = pa.table(dict(zip(("subject", "part", "row"), columns, strict=True)))
-    write_index(tmp_path / "index.arrow", entries.to_reader(max_chunksize=7), list(PARTS))
+    write_index(tmp_path / "index.arrow", _entries(places, 7), list(PARTS))
     if request.param == "memory":
         folder.write("index.arrow", (tmp_path / "index.arrow").read_bytes())
     return open_index(folder, "index.arrow", TABLE)
@@ -78,8 +85,7 @@ def test_subjects_are_listed_once(index: Index) -> None:
 def test_subjects_that_share_their_first_half_are_told_apart(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     subjects = [f"{'a' * 16}{n:016x}" for n in range(5)] + [f"{'b' * 16}{0:016x}"]
-    entries = pa.table({"subject": [bytes.fromhex(s) for s in subjects], "part": [0] * 6, "row": list(range(6))})
-    write_index(tmp_path / "x", entries.to_reader(), ["part"])
+    write_index(tmp_path / "x", _entries((subject, 0, row) for row, subject in enumerate(subjects)), ["part"])
     index = open_index(folder, "x", TABLE)
     for row, subject in enumerate(subjects):
         assert index.find([subject]).tolist() == [row]
@@ -149,3 +155,60 @@ def test_a_version_is_named_only_while_it_is_what_there_is(toy):
     for name in build.folder.names("snapshots"):
         build.folder.delete(f"snapshots/{name}")
     assert describe_version(build, planned) == "not yet a version"
+
+
+IMAGES = [make_key("image", number) for number in range(7)]
+SIZES = {"colour": 3, "shape": 5}
+
+
+def _vector(image: str, embedder: str) -> EmbeddingRow:
+    vector = np.random.default_rng([int(image[:8], 16), SIZES[embedder]]).normal(size=SIZES[embedder])
+    length = float(np.linalg.norm(vector))
+    unit = tuple(np.float16(vector / length).tolist())
+    norm = np.float32(length).item()
+    return row_of(EmbeddingRow, image, embedder, source=image, embedder=embedder, vector=unit, norm=norm)
+
+
+def _index(root: Path, rows: list[EmbeddingRow]) -> Index:
+    """Write the rows as two parts and index them."""
+    folder = Folder(str(root))
+    parts = {"part-0": rows[:5], "part-1": rows[5:]}
+    for name, some in parts.items():
+        folder.write(f"tables/e/0/{name}", encode_part(to_table(some, EmbeddingRow), {}))
+    places = [(row.subject, n, number) for n, some in enumerate(parts.values()) for number, row in enumerate(some)]
+    write_index(root / "index", _entries(places), list(parts))
+    return open_index(folder, "index", "tables/e/0")
+
+
+def test_every_vector_is_found_by_its_image(tmp_path: Path) -> None:
+    rows = [_vector(image, embedder) for image in IMAGES for embedder in SIZES]
+    write_vectors(tmp_path / "vectors", _index(tmp_path, rows))
+    opened = open_vectors(tmp_path / "vectors")
+    assert list(opened) == sorted(SIZES)
+    for row in rows:
+        vectors = opened[row.embedder]
+        (place,) = vectors.rows_of([row.subject])
+        assert tuple(vectors.matrix[place].tolist()) == row.vector
+        assert vectors.norms[place].item() == row.norm
+    shape = opened["shape"]
+    assert (shape.matrix.dtype, shape.matrix.shape, shape.norms.dtype) == (np.float16, (7, 5), np.float32)
+    assert [key.decode() for key in shape.keys] == sorted(IMAGES)
+    asked = [IMAGES[5], IMAGES[0], IMAGES[5]]
+    assert [shape.keys[place].decode() for place in shape.rows_of(asked)] == asked
+
+
+def test_an_embedder_that_misses_an_image_is_named(tmp_path: Path) -> None:
+    rows = [_vector(image, embedder) for image in IMAGES for embedder in SIZES][:-1]
+    with pytest.raises(StoreError, match=r"\b1 images .*shape.*pairwright resume"):
+        write_vectors(tmp_path / "vectors", _index(tmp_path, rows))
+
+
+def test_their_room_on_the_disk_is_taken_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk must be an error here: writing to a map of a file that has no room ends the process."""
+
+    def refuse(descriptor: int, offset: int, size: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
+    with pytest.raises(OSError, match="No space left"):
+        write_vectors(tmp_path / "vectors", _index(tmp_path, [_vector(image, "colour") for image in IMAGES]))
