@@ -38,20 +38,11 @@ FIELD = "embedding.clip"
 SAFE, PICKLE = "open_clip_model.safetensors", "open_clip_pytorch_model.bin"
 FOLDER_CONFIG = "open_clip_config.json"
 KNOWN = {
-    ("ViT-L-14-quickgelu", "openai"): (
-        "timm/vit_large_patch14_clip_224.openai",
-        "18d0535469bb561bf468d76c1d73aa35156c922b",
-    ),
-    ("ViT-B-32-quickgelu", "openai"): (
-        "timm/vit_base_patch32_clip_224.openai",
-        "a6f597a30f7b82c51704746581f9a4e41421e878",
-    ),
-    ("ViT-B-16-quickgelu", "openai"): (
-        "timm/vit_base_patch16_clip_224.openai",
-        "977e3dd0ec55ab8da155f2fbeb6b5f54948b6e3d",
-    ),
+    "ViT-L-14-quickgelu openai": ("timm/vit_large_patch14_clip_224.openai", "18d0535469bb561bf468d76c1d73aa35156c922b"),
+    "ViT-B-32-quickgelu openai": ("timm/vit_base_patch32_clip_224.openai", "a6f597a30f7b82c51704746581f9a4e41421e878"),
+    "ViT-B-16-quickgelu openai": ("timm/vit_base_patch16_clip_224.openai", "977e3dd0ec55ab8da155f2fbeb6b5f54948b6e3d"),
 }
-"""Where open_clip's own table says that the profiles' models are, and the commits that are taken."""
+"""Where open_clip's own table says that the profiles' models and tags are, and the commits that are taken."""
 
 
 def has_class_token(visual: Any) -> bool:
@@ -89,7 +80,7 @@ def identify(config: ClipConfig) -> str:
     """Return the model's name with its revision, from the configuration alone."""
     if config.checkpoint:
         return f"{config.model} {config.revision or config.checkpoint}"
-    revision = config.revision or KNOWN.get((config.model, config.pretrained), ("", ""))[1]
+    revision = config.revision or KNOWN.get(f"{config.model} {config.pretrained}", ("", ""))[1]
     return f"{config.model} {config.pretrained} {revision or 'main'}"
 
 
@@ -115,7 +106,7 @@ def _local_files(config: ClipConfig, field: str) -> list[Path]:
 
 def _hub_files(config: ClipConfig, field: str) -> HubFiles:
     """Say where a tag's weights are, by open_clip's table; it takes seconds to load, so the usual ones are known."""
-    repository, revision = KNOWN.get((config.model, config.pretrained), ("", ""))
+    repository, revision = KNOWN.get(f"{config.model} {config.pretrained}", ("", ""))
     weights = (SAFE, PICKLE)
     if not repository:
         repository, _, name = _tag(config, field)["hf_hub"].rpartition("/")

@@ -13,6 +13,7 @@ from pairwright.schemas.config import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.open_clip_embedder import KNOWN, PICKLE, SAFE, OpenClip, identify, pin_clip
 from tests.fixtures.checkpoints import CLIP_ARCHITECTURE, write_clip_file, write_clip_folder, write_hub_cache
+from tests.fixtures.hostile_checkpoints import Payload
 from tests.tasks.models.samples import embed, photographs, unit
 
 PHOTOGRAPHS = photographs()
@@ -75,9 +76,9 @@ def test_a_tag_is_read_from_the_hubs_cache_with_its_own_transform(tmp_path, monk
     assert (unit(got) * unit(plain)).sum(axis=1).min() < 0.999
 
 
-@pytest.mark.parametrize(("model", "tag"), KNOWN)
-def test_the_known_places_are_those_of_open_clips_table(model, tag):
-    repository, commit = KNOWN[model, tag]
+@pytest.mark.parametrize("known", KNOWN)
+def test_the_known_places_are_those_of_open_clips_table(known):
+    (repository, commit), (model, tag) = KNOWN[known], known.split()
     assert open_clip.get_pretrained_cfg(model, tag)["hf_hub"] == f"{repository}/"
     assert (open_clip.constants.HF_SAFE_WEIGHTS_NAME, open_clip.constants.HF_WEIGHTS_NAME) == (SAFE, PICKLE)
     assert len(commit) == 40
@@ -119,21 +120,11 @@ def test_damaged_or_foreign_weights_are_one_message(tmp_path, damage):
     elif damage == "other architecture":
         torch.save({"weight": torch.zeros(3)}, path)
     else:
-        path.write_bytes(pickle.dumps(Bomb(tmp_path / "exploded")))
+        path.write_bytes(pickle.dumps(Payload(tmp_path / "exploded")))
     embedder = OpenClip(config=ClipConfig(model=str(described), checkpoint=str(path)))
     with pytest.raises(ModelError, match=r"embedding\.clip\.checkpoint: .*tiny-damaged\.pt"):
         _ = embedder.prepare
     assert not (tmp_path / "exploded").exists()
-
-
-class Bomb:
-    """Make a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (str(self.path), "w")
 
 
 def test_a_changed_file_is_refused_where_a_record_names_the_old_one(tmp_path):
