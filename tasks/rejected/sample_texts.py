@@ -113,9 +113,6 @@ STAGE = Stage(
     prompts=(ASK, TEMPLATE, WITHOUT_CAPTIONS["difference_from_captions"]),
     remembers=True,
     enabled=attrgetter("is_served"),
-    uses=(
-        Uses(table="pairs", row=PairRow),
-        Uses(table="images", row=ImageRow, on="images", of="pairs"),
-    ),
+    uses=(Uses(table="pairs", row=PairRow), Uses(table="images", row=ImageRow, on="images", of="pairs")),
     rows_per_shard=100,
 )

@@ -86,10 +86,7 @@ def prepare_ours(files: Sequence[bytes]) -> list[Any]:
 
     from pairwright.tasks.models import dinov2_embedder, open_clip_embedder
 
-    steps = [
-        open_clip_embedder.transform_of({**CLIP_PREPROCESS, "size": 224}),
-        dinov2_embedder.transform_of(PROCESSOR),
-    ]
+    steps = [open_clip_embedder.transform_of({**CLIP_PREPROCESS, "size": 224}), dinov2_embedder.transform_of(PROCESSOR)]
     crops = [[step(pixels) for step in steps] for pixels in map(decode_rgb, files)]
     return [step.numbers(torch.from_numpy(np.stack([crop[n] for crop in crops]))) for n, step in enumerate(steps)]
 

@@ -3,18 +3,7 @@
 import pytest
 
 from pairwright.schemas.claims import Selector
-from pairwright.schemas.phrases import (
-    bare,
-    joined,
-    number,
-    plural,
-    some,
-    surface,
-    tail,
-    the,
-    with_article,
-    within,
-)
+from pairwright.schemas.phrases import bare, joined, number, plural, some, surface, tail, the, with_article, within
 
 BALL = Selector(shape="ball", colour="red", material="metal")
 

@@ -34,14 +34,7 @@ from pairwright.tasks.evaluation.benchmarks.choices import (
     score_groups,
 )
 from pairwright.tasks.evaluation.measured import Measured, measure_mean
-from pairwright.tasks.evaluation.read_json import (
-    Given,
-    check_record,
-    parse_json,
-    read_records,
-    read_text,
-    read_values,
-)
+from pairwright.tasks.evaluation.read_json import Given, check_record, parse_json, read_records, read_text, read_values
 
 CAPTION = re.compile(r'Which image suits the caption "(.*)" better\?', re.DOTALL)
 STATEMENT = re.compile(r'Is the statement "(.*)" True or False\?', re.DOTALL)

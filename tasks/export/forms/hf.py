@@ -72,10 +72,7 @@ COLUMNS: dict[str, tuple[Feature, str]] = {
         'What the prompt asks for, and the answers are: `template` ("The difference between the two images is that '
         '..."), `changes`, `sentences`, `list` or `short`; empty: unknown.',
     ),
-    "description": (
-        TEXT,
-        "What the chosen text says, as a description of the pair; empty: the chosen text is it.",
-    ),
+    "description": (TEXT, "What the chosen text says, as a description of the pair; empty: the chosen text is it."),
     "claims": (TEXT, "What the chosen text says in statements that a scene graph can confirm, JSON; `[]`: unknown."),
     "rejected_claims": (TEXT, "What the rejected text says, the same."),
     "key": (TEXT, "Names the row: a hash of all that it was made from."),

@@ -35,13 +35,7 @@ from pairwright.tasks.export.sample import (
 
 INFO = "dataset_info.json"
 COLUMNS = {"messages": "conversations", "chosen": "chosen", "rejected": "rejected", "images": "images"}
-TAGS = {
-    "role_tag": "from",
-    "content_tag": "value",
-    "user_tag": "human",
-    "assistant_tag": "gpt",
-    "system_tag": "system",
-}
+TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}
 
 
 def _to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001

@@ -179,10 +179,7 @@ def test_missing_graphs_are_a_reason():
 
 @pytest.mark.parametrize(
     ("written", "reason"),
-    [
-        (None, "no words for the difference"),
-        (Statement("Commonalities: Both."), "no differences"),
-    ],
+    [(None, "no words for the difference"), (Statement("Commonalities: Both."), "no differences")],
 )
 def test_refusals_are_reasons(monkeypatch, written, reason):
     calls = []

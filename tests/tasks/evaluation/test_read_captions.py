@@ -127,10 +127,7 @@ def test_unknown_names(option, words):
 @pytest.mark.parametrize(
     ("predictions", "words"),
     [
-        (
-            [*PREDICTIONS, one("2", "again", "pred line 9")],
-            "pred line 9: id '2' .*pred line 1",
-        ),
+        ([*PREDICTIONS, one("2", "again", "pred line 9")], "pred line 9: id '2' .*pred line 1"),
         ([*PREDICTIONS, one("9", "x", "pred line 3")], "pred line 3: ids '9' "),
         ([PREDICTIONS[0]], "ids '1' .*--missing"),
         ([several("1", "a", "b")], "id '1' .*2"),

@@ -235,11 +235,7 @@ def test_candidates_are_far_nearer_than_strangers():
     distances = (0.1, 0.2, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     similarities = tuple(1 - distance for distance in distances)
     row = row_of(
-        NeighbourRow,
-        source="anchor",
-        embedders=NAMES,
-        neighbours=(keys, keys),
-        similarities=(similarities,) * 2,
+        NeighbourRow, source="anchor", embedders=NAMES, neighbours=(keys, keys), similarities=(similarities,) * 2
     )
     vectors = spaces([np.eye(9, dtype=np.float64)] * 2)[0]
     stored = np.array(sorted(key.encode() for key in keys), dtype="S32")

@@ -64,11 +64,7 @@ REFUSED = {
         f"{text()} Overall, they are different.",
         text().replace("difference between the two images is", "differences between the two images are"),
     ],
-    "empty half": [
-        text("", "shows a car"),
-        text("shows", "shows a car"),
-        text("shows a car", "-"),
-    ],
+    "empty half": [text("", "shows a car"), text("shows", "shows a car"), text("shows a car", "-")],
     "negation or auxiliary only": [
         text("shows a car", second) for second in ("does", "is not", "doesn't", "does not have it", "is not the same")
     ]
@@ -80,20 +76,12 @@ REFUSED = {
         text("hash a car"),
         text("shown-off a car"),
     ],
-    "halves are equal": [
-        text("shows a car", "depicts a car"),
-        text("shows a red car", "shows a  Red car"),
-    ],
+    "halves are equal": [text("shows a car", "depicts a car"), text("shows a red car", "shows a  Red car")],
     "placeholder kept": [
         text("shows [object description]", "depicts [object description]"),
         text("shows {descriptive verb} a red car", "depicts a bus"),
     ],
-    "cut off": [
-        text().removesuffix("."),
-        f"{START} shows a car, while the second",
-        "",
-        text().removesuffix(".") + "!",
-    ],
+    "cut off": [text().removesuffix("."), f"{START} shows a car, while the second", "", text().removesuffix(".") + "!"],
 }
 
 

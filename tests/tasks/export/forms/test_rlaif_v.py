@@ -17,7 +17,7 @@ from tests.fixtures.exports import export_some, preference
 from tests.fixtures.tables import config_of, read_all
 
 COLUMNS = [
-    *("ds_name", "image", "question", "chosen", "rejected", "origin_dataset", "origin_split", "idx", "image_path"),
+    *("ds_name", "image", "question", "chosen", "rejected", "origin_dataset", "origin_split", "idx", "image_path")
 ]
 
 
