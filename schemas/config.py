@@ -220,14 +220,6 @@ class MiningConfig(Section):
     seed: FilledSeed = 0
     uncounted: ClassVar[frozenset[str]] = frozenset({"max_pairs_per_image"})
 
-    @model_validator(mode="after")
-    def _band_is_not_empty(self) -> "MiningConfig":
-        if self.min_similarity > self.max_similarity:
-            raise ValueError(
-                f"min_similarity {self.min_similarity} is above max_similarity {self.max_similarity}: no pair fits"
-            )
-        return self
-
 
 class UnitingConfig(Section):
     """Settings of the union of all pairs; made from a profile, never written in one."""

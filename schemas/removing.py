@@ -102,12 +102,6 @@ class ElementsConfig(Section):
     max_iou: Share = 0.9
     """Of masks that overlap by more than this share of their union, the first is kept (ours)."""
 
-    @model_validator(mode="after")
-    def _range_is_not_empty(self) -> "ElementsConfig":
-        if self.min_area > self.max_area:
-            raise ValueError(f"min_area {self.min_area} is above max_area {self.max_area}: no mask fits")
-        return self
-
 
 class LamaConfig(Section):
     """Say which LaMa fills holes; empty: the published big-lama, as `fetch` puts it."""
@@ -196,12 +190,6 @@ class RejectionsConfig(Section):
     """Largest share of the image that such a crop shows; mDPO's."""
     seed: FilledSeed = 0
     clip: Annotated[ClipConfig | None, UNSET, Filled("embedding.clip", when="by_clip")] = None
-
-    @model_validator(mode="after")
-    def _crops_have_a_size(self) -> "RejectionsConfig":
-        if self.min_crop_area > self.max_crop_area:
-            raise ValueError(f"min_crop_area {self.min_crop_area} is above max_crop_area {self.max_crop_area}")
-        return self
 
     @property
     def by_graphs(self) -> bool:

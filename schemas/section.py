@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
 C = TypeVar("C", bound="Section")
@@ -51,6 +51,14 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     uncounted: ClassVar[frozenset[str]] = frozenset()
     """Fields that no fingerprint counts: they change no row, or the stage's ``models`` tell what counts of them."""
+
+    @model_validator(mode="after")
+    def _ranges_are_not_empty(self) -> Self:
+        for name, low in self:
+            high = getattr(self, name.replace("min_", "max_", 1), None) if name.startswith("min_") else None
+            if isinstance(low, float) and isinstance(high, float) and low > high:
+                raise ValueError(f"{name} {low} is above {name.replace('min_', 'max_', 1)} {high}: nothing fits")
+        return self
 
     def filled(self, profile: BaseModel) -> Self:
         """Return the section with each ``Filled`` field as the profile has it, those of inner sections, too."""

@@ -206,7 +206,6 @@ def _examples() -> frozenset[str]:
 
 STAGE = Stage(
     name="questions",
-    version=1,
     group="captioning",
     reads={"comparisons": ComparisonRow},
     writes=QuestionRow,

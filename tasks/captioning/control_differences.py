@@ -154,7 +154,6 @@ def says_none(answer: Answer, read: Difference | RefusedText) -> bool:
 
 STAGE = Stage(
     name="controlled",
-    version=1,
     group="captioning",
     reads={"described": DifferenceRow},
     writes=CheckRow,

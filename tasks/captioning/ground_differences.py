@@ -83,7 +83,6 @@ def _name_models(config: GroundingConfig) -> tuple[str, ...]:
 
 STAGE = Stage(
     name="grounded",
-    version=1,
     group="captioning",
     reads={"described": DifferenceRow},
     writes=CheckRow,

@@ -103,7 +103,6 @@ def _fit(stage: Stage, config: JudgingConfig) -> Stage:
 
 STAGE = Stage(
     name="judged",
-    version=1,
     group="captioning",
     reads={"described": DifferenceRow},
     writes=CheckRow,

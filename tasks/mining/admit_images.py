@@ -110,7 +110,6 @@ def fit_stage(stage: Stage, config: ExcludeConfig) -> Stage:
 
 STAGE = Stage(
     name="admitted",
-    version=1,
     group="mining",
     reads={"images": ImageRow},
     writes=AdmittedRow,

@@ -82,7 +82,6 @@ def _has_weights(config: EmbeddingConfig) -> bool:
 
 STAGE = Stage(
     name="embeddings",
-    version=1,
     group="mining",
     reads={"images": ImageRow},
     writes=EmbeddingRow,

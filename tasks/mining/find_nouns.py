@@ -48,7 +48,6 @@ def _refuse(row: ImageRow) -> Dropped | None:
 
 STAGE = Stage(
     name="nouns",
-    version=1,
     group="mining",
     reads={"images": ImageRow},
     writes=NounsRow,

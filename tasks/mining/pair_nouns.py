@@ -138,7 +138,6 @@ def _entries(matrix: Any, row: int) -> NDArray[np.int32]:
 REST = tuple(name for name in schema_of(NounsRow).names if name not in ("subject", "nouns"))
 STAGE = Stage(
     name="noun_pairs",
-    version=1,
     group="mining",
     reads={"nouns": NounsRow},
     writes=PairRow,

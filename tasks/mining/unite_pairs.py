@@ -87,7 +87,6 @@ ALL_ADMITTED = Uses(
 )
 STAGE = Stage(
     name="pairs",
-    version=1,
     group="mining",
     reads={"given_pairs": PairRow, "similar_pairs": PairRow, "noun_pairs": PairRow},
     writes=PairRow,

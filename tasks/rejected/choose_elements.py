@@ -55,7 +55,6 @@ def _why(mask: Runs, kept: Sequence[Runs], config: ElementsConfig) -> str:
 
 STAGE = Stage(
     name="elements",
-    version=1,
     group="rejected",
     reads={"masks": MasksRow},
     writes=ElementRow,

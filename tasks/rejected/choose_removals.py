@@ -105,7 +105,6 @@ CANDIDATES = Uses(
 )
 STAGE = Stage(
     name="rejections",
-    version=1,
     group="rejected",
     reads={"pairs": PairRow, "given_preferences": PreferenceRow},
     writes=RejectionRow,

@@ -59,7 +59,6 @@ def _elements(graph: SceneGraph, config: ElementsConfig) -> Iterator[tuple[tuple
 
 STAGE = Stage(
     name="targets",
-    version=1,
     group="rejected",
     reads={"pairs": PairRow},
     writes=TargetRow,

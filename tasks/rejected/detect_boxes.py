@@ -53,7 +53,6 @@ def _name_models(config: DetectionConfig) -> tuple[str, ...]:
 
 STAGE = Stage(
     name="boxes",
-    version=1,
     group="rejected",
     reads={"tags": TagsRow},
     writes=BoxesRow,

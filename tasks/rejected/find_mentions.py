@@ -62,7 +62,6 @@ def _name_pipeline(config: NounsConfig) -> tuple[str, ...]:
 
 STAGE = Stage(
     name="mentions",
-    version=1,
     group="rejected",
     reads={"differences": DifferenceRow, "given_preferences": PreferenceRow},
     writes=MentionRow,

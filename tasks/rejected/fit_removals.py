@@ -66,7 +66,6 @@ def _name_models(config: FittedConfig) -> tuple[str, ...]:
 
 STAGE = Stage(
     name="fitted",
-    version=1,
     group="rejected",
     reads={"removals": RemovalRow},
     writes=EmbeddingRow,

@@ -266,7 +266,6 @@ def _fit(stage: Stage, config: InspectionConfig) -> Stage:
 
 STAGE = Stage(
     name="inspected",
-    version=1,
     group="rejected",
     reads={"removals": RemovalRow},
     writes=InspectionRow,

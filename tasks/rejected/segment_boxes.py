@@ -107,7 +107,6 @@ def _has_weights(config: SegmentationConfig) -> bool:
 
 STAGE = Stage(
     name="masks",
-    version=1,
     group="rejected",
     reads={"boxes": BoxesRow},
     writes=MasksRow,

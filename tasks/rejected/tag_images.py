@@ -246,7 +246,6 @@ MENTIONS = Uses(table="mentions", row=MentionRow, kind="many", counts=True)
 TARGETS = Uses(table="targets", row=TargetRow, kind="many", counts=True)
 STAGE = Stage(
     name="tags",
-    version=1,
     group="rejected",
     reads={"images": ImageRow},
     writes=TagsRow,

@@ -53,7 +53,7 @@ class Stage:
     """Declare one stage; its table has its name."""
 
     name: str
-    version: int
+    version: int = 1
     """Raise it when the function's results change for the same configuration."""
     group: Group
     reads: Mapping[str, type[Row]]

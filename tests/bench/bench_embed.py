@@ -25,11 +25,11 @@ import numpy as np
 from PIL import Image
 
 from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
-from pairwright.schemas.rows import ImageRow, make_key
 from pairwright.tasks.mining.embed_images import embed_images
 from pairwright.tasks.store.images import decode_rgb
 from tests.bench.turns import print_rates, take_turns
 from tests.fixtures.checkpoints import CLIP_PREPROCESS, DINOV2_PROCESSOR, write_clip_folder, write_dinov2_folder
+from tests.fixtures.pictures import photograph
 from tests.tasks.models.samples import FILES
 
 SIZE = (512, 384)
@@ -129,17 +129,9 @@ def run_loop(folder: Path, files: Sequence[bytes], batch: int) -> None:
             normalize(dinov2(second).last_hidden_state[:, 0])
 
 
-def _row(data: bytes) -> ImageRow:
-    key = make_key(data)
-    return ImageRow(
-        key=key, source_key=key, subject=key, image=data, format="jpeg", width=SIZE[0], height=SIZE[1], name="",
-        source="bench", licence="", group="",
-    )  # fmt: skip
-
-
 def embed_ours(files: Sequence[bytes], config: EmbeddingConfig) -> int:
     """Run the stage; a worker's turn."""
-    return len(list(embed_images([_row(data) for data in files], config)))
+    return len(list(embed_images([photograph(data) for data in files], config)))
 
 
 def _one_thread() -> None:

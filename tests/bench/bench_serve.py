@@ -34,6 +34,7 @@ from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Chat, Question, seed_of
 from pairwright.tasks.serving.client import client_of
 from pairwright.tasks.serving.write_request import UNTOUCHED, image_url
+from tests.fixtures.rows import row_of
 from tests.fixtures.vllm_server import ENVIRONMENT, VLLM, RunningVllm, running_vllm
 
 ROWS, TOKENS, AT_ONCE, THREADS, TURNS = 256, 128, 64, 16, 4
@@ -71,9 +72,7 @@ def _asked(number: int, images: tuple[bytes, bytes]) -> Asked:
 
 def _row(number: int) -> PairRow:
     key = make_key("bench", number)
-    return PairRow(
-        key=key, source_key=key, subject=key, first=key, second=key, origin="given", anchor="", cluster=-1
-    )  # fmt: skip
+    return row_of(PairRow, "bench", number, source=key, first=key, second=key)
 
 
 def _picture(rng: np.random.Generator) -> bytes:

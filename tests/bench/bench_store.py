@@ -22,6 +22,7 @@ from pairwright.tasks.store.dataset import ITEMS, ITEMS_PER_PART, Build
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, describe_part, encode_part, read_rows
 from tests.bench.turns import take_turns
+from tests.fixtures.rows import row_of
 from tests.tasks.store.toy import STAGES, ToyConfig, plan_toy
 
 ROWS, IMAGE_BYTES, ROWS_PER_PART = 3_000, 60_000, 200
@@ -36,11 +37,8 @@ def make_images(count: int, *, size_bytes: int = IMAGE_BYTES) -> list[ImageRow]:
 
 
 def _image(number: int, data: bytes) -> ImageRow:
-    key = make_key(number)
-    return ImageRow(
-        key=key, source_key=key, subject=key, image=data, format="png", width=256, height=192, name=f"{number:06d}.png",
-        source="bench", licence="CC0-1.0", group="", captions=("a photograph of a table",),
-    )  # fmt: skip
+    told = {"format": "png", "width": 256, "height": 192, "captions": ("a photograph of a table",)}
+    return row_of(ImageRow, number, source=make_key(number), image=data, **told)
 
 
 def say(what: str, *, ours: float, other: float, target: str) -> None:

@@ -17,6 +17,7 @@ from PIL import Image
 
 from pairwright.schemas.rows import Box, BoxesRow, ImageRow, MasksRow, Tag, TagsRow, make_key
 from pairwright.tasks.store.masks import encode_mask
+from tests.fixtures.pictures import photograph
 from tests.tasks.models.samples import FILES
 
 SIZE = (640, 480)
@@ -74,11 +75,7 @@ def _row(source: Image.Image, rng: np.random.Generator) -> ImageRow:
     sink = io.BytesIO()
     box = (left, top, source.width * 0.9 + left, source.height * 0.9 + top)
     source.resize(SIZE, Image.Resampling.LANCZOS, box=box).save(sink, "JPEG", quality=90)
-    key = make_key(sink.getvalue())
-    return ImageRow(
-        key=key, source_key=key, subject=key, image=sink.getvalue(), format="jpeg", width=SIZE[0], height=SIZE[1],
-        name="", source="bench", licence="", group="",
-    )  # fmt: skip
+    return photograph(sink.getvalue())
 
 
 def _boxes(tag: int, rng: np.random.Generator) -> list[Box]:

@@ -16,6 +16,7 @@ from pairwright.schemas.rows import PreferenceRow, Turn, make_key
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, encode_part, read_part
 from pairwright.tasks.training.freeze_rows import FILE, SCHEMA
+from tests.fixtures.rows import row_of
 
 TABLE, PART = "tables/preferences/bench", "part-0.parquet"
 SPLIT = "train"
@@ -27,27 +28,9 @@ PROMPT = 20
 
 def make_row(asked: str, chosen: str, rejected: str, images: Sequence[bytes]) -> PreferenceRow:
     """Return a preference about these encoded images."""
-    key = make_key(asked, chosen, rejected, *images)
-    return PreferenceRow(
-        key=key,
-        source_key=key,
-        subject=key,
-        prompt=(Turn(role="user", text=asked),),
-        images=tuple(images),
-        image_keys=tuple(make_key(image) for image in images),
-        chosen=chosen,
-        chosen_model="",
-        rejected=rejected,
-        rejected_maker="",
-        rejected_note="",
-        negatives=(),
-        rejected_images=(),
-        removal_scores=(),
-        component="",
-        split=SPLIT,
-        sources=(),
-        licences=(),
-    )
+    key, keys = make_key(asked, chosen, rejected, *images), tuple(make_key(image) for image in images)
+    said = {"prompt": (Turn(role="user", text=asked),), "chosen": chosen, "rejected": rejected}
+    return row_of(PreferenceRow, source=key, key=key, images=tuple(images), image_keys=keys, split=SPLIT, **said)
 
 
 def make_rows(count: int, *, side: int, seed: int = 0) -> list[PreferenceRow]:

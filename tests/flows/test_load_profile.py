@@ -34,7 +34,7 @@ def test_settings_win_over_the_file(tmp_path: Path) -> None:
         ("minning: {}", ["minning", "no such field", "mining"]),
         ("mining: {gamma: -1}", ["mining.gamma", "greater than 0", "-1"]),
         ("mining: {min_similarity: .nan}", ["mining.min_similarity", "finite"]),
-        ("mining: {min_similarity: 0.9, max_similarity: 0.8}", ["mining", "no pair fits"]),
+        ("mining: {min_similarity: 0.9, max_similarity: 0.8}", ["mining", "nothing fits"]),
         ("embedding: {embedders: [sift]}", ["embedding.embedders.0", "colour-layout, gradients, clip, dinov2"]),
         ("mining: {weights: [1.0]}", ["mining.weights has 1 numbers for 2 embedders"]),
         ("preferences: {test_share: 0.5, validation_share: 0.5}", ["preferences", "leave nothing to train on"]),
