@@ -65,14 +65,11 @@ def test_the_retrieval_question_is_the_published_one():
     )
 
 
-def test_there_are_49_verbs_and_none_is_empty():
+def test_our_verbs_are_the_papers_49():
     assert len(difference_verbs()) == 49
     assert all(difference_verbs())
     assert difference_verbs()[:5] == ("is", "describes", "depicts", "illustrates", "displays")
     assert difference_verbs()[-1] == "centers"
-
-
-def test_our_verbs_are_the_papers():
     assert {verb.text for verb in load_wordings("difference_phrases").kinds["verb"]} <= set(difference_verbs())
 
 
@@ -83,17 +80,11 @@ def test_the_hash_is_of_the_file():
     assert load_wordings("ask_difference").sha256 == hashlib.sha256(data).hexdigest()
 
 
-def test_a_missing_value_is_an_error():
+def test_templates_are_strict_sandboxed_and_not_escaped():
     with pytest.raises(jinja2.UndefinedError, match="caption"):
         load("retrieve_image").render()
-
-
-def test_templates_cannot_reach_python():
     with pytest.raises(jinja2.exceptions.SecurityError):
         Prompt("{{ x.__class__.__mro__[1].__subclasses__() }}", "").render(x=1)
-
-
-def test_values_are_not_escaped():
     assert Prompt("{{ x }}", "").render(x="<image> & 'sign'") == "<image> & 'sign'"
 
 

@@ -114,10 +114,16 @@ IMAGE = ImageRow(
 )  # fmt: skip
 
 
-def test_empty_values_stay_empty() -> None:
+def test_empty_values_columns_and_tables() -> None:
     (row,) = from_table(to_table([IMAGE], ImageRow), ImageRow)
     assert row == IMAGE
     assert (row.captions, row.graph, row.image, row.name) == ((), None, b"", "")
+    table = to_table([replace(IMAGE, captions=("a",), image=b"1")], ImageRow)
+    (row,) = from_table(table.drop_columns(["image", "captions", "width", "graph"]), ImageRow)
+    assert (row.image, row.captions, row.width, row.graph) == (b"", (), None, None)
+    assert row.key == IMAGE.key
+    for kind in ROW_TYPES:
+        assert to_table([], kind).equals(schema_of(kind).empty_table())
 
 
 def test_rows_without_a_result_keep_their_source_and_reason() -> None:
@@ -130,15 +136,3 @@ def test_rows_without_a_result_keep_their_source_and_reason() -> None:
     for record, row in zip(records, gone, strict=False):
         assert {record[name] for name in ("key", "source_key", "subject")} == {row.source_key}
         assert {record[name] for name in ("image", "width", "captions")} == {None}
-
-
-def test_columns_that_were_not_read_are_empty() -> None:
-    table = to_table([replace(IMAGE, captions=("a",), image=b"1")], ImageRow)
-    (row,) = from_table(table.drop_columns(["image", "captions", "width", "graph"]), ImageRow)
-    assert (row.image, row.captions, row.width, row.graph) == (b"", (), None, None)
-    assert row.key == IMAGE.key
-
-
-def test_no_rows_are_a_table_too() -> None:
-    for kind in ROW_TYPES:
-        assert to_table([], kind).equals(schema_of(kind).empty_table())

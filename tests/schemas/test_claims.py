@@ -74,7 +74,7 @@ def test_where_things_stand_is_open_unless_the_opposite_is_clear():
     assert not may_hold((aside, Claim(side=1, kind="exists", selector=CUBE)), PAIR)
 
 
-def test_viewpoint_and_light_are_no_change():
+def test_viewpoint_light_and_the_same_change_on_both_sides_are_no_change():
     moved = graph(
         RED, BLUE, MUG, light=LIGHTS[1], changes=(SceneChange(type="illumination"), SceneChange(type="viewpoint"))
     )
@@ -82,9 +82,6 @@ def test_viewpoint_and_light_are_no_change():
     assert is_no_change((FIRST, moved))
     assert not is_no_change(PAIR)
     assert not is_no_change((FIRST, graph(RED, BLUE, MUG, world="other")))
-
-
-def test_the_same_change_on_both_sides_is_no_change():
     assert is_no_change((SECOND, SECOND.model_copy(update={"photograph": 2})))
 
 

@@ -63,12 +63,9 @@ def test_one_seed_is_that_of_every_section_and_moves_what_is_drawn() -> None:
     assert {"pairs", "captions", "differences", "splits", "preferences"} <= changed
 
 
-def test_a_profile_survives_json() -> None:
+def test_a_profile_survives_json_and_has_its_source_in_parts() -> None:
     changed = _change({"mining.gamma": 0.2, "embedding.embedders": ("gradients",), "mining.weights": (1.0,)})
     assert Profile.model_validate(changed.model_dump(mode="json")) == changed != START
-
-
-def test_the_source_is_taken_apart_at_the_first_colon() -> None:
     source = _change({"source": "folder:/data/a:b", "images.min_side": 40}).sources
     assert (source.kind, source.path, source.images.min_side) == ("folder", "/data/a:b", 40)
 

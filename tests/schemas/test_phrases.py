@@ -31,10 +31,22 @@ def test_indefinite_phrases(selector, count, words):
     assert some(selector, count) == words
 
 
-def test_definite_phrases():
+def test_phrases_places_lists_and_attributes():
     assert the(BALL) == "the red metal ball"
     assert the(BALL.model_copy(update={"column": "right"})) == "the red metal ball on the right"
     assert tail(BALL) == ""
+    assert within("a wooden table-top") == "on a wooden table-top"
+    assert within("a room corner") == "in a room corner"
+    assert within("an unknown place") == "in an unknown place"
+    assert bare("an attic") == "attic"
+    assert joined([]) == ""
+    assert joined(["a"]) == "a"
+    assert joined(["a", "b", "c"]) == "a, b and c"
+    assert joined(["a", "b"], "or") == "a or b"
+    assert [number(n) for n in (0, 1, 12, 13)] == ["no", "one", "twelve", "13"]
+    assert surface("size", "medium") == "medium-sized"
+    assert surface("text", "OPEN") == "reading 'OPEN'"
+    assert surface("colour", "red") == "red"
 
 
 @pytest.mark.parametrize("words", ["balls", "boxes", "benches", "berries", "toys", "glasses"])
@@ -46,24 +58,3 @@ def test_plurals(words):
 @pytest.mark.parametrize("phrase", ["an apple", "an umbrella", "a unit", "a box"])
 def test_articles(phrase):
     assert with_article(phrase.partition(" ")[2]) == phrase
-
-
-def test_places():
-    assert within("a wooden table-top") == "on a wooden table-top"
-    assert within("a room corner") == "in a room corner"
-    assert within("an unknown place") == "in an unknown place"
-    assert bare("an attic") == "attic"
-
-
-def test_lists_and_numbers():
-    assert joined([]) == ""
-    assert joined(["a"]) == "a"
-    assert joined(["a", "b", "c"]) == "a, b and c"
-    assert joined(["a", "b"], "or") == "a or b"
-    assert [number(n) for n in (0, 1, 12, 13)] == ["no", "one", "twelve", "13"]
-
-
-def test_words_of_one_attribute():
-    assert surface("size", "medium") == "medium-sized"
-    assert surface("text", "OPEN") == "reading 'OPEN'"
-    assert surface("colour", "red") == "red"

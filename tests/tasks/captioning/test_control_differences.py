@@ -74,13 +74,12 @@ def test_a_model_that_ignores_order_or_images_fails():
     [row], _ = ask(ignoring_order, kinds=("swapped",))
     assert (row.passed, row.score, row.why) == (False, round(1 / 3 - 1, 6), checks.NOT_TURNED_ROUND)
     assert checks.speaks_against(row)
-
-
-def test_a_model_that_ignores_the_images_fails():
     [swapped, same], _ = ask(ignoring_images, kinds=("swapped", "same"))
     assert swapped.passed  # its captions came in the other order
     assert (same.passed, same.score, same.why) == (False, 0.0, checks.SEEN_IN_SAME)
     assert not checks.speaks_against(same)
+    [row], _ = ask(lambda asked: template("shows a dog", "shows a cat"), kinds=("swapped",))
+    assert (row.passed, row.score, row.why) == (False, 0.0, checks.NOT_TURNED_ROUND)
 
 
 def test_what_the_swapped_pair_is_asked():

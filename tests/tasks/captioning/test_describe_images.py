@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pairwright.schemas.claims import all_hold
 from pairwright.schemas.config import CaptionsConfig
 from pairwright.schemas.replies import RefusedText
+from pairwright.schemas.rows import Dropped
 from pairwright.tasks.captioning.compose_caption import compose_caption
 from pairwright.tasks.captioning.describe_images import MOST_WORDS, describe_images, read_sentences, refuse_caption
 from tests.fixtures.graphs import PROPERTY, graph, image_row, pairs, random_world, thing
@@ -87,14 +88,13 @@ def test_like_things_in_several_places_are_counted():
 def test_empty_scenes_given_captions_and_nothing():
     (row,) = describe_images([image_row("i", graph())], CONFIG)
     assert "no object" in row.text
-
-
-def test_given_captions_are_kept():
     given_row = image_row("i", captions=("A cat.", 'A cat sits on a  mat.\nIt is 3 years old. "Mat" it says.'))
     (row,) = describe_images([given_row], CONFIG)
     assert row.sentences == ("A cat sits on a mat.", "It is 3 years old.", '"Mat" it says.')
     assert row.text == 'A cat sits on a mat. It is 3 years old. "Mat" it says.'
     assert row.model == "given"
+    rows = list(describe_images([image_row("i"), image_row("j", captions=("  ",))], CONFIG))
+    assert rows == [Dropped(source_key=key, reason="no scene graph", detail=key) for key in ("i", "j")]
 
 
 DESCRIPTION = "A tall man with two small dogs is walking past a bakery. He wears a red coat. No cars can be seen."

@@ -133,9 +133,6 @@ def test_a_reason_may_hold_what_looks_like_a_rating() -> None:
     reply = json.dumps({"number": NUMBER, "reason": f"It says {forged}", "rating": 10})
     assert read_rating(reply, NUMBER, REASONED) == 10
     assert read_rating(f'{{"number": "{NUMBER}", "rating": 10}}', NUMBER, REASONED) is None
-
-
-def test_numbers_differ_by_what_is_rated_and_by_the_secret() -> None:
     question, number = ask_rating("0", judged("It left."), RUBRIC, SECRET)
     assert question.text.count(number) == 8
     others = [number_of("0", judged("It left"), SECRET), number_of("0", judged("It left."), b"t" * 32)]

@@ -111,9 +111,23 @@ def test_protocols(protocol, wanted):
     assert found.blank == (0 if protocol == "spot-the-diff-multi" else 1)
 
 
-def test_records_are_needed_where_records_are_scored():
+def test_what_is_missing_or_blank_is_said_and_counted():
     with pytest.raises(ConfigError, match=r"ref line 4: .*sentences"):
         match_captions([one("1", "x")], [one("1", "y", "ref line 4")], protocol="spot-the-diff-multi")
+    references = [several(str(number), "x") for number in range(9)]
+    with pytest.raises(ConfigError, match=r"ids '1', '2', '3' and 5 more .*--missing"):
+        match_captions([one("0", "x")], references)
+    empty = match_captions([PREDICTIONS[0]], REFERENCES, missing="empty")
+    assert [(item.name, item.prediction) for item in empty.items] == [("1", ""), ("2", "nothing")]
+    assert (empty.missing, empty.empty) == (1, 1)
+    less = match_captions([PREDICTIONS[0]], REFERENCES, missing="leave-out")
+    assert [item.name for item in less.items] == ["2"]
+    assert (less.missing, less.empty, less.blank) == (1, 0, 1)
+    found = match_captions([one("1", " "), one("2", "x")], [several("1", "x"), several("2", " ", "")])
+    assert [item.name for item in found.items] == ["1"]
+    assert (found.unreferenced, found.blank, found.empty) == (1, 2, 1)
+    with pytest.raises(ConfigError, match="score"):
+        match_captions([one("2", "x")], [several("2", "")])
 
 
 @pytest.mark.parametrize(
@@ -136,26 +150,3 @@ def test_unknown_names(option, words):
 def test_ids_must_fit(predictions, words):
     with pytest.raises(ConfigError, match=words):
         match_captions(predictions, REFERENCES)
-
-
-def test_many_missing_ids_are_counted():
-    references = [several(str(number), "x") for number in range(9)]
-    with pytest.raises(ConfigError, match=r"ids '1', '2', '3' and 5 more .*--missing"):
-        match_captions([one("0", "x")], references)
-
-
-def test_missing_predictions_may_be_empty_or_leave_their_items_out():
-    empty = match_captions([PREDICTIONS[0]], REFERENCES, missing="empty")
-    assert [(item.name, item.prediction) for item in empty.items] == [("1", ""), ("2", "nothing")]
-    assert (empty.missing, empty.empty) == (1, 1)
-    less = match_captions([PREDICTIONS[0]], REFERENCES, missing="leave-out")
-    assert [item.name for item in less.items] == ["2"]
-    assert (less.missing, less.empty, less.blank) == (1, 0, 1)
-
-
-def test_items_with_blank_references_only_are_left_out_and_counted():
-    found = match_captions([one("1", " "), one("2", "x")], [several("1", "x"), several("2", " ", "")])
-    assert [item.name for item in found.items] == ["1"]
-    assert (found.unreferenced, found.blank, found.empty) == (1, 2, 1)
-    with pytest.raises(ConfigError, match="score"):
-        match_captions([one("2", "x")], [several("2", "")])

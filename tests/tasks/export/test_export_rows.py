@@ -100,16 +100,13 @@ def test_a_crop_is_named_after_its_image(tmp_path, made):
     assert row["rejected_image_maker"] == "crop"
 
 
-def test_every_column_is_in_it(tmp_path):
+def test_every_column_is_in_it_as_datasets_has_it(tmp_path):
     told = {"kind": "list", "description": "One.", "claims": "[1]", "rejected_claims": "[2]"}
     export_some(tmp_path / "out", [replace(preference(1), **told)], form="hf")
     (row,) = pq.read_table(next((tmp_path / "out/data").glob("*.parquet"))).to_pylist()
     assert {name: row[name] for name in told} == told
     # "subject" is called "pair"; the split is the file's.
     assert {field.name for field in fields(PreferenceRow)} - row.keys() == {"source_key", "subject", "split"}
-
-
-def test_schema_is_what_datasets_makes_of_the_features():
     features = datasets.Features.from_dict(FEATURES)
     assert features.arrow_schema.equals(SCHEMA.remove_metadata()), "physical types"
     assert json.loads(SCHEMA.metadata[b"huggingface"]) == json.loads(features.arrow_schema.metadata[b"huggingface"])
@@ -205,7 +202,12 @@ def test_rejected_images_are_counted_by_how_they_were_made(tmp_path, made):
         assert not any(words in body for words in unsaid)
 
 
-def test_rows_that_are_not_selected_are_counted(tmp_path, made):
+def test_empty_splits_and_rows_that_are_not_selected(tmp_path, made, offline):
+    made = make_whole()
+    made.tables["preferences"] = [row for row in made.of("preferences") if row.split == "train"]
+    export(tmp_path, made)
+    assert "no validation" in (tmp_path / "out/README.md").read_text()
+    assert set(datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(offline))) == {"train"}
     rows = made.of("preferences")
     one = rows[0]
     made = make_whole()
@@ -215,14 +217,6 @@ def test_rows_that_are_not_selected_are_counted(tmp_path, made):
     assert "1 further row " in (tmp_path / "out/README.md").read_text()
     keys = pa.concat_tables([pq.read_table(path) for path in (tmp_path / "out/data").glob("*.parquet")])["key"]
     assert one.key not in keys.to_pylist()
-
-
-def test_empty_splits_have_no_file_and_the_card_says_so(tmp_path, made, offline):
-    made = make_whole()
-    made.tables["preferences"] = [row for row in made.of("preferences") if row.split == "train"]
-    export(tmp_path, made)
-    assert "no validation" in (tmp_path / "out/README.md").read_text()
-    assert set(datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(offline))) == {"train"}
 
 
 def test_rows_without_rejected_text_have_an_empty_list(tmp_path, offline):
@@ -256,6 +250,10 @@ def test_an_earlier_export_is_replaced_and_gives_the_same_bytes(tmp_path, made):
     export(tmp_path, made)
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dataset", "out"]
+    export(tmp_path, made)
+    (tmp_path / "out/.git").mkdir()
+    with pytest.raises(ConfigError, match=r"\.git"):
+        check_target(tmp_path / "out")
 
 
 @pytest.mark.parametrize("held", ["notes.txt", "README.md", "data"])
@@ -265,13 +263,6 @@ def test_another_folder_is_not_overwritten(tmp_path, made, held):
     with pytest.raises(ConfigError, match=f"out: .*{held}.*--to"):
         export(tmp_path, made)
     assert [path.name for path in (tmp_path / "out").iterdir()] == [held]
-
-
-def test_an_export_to_which_something_was_added_is_not_overwritten(tmp_path, made):
-    export(tmp_path, made)
-    (tmp_path / "out/.git").mkdir()
-    with pytest.raises(ConfigError, match=r"\.git"):
-        check_target(tmp_path / "out")
 
 
 def test_a_file_is_not_overwritten(tmp_path):

@@ -27,14 +27,11 @@ def test_every_image_must_be_under_a_wanted_licence(
     assert Selection(licences=wanted).keeps(replace(ROW, licences=licences)) == kept
 
 
-def test_both_licence_and_source_must_fit() -> None:
+def test_all_that_is_selected_must_fit() -> None:
     row = replace(ROW, licences=("MIT", "MIT"), sources=("folder", "jsonl"))
     assert Selection(licences=("mit",), sources=("folder", "jsonl")).keeps(row)
     assert not Selection(licences=("mit",), sources=("folder",)).keeps(row)
     assert not Selection(licences=("CC0-1.0",), sources=("folder", "jsonl")).keeps(row)
-
-
-def test_splits_and_kinds_are_any_of_those_named() -> None:
     row = replace(ROW, split="test", kind="list", rejected_maker="edited", rejected_image_maker="crop")
     assert Selection(splits=("test", "train")).keeps(row)
     assert not Selection(splits=("train",)).keeps(row)
@@ -44,9 +41,6 @@ def test_splits_and_kinds_are_any_of_those_named() -> None:
     for kinds in (("image",), ("removal", "swapped"), ("short",)):
         assert not Selection(kinds=kinds).keeps(row)
     assert kinds_of(replace(row, images=row.images[:1], kind="", rejected_maker="")) == {"image", "crop"}
-
-
-def test_the_score_is_that_of_the_removal_that_was_taken() -> None:
     scores = [
         RemovalScore(removal="a", tag="ball", side=0, score=0.9, chosen=False),
         RemovalScore(removal="b", tag="cup", side=1, score=0.5, chosen=True),

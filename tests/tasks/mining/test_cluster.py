@@ -66,6 +66,8 @@ def test_partition_is_scikit_learns():
     rng = np.random.default_rng(1)
     for d in (16, 40, 96):
         assert count_mismatches([KINDS[i % 3](rng, int(rng.integers(4, 65)), d) for i in range(60)]) <= 1
+    rng = np.random.default_rng(2)
+    assert count_mismatches([KINDS[i % 3](rng, 4 + 2 * i, 1792) for i in range(31)]) == 0
 
 
 @pytest.mark.slow
@@ -75,11 +77,6 @@ def test_partition_is_scikit_learns_on_999_in_1000_sets():
     for d in (16, 40, 96):
         mismatches += count_mismatches([KINDS[i % 3](rng, int(rng.integers(4, 65)), d) for i in range(1000)])
     assert mismatches <= 3
-
-
-def test_partition_is_scikit_learns_at_the_papers_width():
-    rng = np.random.default_rng(2)
-    assert count_mismatches([KINDS[i % 3](rng, 4 + 2 * i, 1792) for i in range(31)]) == 0
 
 
 @pytest.mark.parametrize(("n_clusters", "gamma", "seed"), [(2, 0.1, 0), (4, 1.0, 7), (5, 0.1, 123)])
@@ -148,32 +145,23 @@ def test_no_more_candidates_than_clusters_are_each_their_own(n: int):
     assert spectral_labels(vectors, [np.arange(n)])[0].tolist() == list(range(n))
 
 
-def test_one_cluster_holds_all():
+def test_one_cluster_no_sets_and_rows_that_are_identical():
     assert labelled(np.eye(6, dtype=np.float32), n_clusters=1)[0].tolist() == [0] * 6
-
-
-def test_no_sets_have_no_labels():
     assert spectral_labels(np.zeros((3, 4), np.float32), []) == []
-
-
-def test_identical_rows_share_a_label_and_do_not_sway_the_others():
     rng = np.random.default_rng(8)
     distinct = grouped(rng, 10, 32)
     source = np.array([0, 1, 2, 1, 3, 4, 5, 0, 6, 7, 1, 8, 9, 9])
     labels, expected = labelled(distinct[source], distinct)
     assert np.array_equal(labels, expected[source])
+    row = flat(np.random.default_rng(10), 1, 1792)[0]
+    almost = row.copy()
+    almost[5] = np.nextafter(row[5], np.float32(1))
+    assert labelled(np.stack([row, almost, row]))[0].tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize("source", [[0, 0], [0, 0, 1, 0], [0, 1, 1, 2, 0, 2], [0] * 9])
 def test_few_distinct_rows_are_each_their_own_cluster(source: list[int]):
     assert labelled(flat(np.random.default_rng(9), 3, 200)[source])[0].tolist() == source
-
-
-def test_rows_that_differ_in_one_bit_are_not_identical():
-    row = flat(np.random.default_rng(10), 1, 1792)[0]
-    almost = row.copy()
-    almost[5] = np.nextafter(row[5], np.float32(1))
-    assert labelled(np.stack([row, almost, row]))[0].tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-30, 1e3])

@@ -50,14 +50,11 @@ def test_rows_do_not_depend_on_the_batch():
     assert list(embed_images(rows, CONFIG)) == [made for one in rows for made in embed_images([one], CONFIG)]
 
 
-def test_a_flat_image_has_the_zero_vector():
+def test_flat_images_and_those_that_do_not_decode():
     flat = photograph(np.full((24, 32, 3), 3, np.uint8))
     for made in embed_images([flat], EmbeddingConfig(embedders=("gradients",))):
         assert not any(made.vector)
         assert made.norm == 0
-
-
-def test_an_image_that_does_not_decode_is_dropped():
     damaged = replace(row(0), image=row(0).image[:-40])
     (got,) = embed_images([damaged], CONFIG)
     assert isinstance(got, Dropped)

@@ -26,9 +26,6 @@ def test_an_image_has_the_distinct_nouns_of_all_its_captions(config):
     assert found.nouns == ("dog", "image", "person", "table")
     assert (found.subject, found.source_key, found.model) == (row.key, row.key, model)
     assert found.key == make_key("nouns", row.key, model, "dog", "image", "person", "table")
-
-
-def test_images_without_nouns_say_why(config):
     long = image(2, "a dog " * (MAX_CHARACTERS // 6), "a cat")
     rows = [image(0), image(1, ""), long, image(3, "it runs", ""), image(4, "a dog")]
     assert [row for row in find_nouns(rows, config) if isinstance(row, Dropped)] == [

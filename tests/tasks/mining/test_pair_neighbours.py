@@ -136,17 +136,16 @@ def outcome(first, second, **config):
     return [(others.index(key), one) for key, one in zip(partners, made, strict=True)]
 
 
-def test_a_set_whose_best_is_too_far_is_dropped():
+def test_the_set_filter_looks_at_the_raw_neighbours_and_the_band_is_closed():
     assert outcome([0.79, 0.9], [0.79, 0.7]) == ("set below tau_max: gradients", "highest 0.7900")
     assert outcome([0.5, 0.6], [0.79, 0.7])[0] == "set below tau_max: colour-layout"
     assert outcome([0.8], [0.8])[0][0] == 0
-
-
-def test_the_set_filter_looks_at_the_raw_neighbours():
     # The best neighbour is too near to be paired, but it lets the set pass.
     ((other, pair),) = outcome([0.99, 0.785], [0.99, 0.785])
     assert other == 1
     assert pair.similarities == (0.785, 0.785)
+    got = outcome([0.75, 0.875], [0.75, 0.875], min_similarity=0.75, max_similarity=0.875)
+    assert [other for other, _ in got] == [0, 1]
 
 
 def test_the_second_set_test_looks_at_the_raw_neighbours_or_the_kept_ones():
@@ -156,11 +155,6 @@ def test_the_second_set_test_looks_at_the_raw_neighbours_or_the_kept_ones():
         assert [other for other, _ in outcome([0.9, 0.7], [0.9, 0.9], check_worst=setting)] == [0]
     got = outcome([0.9, 0.72], [0.9, 0.72], check_worst="after", min_similarity=0.7)
     assert got == ("set below tau_min: colour-layout", "lowest kept 0.7200")
-
-
-def test_both_ends_of_the_band_are_kept():
-    got = outcome([0.75, 0.875], [0.75, 0.875], min_similarity=0.75, max_similarity=0.875)
-    assert [other for other, _ in got] == [0, 1]
 
 
 def test_candidates_must_fit_in_every_space():
@@ -191,9 +185,6 @@ def test_fewer_candidates_than_clusters_are_all_paired():
     assert one.first < one.second
     assert one.key == one.subject == make_key("pair", one.first, one.second)
     assert (one.origin, one.source_key) == ("mined", "row")
-
-
-def test_of_equals_the_lower_key_is_taken():
     # One cluster, all alike: the first in the order of keys.
     ((other, _),) = outcome([0.8, 0.9, 0.9, 0.9], [0.8, 0.9, 0.9, 0.9], clusters=1)
     assert other == 1

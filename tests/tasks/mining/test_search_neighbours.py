@@ -51,9 +51,6 @@ def test_similarities_are_cosines_also_where_rounding_lengthened_the_vectors():
 def test_without_others_there_are_no_neighbours():
     (row,) = search_neighbours(anchors(KEYS[:1]), SearchConfig(), vectors={"angle": space(FAN[:1], KEYS[:1])})
     assert row.neighbours == ((),)
-
-
-def test_rows_do_not_depend_on_the_shard():
     spaces = {"angle": space(FAN)}
     whole = list(search_neighbours(anchors(KEYS), SearchConfig(k=4), vectors=spaces))
     single = [row for key in KEYS for row in search_neighbours(anchors([key]), SearchConfig(k=4), vectors=spaces)]

@@ -24,13 +24,19 @@ def test_likeness_is_a_cosine_of_words_and_word_pairs(first, second, cosine):
     assert likeness(first, second) == pytest.approx(cosine, abs=1e-9)
 
 
-def test_truth_is_unknown_without_graphs_or_claims():
+def test_truth_is_looked_up_or_unknown():
     graphs = (graph(thing()), graph())
     claims = (Claim(side=0, kind="count", count=1),)
     assert Truth(None).of(claims) is None
     assert Truth(graphs).of(()) is None
     assert Truth(graphs).of(claims) is True
     assert Truth(graphs).of((Claim(side=1, kind="count", count=1),)) is False
+    pair = replace(pair_row("a" * 32, "b" * 32), human_differences=("a man left",))
+    row = description("shows a dog", "shows a cat", subject=pair.key)
+    images = {key: image_row(key, scene) for key, scene in zip(("a" * 32, "b" * 32), BALL, strict=True)}
+    assert truth_of(row, {pair.key: pair}, images) == Truth(BALL, ("a man left",))
+    assert truth_of(row, {pair.key: pair}, {}) == Truth(None, ("a man left",))
+    assert truth_of(row, {}, images) == Truth(None)
 
 
 BALL = (graph(thing(colour="red")), graph(thing(colour="blue"), thing("b", "cube", "green")))
@@ -60,18 +66,6 @@ def test_a_text_is_as_true_as_what_it_repeats():
         is_as_true(other, (chosen, description("shows a lady on the beach", "has an empty beach")), Truth(None)) is True
     )
     assert is_as_true(other, (chosen,), Truth(None, ("The woman left the beach empty.",))) is True
-
-
-def test_two_ways_to_say_that_nothing_changed_are_as_true():
     chosen = description("shows a street", "shows the same view, unchanged", no_change=True)
     assert is_as_true(("a road", "an identical road"), (chosen,), Truth(None)) is True
     assert is_as_true(("a road", "a road with a bus"), (chosen,), Truth(None)) is None
-
-
-def test_truth_is_looked_up():
-    pair = replace(pair_row("a" * 32, "b" * 32), human_differences=("a man left",))
-    row = description("shows a dog", "shows a cat", subject=pair.key)
-    images = {key: image_row(key, scene) for key, scene in zip(("a" * 32, "b" * 32), BALL, strict=True)}
-    assert truth_of(row, {pair.key: pair}, images) == Truth(BALL, ("a man left",))
-    assert truth_of(row, {pair.key: pair}, {}) == Truth(None, ("a man left",))
-    assert truth_of(row, {}, images) == Truth(None)

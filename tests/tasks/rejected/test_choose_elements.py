@@ -70,28 +70,19 @@ def test_the_range_is_a_setting_and_an_empty_mask_is_never_an_element():
     row = masks_row(nothing, whys=("",))
     (element,) = choose_elements([row], ElementsConfig(min_area=0))
     assert (element.why, element.box, element.area_share) == (TOO_SMALL, (0, 0, 0, 0), 0)
-
-
-def test_what_a_segmenter_said_comes_first():
     row = masks_row(rectangle(0, 0, 10, 10), whys=("its boxes cover the image",))
     assert [element.why for element in choose_elements([row], ElementsConfig())] == ["its boxes cover the image"]
 
 
-def test_of_nearly_equal_masks_the_first_is_kept():
+def test_of_nearly_equal_masks_the_first_that_is_not_refused_is_kept():
     # 20 x 20 pixels, and the same without one of 20 columns: 0.95 of the union.
     first, second = rectangle(10, 10, 30, 30), rectangle(11, 10, 30, 30)
     assert whys(first, second) == ["", SAME_MASK]
     assert whys(second, first) == ["", SAME_MASK]
     assert whys(first, second, max_iou=0.95) == ["", ""]  # more than the limit, not as much
     assert whys(first, first, first, max_iou=0.99) == ["", SAME_MASK, SAME_MASK]
-
-
-def test_a_part_and_its_whole_are_two_elements_and_so_are_masks_of_equal_size():
     car, wheel = rectangle(5, 5, 45, 25), rectangle(8, 20, 14, 25)
     assert whys(car, wheel, np.roll(wheel, 7, axis=1), np.roll(car, 14, axis=0)) == ["", "", "", ""]
-
-
-def test_a_refused_mask_is_no_reason_to_refuse_another():
     # Of three masks in a row, each 0.9 of the one before, the last is like the second, which is not kept.
     masks = [rectangle(5, 5, 5 + width, 25) for width in (30, 28, 26)]
     assert whys(*masks) == ["", SAME_MASK, ""]

@@ -151,13 +151,6 @@ def test_endless_texts_are_read_in_part(config, spaces):
     assert {one.score for one in made[-1].removal_scores} == {0.0}
 
 
-def test_several_images_of_a_given_preference_are_refused(config, spaces):
-    both = preference(IMAGES[0], "A dog.", image_keys=tuple(row.key for row in IMAGES))
-    (row,) = choose_removals([both], config, elements=ELEMENTS, inspected=INSPECTED, **spaces)
-    assert isinstance(row, Dropped)
-    assert (row.source_key, row.reason) == (both.key, stage.SEVERAL)
-
-
 def test_what_failed_its_checks_keeps_its_score_and_is_not_chosen(config, spaces):
     free = choose(config, spaces)
     failed = {
@@ -198,10 +191,14 @@ def test_the_text_must_fit_worse_by_enough(config, spaces):
     assert choose(config.model_copy(update={"min_drop": best}), spaces, inspected=none).reason == NO_DROP
 
 
-def test_a_pair_without_a_description_is_dropped(config, spaces):
+def test_what_cannot_be_compared_is_dropped(config, spaces):
     tables = {"elements": ELEMENTS, "inspected": INSPECTED, **spaces}
     (row,) = choose_removals([PAIR], config, differences={}, **tables)
     assert row == Dropped(source_key=PAIR.key, reason="no difference description")
+    both = preference(IMAGES[0], "A dog.", image_keys=tuple(row.key for row in IMAGES))
+    (row,) = choose_removals([both], config, elements=ELEMENTS, inspected=INSPECTED, **spaces)
+    assert isinstance(row, Dropped)
+    assert (row.source_key, row.reason) == (both.key, stage.SEVERAL)
 
 
 def without_candidates(config, keys=(PAIR.key,), **tables):

@@ -27,7 +27,7 @@ def target(first, second, *claims):
     return found
 
 
-def test_the_element_that_makes_the_most_untrue_goes():
+def test_the_element_that_makes_the_most_untrue_goes_with_what_rests_on_it():
     ball, cube = sized(thing("a"), 0.2), sized(thing("c", "cube", "blue"), 0.1)
     claims = [
         Claim(side=0, kind="count", selector=RED_BALL, count=1),
@@ -36,16 +36,10 @@ def test_the_element_that_makes_the_most_untrue_goes():
     found = target(graph(ball, cube), graph(cube), *claims)
     assert isinstance(found, TargetRow)
     assert (found.subject, found.object_ids, found.drop) == ("first", ("a",), 0.5)
-
-
-def test_the_smaller_of_two_goes_if_it_is_large_enough():
     claim = Claim(side=0, kind="count", selector=RED_BALL, count=3)
     balls = [sized(thing(name), share) for name, share in (("a", 0.2), ("b", 0.1), ("c", 0.01))]
     found = target(graph(*balls), graph(), claim)
     assert (found.subject, found.object_ids, found.drop) == ("first", ("b",), 1)
-
-
-def test_what_rests_on_it_goes_too():
     claim = Claim(side=1, kind="count", selector=Selector(shape="box"), count=1)
     box, ball = sized(thing("a", "box"), 0.2), sized(thing("b"), 0.1).model_copy(update={"support": "a"})
     found = target(graph(), graph(box, ball), claim)

@@ -53,27 +53,15 @@ def test_an_element_is_found_in_its_place_by_its_own_tag():
     assert look([DOG_THERE, *others], others) == (0.8, 0)
     assert look([DOG_THERE, *others], [*others, box(DOG, 98, 50, 140, 70, score=0.4)]) == (0.8, 0.4)
     assert look([], []) == (0, 0)
-
-
-def test_a_part_that_is_left_is_the_element():
     assert look([DOG_THERE], [box(DOG, 105, 52, 112, 60, score=0.3)]) == (0.8, 0.3)
-
-
-def test_of_several_boxes_the_surest_counts():
     before = [box(DOG, 100, 50, 118, 70, score=0.6), box(DOG, 120, 50, 140, 70, score=0.7)]
     after = [box(DOG, 100, 50, 118, 70, score=0.3), box(DOG, 119, 50, 140, 70, score=0.45)]
     assert look(before, after) == (0.7, 0.45)
-
-
-def test_a_thin_element_is_found_by_its_old_box():
     pole, there = Place((10, 10), np.eye(50, dtype=bool)), box(DOG, 10, 10, 60, 60, score=0.6)
     assert look([there], [box(DOG, 12, 12, 60, 60, score=0.5)], pole) == (0.6, 0.5)
     assert look([there], [box(DOG, 40, 40, 140, 140, score=0.5)], pole) == (0.6, 0)
     # Nobody saw it there before: such a box has no reason to be of the pole.
     assert look([], [box(DOG, 12, 12, 60, 60, score=0.5)], pole) == (0, 0)
-
-
-def test_its_neighbours_of_the_same_tag_stay():
     beside = box(DOG, 130, 50, 180, 70, score=0.7)  # a fifth of it was filled
     assert look([DOG_THERE, beside], [beside]) == (0.8, 0)
 
@@ -82,20 +70,14 @@ def grown(before, after, least=0.35):
     return find_grown(TAGS, PLACE, before=before, after=after, least=least)
 
 
-def test_what_was_not_there_has_grown():
+def test_what_was_not_there_beside_the_hole_has_grown():
     new = box(CUP, 105, 52, 120, 68, score=0.6)
     assert grown([DOG_THERE], [new]) == ("cup", 0.6)
     assert grown([DOG_THERE], [new, box(SOFA, 110, 50, 140, 70, score=0.7)]) == ("sofa", 0.7)
     assert grown([DOG_THERE], [new], least=0.61) == ("", 0)
     assert grown([DOG_THERE], []) == ("", 0)
-
-
-def test_what_stands_mostly_beside_the_hole_has_not_grown():
     assert grown([DOG_THERE], [box(CUP, 60, 50, 115, 70, score=0.9)]) == ("", 0)
     assert grown([DOG_THERE], [box(SOFA, 0, 0, 300, 200, score=0.9)]) == ("", 0)
-
-
-def test_what_stood_behind_was_seen_beside_the_hole():
     shown = box(SOFA, 95, 50, 140, 70, score=0.9)
     sliver = box(
         SOFA, 92, 50, 104, 70, score=0.4
@@ -103,7 +85,4 @@ def test_what_stood_behind_was_seen_beside_the_hole():
     assert grown([DOG_THERE, sliver], [shown]) == ("", 0)
     assert grown([DOG_THERE, box(CUP, 92, 50, 104, 70)], [shown]) == ("sofa", 0.9)
     assert grown([DOG_THERE, box(SOFA, 60, 50, 72, 70)], [shown]) == ("sofa", 0.9)
-
-
-def test_a_name_that_the_element_had_beside_its_own_does_not_count_as_seen_before():
     assert grown([DOG_THERE, box(SOFA, 100, 50, 140, 70)], [box(SOFA, 100, 50, 140, 70)]) == ("sofa", 0.5)

@@ -245,10 +245,15 @@ def test_an_edit_that_contradicts(half, side, changed):
     assert check(text, side=side) == CheckedEdit(text, changed, None)
 
 
-def test_quotation_marks_and_capitals_of_the_other_half_are_put_right():
+def test_the_other_half_is_put_right():
     edit = check(f'"{said("shows two blue cars near a tall house", "depicts A man, with a dog")}"')
     assert isinstance(edit, CheckedEdit)
     assert edit.text == said("shows two blue cars near a tall house")
+    # The model is shown the text without control tokens, so it cannot give them back.
+    row = description("shows two red cars", "depicts a <|im_end|>man with a dog")
+    edit = check(said("shows two blue cars"), row=row)
+    assert isinstance(edit, CheckedEdit)
+    assert edit.text == said("shows two blue cars", "depicts a <|im_end|>man with a dog")
 
 
 REFUSED = {
@@ -282,15 +287,14 @@ def test_refusals(reason, text):
     assert edit.reason == reason, edit
 
 
-def test_long_rewritings_are_too_far_though_few_content_words_change():
+def test_long_rewritings_cut_off_answers_and_what_people_said_are_refused():
     chosen = description("shows a cup", "shows a pot")
     text = said(f"shows {'what is as it is and ' * 6}a bowl", "shows a pot")
     assert check(text, row=chosen).reason == "too far from the chosen text"
-
-
-def test_a_cut_off_answer_is_refused_though_it_ends_well():
     edit = check(said("shows two blue cars near a tall house"), finish_reason="length")
     assert edit == RefusedText("cut off", "length")
+    truth = Truth(None, ("The man with the dog saw two blue cars near the tall house.",))
+    assert check(said("shows two blue cars near a tall house"), truth=truth).reason == "edited text is as true"
 
 
 GRAPHS = (graph(thing(), thing("b", "cube", "green")), graph())
@@ -315,16 +319,3 @@ def test_scene_graphs_have_to_refute_it(first, expected):
     else:
         assert isinstance(edit, RefusedText)
         assert edit.reason == expected
-
-
-def test_what_people_said_is_no_counterfactual():
-    truth = Truth(None, ("The man with the dog saw two blue cars near the tall house.",))
-    assert check(said("shows two blue cars near a tall house"), truth=truth).reason == "edited text is as true"
-
-
-def test_hidden_characters_of_the_other_half_may_be_left_out():
-    """The model is shown the text without control tokens, so it cannot give them back."""
-    row = description("shows two red cars", "depicts a <|im_end|>man with a dog")
-    edit = check(said("shows two blue cars"), row=row)
-    assert isinstance(edit, CheckedEdit)
-    assert edit.text == said("shows two blue cars", "depicts a <|im_end|>man with a dog")

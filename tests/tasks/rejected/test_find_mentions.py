@@ -39,7 +39,7 @@ def mentions(*rows: DifferenceRow, config: NounsConfig) -> list[MentionRow | Dro
     return list(find_mentions(rows, config, pairs={row.subject: pair(n) for n, row in enumerate(rows)}))
 
 
-def test_each_half_is_about_its_image(config: NounsConfig) -> None:
+def test_each_half_is_about_what_is_in_its_image(config: NounsConfig) -> None:
     row = difference("two dogs near a table, a dog on a chair", "people and a ball")
     first, second = mentions(row, config=config)
     assert isinstance(first, MentionRow)
@@ -48,16 +48,10 @@ def test_each_half_is_about_its_image(config: NounsConfig) -> None:
     assert (second.subject, second.source_key, second.nouns) == (SECOND, row.key, ("person", "ball"))
     assert first.model == second.model == config.revision
     assert first.key == make_key("mentions", row.key, FIRST, config.revision, "dog", "table", "chair")
-
-
-def test_what_a_half_denies_is_not_in_its_image(config: NounsConfig) -> None:
     first, second = mentions(difference("a table without a dog", "a table with a dog"), config=config)
     assert isinstance(first, MentionRow)
     assert isinstance(second, MentionRow)
     assert (first.nouns, second.nouns) == (("table",), ("table", "dog"))
-
-
-def test_an_image_of_which_nothing_is_named_has_no_row(config: NounsConfig) -> None:
     (found,) = mentions(difference("it is bright", "a cat sleeps"), config=config)
     assert isinstance(found, MentionRow)
     assert (found.subject, found.nouns) == (SECOND, ("cat",))
@@ -110,8 +104,5 @@ def test_a_given_preference_is_about_each_of_its_images(config: NounsConfig) -> 
     assert [one.subject for one in found[:2] if isinstance(one, MentionRow)] == [FIRST, SECOND]
     assert found[0].source_key == row.key
     assert [one.reason for one in found[2:] if isinstance(one, Dropped)] == ["no nouns in the preferred text"] * 2
-
-
-def test_a_given_preference_without_images_is_about_nothing(config: NounsConfig) -> None:
     (found,) = find_mentions([replace(preference("A dog.", FIRST), image_keys=())], config)
     assert isinstance(found, Dropped)

@@ -118,24 +118,20 @@ def inspected(before, after, mask=BALL, *, row=None, **config):
     return made
 
 
-def test_what_is_gone_has_gone(asked):
+def test_what_is_gone_has_gone_and_what_is_left_is_still_detected(asked):
     made = inspected(painted((BALL, RED)), GROUND)
     assert (made.passed, made.found_before, made.found_after) == (True, pytest.approx(210 / 255), 0)
     assert (made.grown, made.grown_score, made.changed_outside) == ("", 0, 0)
     assert made.rim < 0.5
     assert asked == [(0.25, 0)]
-
-
-def test_what_was_not_removed_is_still_detected(asked):
     made = inspected(painted((BALL, RED)), painted((BALL, RED)))
     assert (made.why, made.found_after) == ("still detected", made.found_before)
-
-
-def test_what_is_left_of_it_is_still_detected(asked):
     made = inspected(painted((BALL, RED)), painted((disc(60, 84, 6), RED)))
     assert (made.why, made.found_after) == ("still detected", pytest.approx(210 / 255))
     # A trace too pale for the detector, though not for the eye: what it does not see, it does not report.
     assert inspected(painted((BALL, RED)), painted((disc(60, 84, 6), PALE))).passed
+    other = (disc(70, 150, 15), RED)
+    assert inspected(painted((BALL, RED), other), painted(other)).passed
 
 
 def test_a_weak_detection_that_stays_as_it_was_is_no_removal(asked):
@@ -150,19 +146,11 @@ def test_a_weak_detection_that_stays_as_it_was_is_no_removal(asked):
     assert asked == [(0.1, 0)]
 
 
-def test_another_one_of_its_kind_may_stay(asked):
-    other = (disc(70, 150, 15), RED)
-    assert inspected(painted((BALL, RED), other), painted(other)).passed
-
-
 def test_what_grew_in_its_place_is_named(asked):
     made = inspected(painted((BALL, RED)), painted((disc(72, 92, 12), BLUE)))
     assert (made.why, made.grown) == ("something grew in its place", "blue ball")
     assert (made.grown_score, made.found_after) == (pytest.approx(210 / 255), 0)
     assert inspected(painted((BALL, RED)), painted((disc(72, 92, 12), BLUE)), min_grown_score=0.9).passed
-
-
-def test_what_stood_behind_it_has_not_grown(asked):
     behind = (disc(70, 74, 19), BLUE)
     with_behind = inspected(painted(behind, (BALL, RED)), painted(behind))
     assert with_behind.passed

@@ -39,20 +39,14 @@ def refusal(pin: Callable[..., Section], config: Section) -> str:
     return str(caught.value)
 
 
-def test_the_right_ones_are_pinned(ram: Checkpoint, sam: Path) -> None:
+def test_the_right_ones_are_pinned_and_others_refused(ram: Checkpoint, sam: Path, tmp_path: Path) -> None:
     assert tag_images.STAGE.pin(tagging(ram.config)).ram.revision
     assert segment_boxes.STAGE.pin(segmenting(sam)).revision
-
-
-def test_the_other_models_files_are_refused(ram: Checkpoint, sam: Path) -> None:
     said = refusal(tag_images.STAGE.pin, tagging(ram.config, checkpoint=str(sam)))
     assert said.startswith(f"tagging.ram.checkpoint: {sam}: ")
     said = refusal(segment_boxes.STAGE.pin, segmenting(ram.config.checkpoint))
     assert said.startswith(f"segmentation.checkpoint: {ram.config.checkpoint} ")
     assert "set tagging.taggers to ram" in refusal(tag_images.STAGE.pin, tagging(ram.config, "ram-plus"))
-
-
-def test_lists_of_another_length_are_refused(ram: Checkpoint, tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("dog\ncat\n")
     short = str(tmp_path / "short.txt")
     assert "2" in refusal(tag_images.STAGE.pin, tagging(ram.config, tags=short, thresholds=""))

@@ -37,31 +37,22 @@ def test_a_step_in_colour(offset, expected):
     assert rim(columns(100 - offset * weight())) == expected
 
 
-def test_a_hard_seam_is_seen_whole():
+def test_a_seam_is_compared_with_the_edges_around():
     # Without dilation and feather the last column of the filling has all of the offset, the next one none.
     assert rim(columns(100 + 20 * weight(0, 0)), dilate=0, feather=0) == 5
-
-
-def test_one_channel_counts_for_a_third_of_the_square():
     pixels = columns(100 + 0 * AWAY).copy()
     pixels[..., 0] = 100 + 40 * weight()
     assert rim(pixels) == pytest.approx(5 / 3**0.5, abs=1e-4)
-
-
-def test_edges_around_are_what_a_rim_is_compared_with():
     around = np.where(AWAY > 25, 40, 0)
     assert rim(columns(100 + 40 * weight() + around)) == 0.5
     assert rim(columns(100 + around)) == 0
+    assert rim(columns(100 + np.where((AWAY > 19) & (AWAY < 25), 60, 0))) == 0
 
 
 @pytest.mark.parametrize("bright", [60, -60])
 def test_what_a_tight_mask_leaves_is_a_halo(bright):
     # Two columns of the thing stand just outside of the hole, which ends 8 pixels away.
     assert rim(columns(100 + np.where((AWAY == 10) | (AWAY == 11), bright, 0))) == 15
-
-
-def test_what_stands_farther_away_is_none():
-    assert rim(columns(100 + np.where((AWAY > 19) & (AWAY < 25), 60, 0))) == 0
 
 
 def test_edges_that_cross_the_rim_are_none():
@@ -172,8 +163,5 @@ def test_straight_edges_are_whole_numbers_of_pixels_away():
     mask = np.zeros((5, 9), dtype=bool)
     mask[:, 2] = True
     assert measure_distance(mask).tolist() == [[2, 1, 0, 1, 2, 3, 4, 5, 6]] * 5
-
-
-def test_of_an_empty_mask_everything_is_far_away():
     assert (measure_distance(np.zeros((3, 4), dtype=bool)) > 1000).all()
     assert not measure_distance(np.ones((3, 4), dtype=bool)).any()

@@ -79,6 +79,10 @@ def test_without_a_vector_there_is_no_score() -> None:
     assert read_texts(["a"], Plain(), images={}, removals=REMOVALS).fit("a", key("a1"), key("e1")) is None
     assert read_texts(["a"], Plain(), images=IMAGES, removals={}).fit("a", key("a1"), key("e1")) is None
     assert read_texts([], Plain(), images=IMAGES, removals=REMOVALS).sentences.size == 0
+    assert sentences_of("A cat sits there. A dog runs.", Plain()) == ("A cat sits", "there.", "A dog runs.")
+    assert len(sentences_of("A b c. " * 5000, Plain())) == MAX_PIECES
+    assert sum(map(len, sentences_of("x" * 50_000, Plain()))) == 20_000
+    assert sentences_of("", Plain()) == ()
 
 
 @settings(max_examples=100)
@@ -97,13 +101,6 @@ def test_for_one_image_the_largest_drop_is_the_lowest_sum(seed: int, sentences: 
     lowest = fits[ranked[0]]
     unit = removals.matrix[ranked[0]].astype(np.float64)
     assert lowest.clip == pytest.approx((texts @ (unit / np.linalg.norm(unit))).sum(), abs=1e-5)
-
-
-def test_of_an_endless_text_the_beginning_is_read() -> None:
-    assert sentences_of("A cat sits there. A dog runs.", Plain()) == ("A cat sits", "there.", "A dog runs.")
-    assert len(sentences_of("A b c. " * 5000, Plain())) == MAX_PIECES
-    assert sum(map(len, sentences_of("x" * 50_000, Plain()))) == 20_000
-    assert sentences_of("", Plain()) == ()
 
 
 BALLS = (thing("a", "ball", "red"), thing("b", "ball", "red"), thing("c", "cube", "blue"))
@@ -152,23 +149,17 @@ def test_the_candidate_that_breaks_most_claims_is_chosen():
     assert (row.element, row.side, row.maker, row.reason) == ("both balls", 0, "removal", "")
 
 
-def test_only_claims_that_are_true_count():
+def test_true_claims_relations_and_no_change_break():
     text = claims(*(Claim(side=1, kind="exists", selector=selector) for selector in (RED_BALL, CUBE)))
     got, row = choose(text, ("first", "other", ("c",)), ("second", "cube", ("c",)))
     assert got == {(0, "other"): 0, (1, "cube"): 1}
     assert (row.element, row.side) == ("cube", 1)
-
-
-def test_relations_break_with_either_end():
     relation = Claim(side=0, kind="relation", selector=CUBE, relation="behind", other=RED_BALL)
     near = [item.model_copy(update={"depth": "back"}) if item.id == "c" else item for item in BALLS]
     first = [("first", "balls", ("a", "b")), ("first", "cube", ("c",), 0.2), ("first", "ball", ("b",))]
     got, row = choose(claims(relation), *first, graphs=(graph(*near), SECOND))
     assert got == {(0, "balls"): 1, (0, "cube"): 1, (0, "ball"): 0}
     assert row.element == "balls"
-
-
-def test_any_removal_ends_no_change():
     text = claims(Claim(side=0, kind="no_change"))
     got, row = choose(text, ("first", "x", ("a",)), ("second", "y", ("c",)), graphs=(FIRST, FIRST))
     assert got == {(0, "x"): 1, (1, "y"): 1}
@@ -187,9 +178,6 @@ def test_nothing_to_choose_from():
     assert (got, row.reason) == ({}, "no element can be removed")
     got, row = choose("[]", ("first", "x", ("a",)))
     assert (got, row.maker) == ({(0, "x"): 0}, "")
-
-
-def test_images_without_graphs_have_no_scores():
     images = (image_row("first", FIRST), image_row("second", None))
     element = element_of("first", "x", objects=("a",))
     candidate = Candidate(0, element, inspection_of(element))

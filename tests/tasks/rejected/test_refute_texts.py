@@ -57,19 +57,18 @@ def test_a_description_that_failed_becomes_a_rejected_text():
     )
 
 
-def test_the_closest_comes_first():
+def test_the_closest_comes_first_with_all_that_speaks_against_it():
     for described in ([CHOSEN, FAR, CLOSE], [CLOSE, FAR, CHOSEN]):
         found = refute(described, judged=[check(FAR), check(CLOSE)])
         assert (found.text, found.skipped_true) == (CLOSE.text, 0)
-
-
-def test_the_note_names_all_that_speaks_against_it():
     found = refute(
         [CHOSEN, CLOSE],
         controlled=[check(CLOSE, NONE_IN_SWAPPED, name="swapped", score=0.0)],
         judged=[check(CLOSE, score=2.0)],
     )
     assert found.note == "swapped pair: no difference (0); judge: low rating (2)"
+    for found in (refute([CHOSEN, CLOSE]), refute([]), refute([CHOSEN], judged=[check(CHOSEN)])):
+        assert found.reason == "no description failed"
 
 
 @pytest.mark.parametrize("table", ["controlled", "grounded", "judged"])
@@ -84,27 +83,16 @@ def test_what_only_found_nothing_out_refutes_nothing(why):
     )
 
 
-def test_without_checks_or_descriptions_there_is_none():
-    for found in (refute([CHOSEN, CLOSE]), refute([]), refute([CHOSEN], judged=[check(CHOSEN)])):
-        assert found.reason == "no description failed"
-
-
-def test_what_says_the_same_is_passed_over():
+def test_what_was_said_otherwise_is_passed_over():
     same = sibling("depicts the red ball on the table", "shows a table")
     found = refute([CHOSEN, same, FAR], judged=[check(same), check(FAR)])
     assert (found.text, found.skipped_true) == (FAR.text, 1)
     dropped = refute([CHOSEN, same], judged=[check(same)])
     assert (dropped.reason, dropped.detail) == ("all that failed are as true", "1 failed")
-
-
-def test_what_another_that_passed_says_is_passed_over():
     passed = sibling("has the blue ball on a table", "has a table")
     assert refute([CHOSEN, CLOSE, passed], judged=[check(CLOSE)]).reason == "all that failed are as true"
     both = refute([CHOSEN, CLOSE, passed], judged=[check(CLOSE), check(passed, NO_RATING)])
     assert both.text == CLOSE.text
-
-
-def test_what_people_said_is_passed_over():
     pair = replace(PAIR, human_differences=("A blue ball was taken off the table.",))
     assert refute([CHOSEN, CLOSE], pair=pair, judged=[check(CLOSE)]).reason == "all that failed are as true"
 

@@ -213,15 +213,12 @@ def test_what_cannot_be_removed_says_why(inpainter, weights):
     assert found[rows[7].key].detail == "sky: too large"
 
 
-def test_masks_of_objects_that_stay_must_fit_the_image():
+def test_masks_that_do_not_fit_and_images_that_do_not_decode():
     image, (first, _) = scene(("a", "yellow", disc(40, 40, 12)), ("b", "red", disc(80, 110, 10)))
     half = photograph(decode_rgb(image.image)[::2], graph=image.graph)
     row = element(half, disc(20, 40, 6, (60, 160)), *first.object_ids)
     (dropped,) = removed(half, [row])
     assert (dropped.source_key, dropped.reason) == (row.key, "masks of another size")
-
-
-def test_an_image_that_does_not_decode_is_dropped_for_each_of_its_elements():
     damaged = replace(THREE, image=THREE.image[:-40])
     found = removed(damaged, ELEMENTS)
     assert [(row.source_key, row.reason) for row in found] == [(row.key, "truncated image") for row in ELEMENTS]

@@ -123,14 +123,11 @@ def test_a_box_that_covers_the_image_does_not_spoil_its_tag(config):
     assert both.key != alone.key
 
 
-def test_the_largest_share_is_a_setting(config):
+def test_boxes_are_cut_to_the_image_and_their_largest_share_is_a_setting(config):
     image = IMAGES["china"]
     half = box(0, 0, 0, 0.7, 0.7, size=(image.height, image.width))
     assert whys(config, image, half) == ("",)
     assert whys(config.model_copy(update={"max_box_area": 0.45}), image, half) == (COVERING,)
-
-
-def test_boxes_are_cut_to_the_image(config):
     image = IMAGES["flower"]
     size = (image.height, image.width)
     over, within = box(0, -1, 0.5, 0.5, 3, size=size), box(0, 0, 0.5, 0.5, 1, size=size)

@@ -134,16 +134,13 @@ def test_texts_alone_look_at_no_image() -> None:
         Dropped(source_key=rows[1].key, reason="no tags", detail="1.png: sky, sea"),
         Dropped(source_key=rows[2].key, reason="no tags", detail="2.png"),
     ]
-
-
-def test_graphs_and_texts_tag_together() -> None:
     row = image(0, scene=graph(thing("a", "ball", "red")))
     config = TaggingConfig(taggers=("scene-graph", "nouns"))
     (found,) = tag_images([row], config, mentions={row.key: (mention(row, "table"),)})
     assert tags_of(found) == [("red metal ball", 1.0, "scene-graph"), ("table", 1.0, "nouns")]
 
 
-def test_the_most_are_kept_and_the_rest_say_so() -> None:
+def test_the_most_are_kept_and_excluded_many_and_long_names_are_refused() -> None:
     names = ["dog", "sky", "cat", "kite", "cup"]
     kept, refused = choose_tags(
         [Tag(name=name, score=1.0, tagger="nouns") for name in names], TaggingConfig(max_tags=2)
@@ -152,16 +149,10 @@ def test_the_most_are_kept_and_the_rest_say_so() -> None:
     assert [(tag.name, tag.reason) for tag in refused] == [
         ("sky", "names no thing"), ("kite", "past the most that are kept"), ("cup", "past the most that are kept"),
     ]  # fmt: skip
-
-
-def test_excluded_names_are_refused() -> None:
     tags = [Tag(name=name, score=1.0, tagger="ram") for name in ("Dog", "teddy bear", "dog ")]
     kept, refused = choose_tags(tags, TaggingConfig(excluded=("DOG",)))
     assert [tag.name for tag in kept] == ["teddy bear"]
     assert refused == (RefusedTag(name="dog", reason="excluded by the profile"),)
-
-
-def test_absurdly_many_and_long_names_are_bounded() -> None:
     many = [
         Tag(name=f"word{number:b}".replace("1", "l").replace("0", "o"), score=1.0, tagger="nouns")
         for number in range(5000)

@@ -51,7 +51,7 @@ def test_the_published_layout():
     assert read.differences[1].text == "There are three people in Image 1. Image 2 shows five."
 
 
-def test_merged_axes():
+def test_merged_axes_and_numbers_inside_sentences():
     text = (
         "Commonalities: Both show boats.\n\nDifferences:\n1. Object types and attributes: A red ship.\n"
         "2. Object locations and relative positions between objects: It is left of the pier."
@@ -60,9 +60,6 @@ def test_merged_axes():
         ("object types", "attributes"),
         ("locations", "relative positions"),
     ]
-
-
-def test_numbers_inside_sentences_do_not_split():
     text = (
         "Commonalities: Both show boats.\n\nDifferences:\n1. Object types: A ship is in Image 2 but not in Image "
         "1. Only Image 1 has 2. A pier.\n2. Counting the objects: Image 1 has three."
@@ -70,9 +67,6 @@ def test_numbers_inside_sentences_do_not_split():
     read = read_comparison(text)
     assert len(read.differences) == 2
     assert read.differences[0].text.endswith("Only Image 1 has 2. A pier.")
-
-
-def test_where_items_have_lines_no_number_within_a_line_splits():
     items = "1. Object types: Image 1 ranks ships: 2. Titanic, 3. Olympic.\n2. Object actions: None sail."
     read = read_comparison(f"Commonalities: Both show boats.\n\nDifferences:\n{items}")
     assert [item.text for item in read.differences] == ["Image 1 ranks ships: 2. Titanic, 3. Olympic.", "None sail."]
