@@ -14,11 +14,10 @@ from pairwright.flows.find_models import served_models
 from pairwright.flows.pipeline import Pipeline
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ModelError, PairwrightError
-from pairwright.schemas.health import Check, missing, ok, warning
 from pairwright.schemas.section import Section
-from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.mining import find_nouns
-from pairwright.tasks.models.check_packages import check_gpus, check_packages, faiss_extra
+from pairwright.tasks.models.check_packages import Check, check_gpus, check_packages, faiss_extra, missing, ok, warning
 from pairwright.tasks.models.weights import weights_folder
 from pairwright.tasks.rejected import find_mentions
 from pairwright.tasks.serving.probe import find_model

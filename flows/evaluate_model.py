@@ -18,7 +18,7 @@ from pairwright.flows.version import open_version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import Row, make_key
-from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.evaluation.ask_model import Change, ask_served, find_change, prepare_questions
 from pairwright.tasks.evaluation.benchmark import Benchmark, Data, ExamQuestion, check_questions, first_items
 from pairwright.tasks.evaluation.benchmark_list import find_benchmark

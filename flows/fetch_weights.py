@@ -14,7 +14,7 @@ from pairwright.flows.pipeline import Pipeline
 from pairwright.flows.run_build import with_source
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.models.verify_weights import Verified, is_on_hub, list_here, list_on_hub, taking_inventory, verify
 
 Say = Callable[[str], None]

@@ -12,8 +12,7 @@ from pairwright.schemas.config import Profile, ResolvedProfile, resolve
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.section import changed_fields
-from pairwright.schemas.served import ChatConfig
-from pairwright.schemas.writing import ServedSection
+from pairwright.schemas.writing import ChatConfig, ServedSection
 from pairwright.tasks.mining import search_neighbours
 from pairwright.tasks.models.check_packages import require_faiss
 from pairwright.tasks.models.devices import count_gpus

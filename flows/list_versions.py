@@ -11,7 +11,7 @@ from pairwright.flows.run_build import OWN_NOTES
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow
-from pairwright.schemas.say_changes import say_changes
+from pairwright.schemas.section import say_changes
 from pairwright.tasks.store.dataset import Build, Snapshot, read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.lineage import StageDiff, diff_stage

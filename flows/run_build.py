@@ -26,7 +26,7 @@ from pairwright.schemas.config import BuildRecord, ExcludeConfig, Profile, Readi
 from pairwright.schemas.errors import ConfigError, SourceError, StoreError
 from pairwright.schemas.plugins import Registry
 from pairwright.schemas.rows import make_key
-from pairwright.schemas.say_changes import say_changes
+from pairwright.schemas.section import say_changes
 from pairwright.tasks.captioning.validators import VALIDATORS
 from pairwright.tasks.mining import embed_images
 from pairwright.tasks.mining.admit_images import write_references

@@ -40,9 +40,9 @@ from pairwright.schemas.section import (
     read_filled,
     with_field,
 )
-from pairwright.schemas.served import ChatConfig
 from pairwright.schemas.writing import (
     CaptionsConfig,
+    ChatConfig,
     ComparisonsConfig,
     ControlsConfig,
     CounterfactualsConfig,

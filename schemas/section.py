@@ -1,11 +1,44 @@
-"""What the sections of a profile are made of: their common form, and the types of their fields."""
+"""What the sections of a profile are made of: their common form, the types of their fields, and what differs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Self, TypeVar, cast, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
+
+Plain = Mapping[str, Any]
+"""Sections within sections."""
+
+
+def say_changes(before: Plain, after: Plain, *, free: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield in words each field that differs; those whose names begin with one of ``free`` may differ."""
+    for name, old, new in find_changes(before, after):
+        if not name.startswith(free):
+            yield f"{name} was {old}, is {new}"
+
+
+def find_changes(before: Plain, after: Plain) -> Iterator[tuple[str, str, str]]:
+    """Yield the dotted name of each field that differs, and its two values in words."""
+    old, new = dict(_fields(before)), dict(_fields(after))
+    for name in dict.fromkeys((*new, *old)):
+        if old.get(name) != new.get(name):
+            yield name, _shown(old.get(name)), _shown(new.get(name))
+
+
+def _fields(section: Plain, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in section.items():
+        if isinstance(value, Mapping):
+            yield from _fields(cast("Plain", value), f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, cast("list[Any]", value))) or "none"
+    return "none" if value is None or value == "" else str(value)
+
 
 C = TypeVar("C", bound="Section")
 S = TypeVar("S", bound="Section")
@@ -123,12 +156,8 @@ def with_field(section: S, path: Sequence[str], value: object) -> S:
 
 def changed_fields(before: Section, after: Section, place: str) -> Iterator[tuple[str, Any]]:
     """Yield the dotted names and new values of what differs between two states of a section."""
-    for name, value in after:
-        old = getattr(before, name)
-        if isinstance(value, Section) and isinstance(old, Section):
-            yield from changed_fields(old, value, f"{place}.{name}")
-        elif value != old:
-            yield f"{place}.{name}", value
+    old = dict(_fields(before.model_dump(), f"{place}."))
+    yield from ((name, new) for name, new in _fields(after.model_dump(), f"{place}.") if new != old.get(name))
 
 
 def section_within(annotation: Any) -> type[Section] | None:

@@ -18,7 +18,7 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, EmbeddingRow, Pairs
 from pairwright.tasks.captioning.validators import PAIRS, check_row
 from pairwright.tasks.models.devices import count_processes
-from pairwright.tasks.models.text_scorer import OpenClipTexts
+from pairwright.tasks.models.text_scorer import OpenClipTexts, name_texts
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
 from pairwright.tasks.texts.words import affirmed, content_words, denies
@@ -77,10 +77,6 @@ def judge_gaps(row: DifferenceRow, gaps: Sequence[float | None], config: Groundi
     return min(known), why
 
 
-def _name_models(config: GroundingConfig) -> tuple[str, ...]:
-    return (OpenClipTexts(config=config.encoder).version,) if config.enabled else ()
-
-
 STAGE = Stage(
     name="grounded",
     group="captioning",
@@ -88,7 +84,7 @@ STAGE = Stage(
     writes=CheckRow,
     function=ground_differences,
     config="grounding",
-    models=_name_models,
+    models=name_texts,
     processes=partial(count_processes, attrgetter("enabled")),
     enabled=attrgetter("enabled"),
     uses=(PAIRS, Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors")),

@@ -13,7 +13,7 @@ from typing import get_args
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import Dropped, Failed, Row, make_key
-from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.evaluation.benchmark import ExamQuestion
 from pairwright.tasks.models.perturb import Kind, perturb_image, replace_words
 from pairwright.tasks.serving.ask_rows import ask_rows

@@ -17,7 +17,7 @@ from typing import Any
 
 from pairwright.prompts import load
 from pairwright.schemas.rows import Failed, Row, make_key
-from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.evaluation.benchmark import Rubric
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of

@@ -8,16 +8,37 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.health import Check, missing, ok, warning
 from pairwright.tasks.models.devices import DRIVERS
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Say how one thing stands, and what mends it."""
+
+    area: str
+    """"machine", "packages", "disk", ..."""
+    name: str
+    found: str
+    """What was found, in words."""
+    state: Literal["ok", "warning", "missing"]
+    """"warning": a build can go on; "missing": it cannot."""
+    mend: str = ""
+    """The command or setting that mends it; empty: nothing is to be mended, or no command does."""
+
+
+ok = partial(Check, state="ok")
+warning = partial(Check, state="warning")
+missing = partial(Check, state="missing")
 
 PROJECT = "pairwright"
 LOAD_SECONDS = 30.0

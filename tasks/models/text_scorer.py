@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pairwright.schemas.config import GroundingConfig, RejectionsConfig
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.batches import Batches, Encoder
@@ -34,6 +35,11 @@ OPENERS = frozenset(OPENING.split())
 LONGEST_WORD = 100
 BYTES_PER_CHARACTER = 4
 """A tokenizer of bytes makes no more tokens of a character."""
+
+
+def name_texts(config: GroundingConfig | RejectionsConfig) -> tuple[str, ...]:
+    """Return the version of the text tower that a stage's configuration has, if it has one."""
+    return (OpenClipTexts(config=config.clip).version,) if config.clip else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.models.weights import (
     HubFiles,
     PublishedFile,

@@ -28,7 +28,7 @@ from pairwright.schemas.rows import (
     RejectionRow,
 )
 from pairwright.tasks.models.devices import count_processes
-from pairwright.tasks.models.text_scorer import OpenClipTexts
+from pairwright.tasks.models.text_scorer import OpenClipTexts, name_texts
 from pairwright.tasks.rejected.pick_removal import (
     Elements,
     Inspections,
@@ -86,10 +86,6 @@ def _affirmed(row: DifferenceRow) -> tuple[str, str]:
     return row.halves if row.no_change else (affirmed(row.first_half), affirmed(row.second_half))
 
 
-def _name_models(config: RejectionsConfig) -> tuple[str, ...]:
-    return (OpenClipTexts(config=config.clip).version,) if config.clip else ()
-
-
 def _fit(stage: Stage, config: RejectionsConfig) -> Stage:
     """Return the stage with what its scorer looks at: vectors, and images only for graphs and the sizes of crops."""
     unseen: tuple[Uses, ...] = (VECTORS, CANDIDATES)
@@ -113,7 +109,7 @@ STAGE = Stage(
     config="rejections",
     enabled=attrgetter("enabled"),
     fit=_fit,
-    models=_name_models,
+    models=name_texts,
     processes=partial(count_processes, attrgetter("by_clip")),
     uses=(
         Uses(table="differences", row=DifferenceRow, counts=True),

@@ -12,7 +12,7 @@ the smallest box around the filled pixels in them is at least half as large as t
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -36,7 +36,7 @@ from pairwright.tasks.models.detection import Detector, count_detectors, make_de
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import Ready, Seen, in_groups
 from pairwright.tasks.rejected.measure_removals import cut_removal, measure_rim
-from pairwright.tasks.rejected.render_removals import PER_SHARD, measure_difference
+from pairwright.tasks.rejected.render_removals import fit_renderer, measure_difference
 from pairwright.tasks.store.images import RefusedImageError
 from pairwright.tasks.store.stage import Stage, Uses
 
@@ -260,10 +260,6 @@ def _count_processes(config: InspectionConfig) -> int | None:
     return count_detectors(config.detection) if config.detection and _looking(config) else None
 
 
-def _fit(stage: Stage, config: InspectionConfig) -> Stage:
-    return replace(stage, rows_per_shard=PER_SHARD) if config.rendered else stage
-
-
 STAGE = Stage(
     name="inspected",
     group="rejected",
@@ -277,5 +273,5 @@ STAGE = Stage(
     ),
     models=_name_models,
     processes=_count_processes,
-    fit=_fit,
+    fit=fit_renderer,
 )

@@ -9,7 +9,7 @@ again (``render_removals``). Needs what the inpainter needs.
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from pairwright.tasks.models.inpainting import Inpainter, OpenCVInpainter, Windo
 from pairwright.tasks.models.lama import LamaInpainter, pin_lama
 from pairwright.tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups, prepare_ahead
 from pairwright.tasks.rejected.measure_removals import measure_distance
-from pairwright.tasks.rejected.render_removals import PER_SHARD, name_renderer, render_without
+from pairwright.tasks.rejected.render_removals import fit_renderer, name_renderer, render_without
 from pairwright.tasks.store.images import RGB, decode_rgb
 from pairwright.tasks.store.masks import cut_mask, decode_mask, encode_patch, read_runs
 from pairwright.tasks.store.stage import Stage, Uses
@@ -252,10 +252,6 @@ def _has_weights(config: RemovalsConfig) -> bool:
     return config.inpainter == "lama"
 
 
-def _fit(stage: Stage, config: RemovalsConfig) -> Stage:
-    return replace(stage, rows_per_shard=PER_SHARD) if config.rendered else stage
-
-
 STAGE = Stage(
     name="removals",
     version=3,
@@ -268,5 +264,5 @@ STAGE = Stage(
     models=_name_models,
     pin=_pin_models,
     processes=partial(count_processes, _has_weights),
-    fit=_fit,
+    fit=fit_renderer,
 )

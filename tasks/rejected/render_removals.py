@@ -5,15 +5,18 @@ on an element goes with it. Where the light differs (the element, its shadow, it
 faded in over the feather; all others stay as they were. Needs Mitsuba and Open Image Denoise.
 """
 
+from dataclasses import replace
 from importlib.metadata import version
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pairwright.schemas.config import InspectionConfig, RemovalsConfig
 from pairwright.schemas.rows import Dropped, ElementRow, RemovalRow
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.rejected.measure_removals import measure_distance
 from pairwright.tasks.store.images import RGB, put_patch
+from pairwright.tasks.store.stage import Stage
 
 PER_SHARD = 8
 """Each takes a second."""
@@ -23,6 +26,11 @@ SAME = 3
 SPECKS = 5
 """Pixels across of the smallest change that is taken."""
 SQUARE = 13
+
+
+def fit_renderer(stage: Stage, config: RemovalsConfig | InspectionConfig) -> Stage:
+    """Return a stage as it runs: rendering takes small shards."""
+    return replace(stage, rows_per_shard=PER_SHARD) if config.rendered else stage
 
 
 def name_renderer() -> str:

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from pairwright.schemas.rows import Dropped, Failed, Row
-from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving.chat import Chat, RefusedQuestionError, UnansweredError
 from pairwright.tasks.serving.client import client_of
 from pairwright.tasks.serving.connection import PACE, Pace

@@ -16,7 +16,7 @@ from typing import Any
 
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.rows import Served
-from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving.chat import Answer, Question, RefusedQuestionError, UnansweredError
 from pairwright.tasks.serving.connection import PACE, Connection, FaultError, Pace
 from pairwright.tasks.serving.endpoints import Endpoint, Endpoints, Limiter

@@ -23,7 +23,7 @@ from typing import Self
 from urllib.error import HTTPError
 
 from pairwright.schemas.errors import ConfigError, ServerError
-from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving import guard
 
 LOOK_SECONDS = 0.1

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pairwright.schemas.errors import ConfigError, ServerError
-from pairwright.schemas.served import ChatConfig, Structured
 from pairwright.schemas.training import SIZES
+from pairwright.schemas.writing import ChatConfig, Structured
 from pairwright.tasks.serving.chat import REFUSED, Grammar, Question, RefusedQuestionError, UnansweredError
 from pairwright.tasks.serving.client import Client
 from pairwright.tasks.serving.connection import PACE, FaultError, Pace

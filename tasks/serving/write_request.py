@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from pairwright.schemas.rows import make_key
-from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving.chat import IMAGE, Grammar, Question
 from pairwright.tasks.serving.connection import whole
 from pairwright.tasks.store.images import RGB, decode_rgb, encode_png, is_plain

@@ -38,8 +38,7 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.say_changes import say_changes
-from pairwright.schemas.section import Section
+from pairwright.schemas.section import Section, say_changes
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder, flush, naming
 from pairwright.tasks.training.freeze_rows import FILE, Refused

@@ -29,7 +29,7 @@ from PIL import Image
 
 from pairwright.prompts.differences import draw_verbs, instruct
 from pairwright.schemas.rows import PairRow, make_key
-from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Chat, Question, seed_of
 from pairwright.tasks.serving.client import client_of

@@ -11,7 +11,7 @@ from httpx import Request, Response
 from pairwright.flows import check_machine
 from pairwright.flows.check_machine import check_profile, memory_bytes
 from pairwright.flows.fetch_weights import profile_to_fetch
-from pairwright.schemas.health import Check, ok
+from pairwright.tasks.models.check_packages import Check, ok
 from tests.fixtures.command import run
 
 NOWHERE = "models.chat.endpoint=http://127.0.0.1:9/v1"

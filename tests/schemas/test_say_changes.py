@@ -1,4 +1,4 @@
-from pairwright.schemas.say_changes import say_changes
+from pairwright.schemas.section import say_changes
 
 BEFORE = {"batch": 8, "model": {"name": "tiny", "layers": ["q", "k"]}, "start": "", "old": 1}
 AFTER = {"batch": 8, "model": {"name": "small", "layers": []}, "start": "sft", "new": None}

@@ -25,7 +25,7 @@ from PIL import Image
 
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.rows import make_key
-from pairwright.schemas.say_changes import find_changes
+from pairwright.schemas.section import find_changes
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.pages.environment import copy_looks, make_environment, write_page
 from pairwright.tasks.store.images import decode_rgb, encode_png

@@ -20,7 +20,7 @@ from pairwright.schemas.config import (
 )
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.rows import CaptionRow, ImageRow, ItemRow, PairRow, make_key
-from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.captioning import (
     choose_differences,
     control_differences,

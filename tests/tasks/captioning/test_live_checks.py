@@ -6,7 +6,7 @@ import pytest
 
 from pairwright.schemas import checks
 from pairwright.schemas.config import ControlsConfig, JudgingConfig
-from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.captioning.control_differences import control_differences
 from pairwright.tasks.captioning.judge_differences import judge_differences
 from tests.fixtures.coloured import caption_of, image_of, pair_of

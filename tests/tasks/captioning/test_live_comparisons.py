@@ -7,7 +7,7 @@ import pytest
 
 from pairwright.schemas.config import ComparisonsConfig, QuestionsConfig
 from pairwright.schemas.rows import ComparisonRow, QuestionRow
-from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.captioning.ask_questions import ask_questions
 from pairwright.tasks.captioning.compare_pairs import compare_pairs, comparison_grammar
 from tests.fixtures.coloured import caption_of, image_of, pair_of

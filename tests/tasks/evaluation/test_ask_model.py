@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.evaluation.ask_model import ask_served
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.store.answers import Answers

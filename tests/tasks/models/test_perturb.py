@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairwright.schemas.common_words import COMMON_WORDS
-from pairwright.tasks.models.perturb import FOG, NOISE, draw_plasma, perturb_image, replace_words
+from pairwright.tasks.models.perturb import COMMON_WORDS, FOG, NOISE, draw_plasma, perturb_image, replace_words
 
 GREY = np.full((224, 300, 3), 128, dtype=np.uint8)
 

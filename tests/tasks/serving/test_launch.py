@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pairwright.schemas.errors import ConfigError, ServerError
-from pairwright.schemas.served import ChatConfig, LaunchConfig
+from pairwright.schemas.writing import ChatConfig, LaunchConfig
 from pairwright.tasks.serving.launch import Servers
 from tests.fixtures import stand_in_vllm
 
@@ -151,7 +151,7 @@ def test_a_profile_that_cannot_be_started_names_the_field(servers, diary, change
 BUILD = """
 import signal, sys, time
 from pathlib import Path
-from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving.launch import Servers
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it from the start

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pairwright.schemas.errors import ConfigError, ServerError
-from pairwright.schemas.served import ChatConfig, LaunchConfig
+from pairwright.schemas.writing import ChatConfig, LaunchConfig
 from pairwright.tasks.serving.connection import Pace
 from pairwright.tasks.serving.probe import WORD, find_model
 from tests.fixtures.chat_server import Asked, Hang, Reply, Status, chat_server

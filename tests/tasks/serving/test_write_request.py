@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pairwright.schemas.rows import Turn
-from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving.chat import Grammar, Question
 from pairwright.tasks.serving.write_request import body_of, key_of
 from tests.fixtures.asking import question
