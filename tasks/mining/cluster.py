@@ -11,7 +11,7 @@ clustered once, in order of first appearance. With no more distinct rows than cl
 numbered in that order. A set's labels depend on nothing but the set, its order and the settings.
 
 scikit-learn takes 4 to 7 ms per set, most of it calls of Python. Here sets of one size share one call of LAPACK, and
-all ten runs of k-means of some hundred sets advance together; of runs that meet in one partition the first goes on.
+all ten runs of k-means of some hundred sets advance together.
 """
 
 import math
@@ -28,7 +28,6 @@ MIN_VALUE = 0.01  # eigenvalue down to which that is mended: dividing by less lo
 TIE = 1e-12  # two far points that are each other's nearest leave the same sum: rounding must not choose between them
 ENTRIES = 1 << 22  # distances held at a time
 GROUP = 128  # sets in which k-means runs together: many for NumPy's calls, few for the processor's caches
-LANES = 8  # sets of different sizes are padded to multiples of this for k-means
 
 Singles = NDArray[np.float32]
 Floats = NDArray[np.float64]
@@ -80,8 +79,8 @@ def _measure(vectors: Singles, rows: Integers, number: int) -> tuple[Floats, Int
     if np.count_nonzero(rough) == len(rows):
         return squared, np.arange(len(rows))
     one, other = np.nonzero(np.tril(rough, -1))
-    for start in range(0, len(one), LANES * len(rows)):
-        some = slice(start, start + LANES * len(rows))
+    for start in range(0, len(one), 8 * len(rows)):  # a few at a time: differences are as wide as features
+        some = slice(start, start + 8 * len(rows))
         differences = vectors[rows[one[some]]].astype(np.float64) - vectors[rows[other[some]]]
         squared[one[some], other[some]] = np.einsum("ij,ij->i", differences, differences)
     squared[other, one] = squared[one, other]
@@ -95,18 +94,13 @@ def _label(distances: Sequence[Floats], *, k: int, gamma: float, draws: Floats) 
     """Return the labels of the rows of each set of distinct rows."""
     labels = [np.minimum(np.arange(len(squared)), k - 1) for squared in distances]
     sizes = np.array([len(squared) for squared in distances])
-    widths = -(-sizes // LANES) * LANES
-    for width in np.unique(widths[sizes > k]) if k > 1 else ():
-        together = np.flatnonzero((widths == width) & (sizes > k))
-        points = np.zeros((len(together), k, width))
-        for size in np.unique(sizes[together]):
-            chosen = np.flatnonzero(sizes[together] == size)
-            points[chosen, :, :size] = _embed(np.stack([distances[n] for n in together[chosen]]), k=k, gamma=gamma)
+    for size in np.unique(sizes[sizes > k]).tolist() if k > 1 else ():
+        together = np.flatnonzero(sizes == size)
         for start in range(0, len(together), GROUP):
             some = together[start : start + GROUP]
-            best = _k_means(points[start : start + GROUP], sizes[some], draws)
-            for number, own in zip(some, best, strict=True):
-                labels[number] = own[: sizes[number]]
+            points = _embed(np.stack([distances[number] for number in some]), k=k, gamma=gamma)
+            for number, own in zip(some, _k_means(points, draws), strict=True):
+                labels[number] = own
     return labels
 
 
@@ -132,54 +126,41 @@ def _embed(squared: Floats, *, k: int, gamma: float) -> Floats:
     return points
 
 
-def _k_means(points: Floats, sizes: Integers, draws: Floats) -> Integers:
-    """Return ``(sets, width)`` labels of points ``(sets, k, width)`` in ``k`` clusters: the best of ten runs.
-
-    Beyond its size, a set's points are 0 and its labels without meaning.
-    """
-    n_sets, k, width = points.shape
-    inside = np.arange(width) < sizes[:, None]
-    points = (points - points.sum(axis=2, keepdims=True) / sizes[:, None, None]) * inside[:, None]
+def _k_means(points: Floats, draws: Floats) -> Integers:
+    """Return ``(sets, n)`` labels of points ``(sets, k, n)`` in ``k`` clusters: the best of ten runs."""
+    n_sets, k, n = points.shape
+    points = points - points.mean(axis=2, keepdims=True)
     spread = (points**2).sum(axis=(1, 2))
-    keys = np.random.default_rng(0).integers(1 << 40, size=width).astype(np.float64)  # their sums are exact
-    material = np.concatenate([points, np.stack([inside, inside * keys], axis=1)], axis=1)
+    material = np.concatenate([points, np.ones((n_sets, 1, n))], axis=1)
     best = np.full((n_sets, N_INIT), np.inf)
-    ends = np.zeros((n_sets, N_INIT), np.uint64)
-    labels = np.zeros((n_sets, N_INIT, width), np.int8)
+    labels = np.zeros((n_sets, N_INIT, n), np.int8)
 
-    seeds = _seed(points, sizes, inside, draws).reshape(-1, k)
+    seeds = _seed(points, draws).reshape(-1, k)
     owner, run = np.divmod(np.arange(n_sets * N_INIT), N_INIT)
     centres = points.transpose(0, 2, 1)[owner[:, None], seeds]
-    before, last = np.zeros(len(owner), np.uint64), np.zeros(len(owner), bool)
+    before, last = np.full((len(owner), n), -1, np.int8), np.zeros(len(owner), bool)
     for iteration in range(MAX_ITERATIONS + 1):
         nearest, scores = _assign(points[owner], centres)
         members = (nearest[:, None] == np.arange(k)[:, None]).astype(np.float64)
         sums = members @ material[owner].transpose(0, 2, 1)
-        # Equal for two runs of a set only if they are at one partition: wrong once in 2 ** 40.
-        signature = _mix(sums[:, :, k + 1].astype(np.int64)).sum(axis=1, dtype=np.uint64)
-        full = (sums[:, :, k] > 0).all(axis=1)
-        for number in np.flatnonzero(~full):
-            own = owner[number]
-            squares = (scores[number] + (points[own] ** 2).sum(axis=0)) * inside[own]
-            sums[number] = _fill_empty(members[number] * inside[own], squares) @ material[own].T
-        moved = sums[:, :, :k] / np.maximum(sums[:, :, k : k + 1], 1)
+        for number in np.flatnonzero((sums[:, :, k] == 0).any(axis=1)):
+            squares = scores[number] + (points[owner[number]] ** 2).sum(axis=0)
+            sums[number] = _fill_empty(members[number], squares) @ material[owner[number]].T
+        moved = sums[:, :, :k] / np.maximum(sums[:, :, k:], 1)
         for number in np.flatnonzero((sums[:, :, k] == 0).any(axis=1)):
             moved[number, sums[number, :, k] == 0] = moved[number, sums[number, :, k].argmax()]
-        ended = last | (signature == before) | (iteration == MAX_ITERATIONS)
+        ended = last | (nearest == before).all(axis=1) | (iteration == MAX_ITERATIONS)
         at = (owner[ended], run[ended])
-        best[at] = spread[at[0]] + (scores[ended] * inside[at[0]]).sum(axis=1)
-        ends[at], labels[at] = signature[ended], nearest[ended]
-        # Runs of a set that are at one partition go on alike, so that the first of them is enough.
-        _, firsts = np.unique(np.where(full, signature ^ _mix(owner), np.arange(len(owner))), return_index=True)
-        kept = np.sort(firsts)
-        kept = kept[~ended[kept]]
-        if not len(kept):
+        best[at] = spread[at[0]] + scores[ended].sum(axis=1)
+        labels[at] = nearest[ended]
+        left = np.flatnonzero(~ended)
+        if not len(left):
             break
-        last = ((moved - centres) ** 2).sum(axis=(1, 2))[kept] <= (TOLERANCE * spread / (sizes * k))[owner[kept]]
-        owner, run, centres, before = owner[kept], run[kept], moved[kept], signature[kept]
-    every = np.arange(n_sets)
-    found = ends[every, best.argmin(axis=1)]
-    return labels[every, (ends == found[:, None]).argmax(axis=1)].astype(np.int64)
+        last = ((moved - centres) ** 2).sum(axis=(1, 2))[left] <= (TOLERANCE * spread / (n * k))[owner[left]]
+        owner, run, centres, before = owner[left], run[left], moved[left], nearest[left]
+    # Of runs that end at one partition the first counts, whatever the last digits of its sum.
+    lowest = best.min(axis=1, keepdims=True)
+    return labels[np.arange(n_sets), (best <= lowest + TIE * spread[:, None]).argmax(axis=1)].astype(np.int64)
 
 
 def _trials(k: int) -> int:
@@ -187,20 +168,20 @@ def _trials(k: int) -> int:
     return 2 + int(math.log(k))
 
 
-def _seed(points: Floats, sizes: Integers, inside: NDArray[np.bool_], draws: Floats) -> Integers:
+def _seed(points: Floats, draws: Floats) -> Integers:
     """Return ``(sets, runs, k)`` points that are first centres, chosen by greedy k-means++."""
-    n_sets, k, _ = points.shape
+    n_sets, k, n = points.shape
     trials = _trials(k)
     per_run = 1 + (k - 1) * trials
-    own = draws[sizes[:, None] + np.arange(N_INIT * per_run)].reshape(n_sets, N_INIT, per_run)
-    squared = ((points[:, :, :, None] - points[:, :, None]) ** 2).sum(axis=1) * inside[:, None]
+    own = np.broadcast_to(draws[n : n + N_INIT * per_run].reshape(N_INIT, per_run), (n_sets, N_INIT, per_run))
+    squared = ((points[:, :, :, None] - points[:, :, None]) ** 2).sum(axis=1)
     every = np.arange(n_sets)[:, None]
-    chosen = [np.minimum((own[:, :, 0] * sizes[:, None]).astype(np.int64), sizes[:, None] - 1)]
+    chosen = [np.minimum((own[:, :, 0] * n).astype(np.int64), n - 1)]
     nearest = squared[every, chosen[0]]
     for start in range(1, per_run, trials):
         thresholds = own[:, :, start : start + trials] * nearest.sum(axis=2, keepdims=True)
         reached = nearest.cumsum(axis=2)[:, :, None] < thresholds[..., None]
-        candidates = np.minimum(reached.sum(axis=3), sizes[:, None, None] - 1)
+        candidates = np.minimum(reached.sum(axis=3), n - 1)
         left = np.minimum(nearest[:, :, None], squared[every[..., None], candidates])
         potentials = left.sum(axis=3)
         best = (potentials <= potentials.min(axis=2, keepdims=True) * (1 + TIE)).argmax(axis=2)
@@ -218,14 +199,6 @@ def _assign(points: Floats, centres: Floats) -> tuple[NDArray[np.int8], Floats]:
         nearest = np.where(closer, np.int8(centre), nearest)
         lowest = np.minimum(lowest, scores[:, centre])
     return nearest, lowest
-
-
-def _mix(numbers: Integers) -> NDArray[np.uint64]:
-    """Spread the bits of numbers, as splitmix64 does."""
-    mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return mixed ^ (mixed >> np.uint64(31))
 
 
 def _fill_empty(members: Floats, squares: Floats) -> Floats:
