@@ -111,10 +111,13 @@ def test_a_name_of_ours_is_refused(install, group, name):
     assert registry[name] is registry.data[name], "a build with ours goes on"
 
 
-def test_a_name_is_taken_once(install):
+def test_an_embedder_cannot_take_the_name_of_an_encoder(install):
     install("embedders", "MINE = 1", name="clip")
     with pytest.raises(ConfigError, match=r"one==1\.0"):
         load_profile("scenes", ["embedding.embedders=[other]"])
+
+
+def test_two_plugins_of_one_name_are_refused(install):
     install("formats", "MINE = 1")
     install("formats", "MINE = 1", package="two")
     with pytest.raises(ConfigError, match=r"(one|two)==1\.0.*(one|two)==1\.0"):

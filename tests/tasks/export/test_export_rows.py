@@ -202,12 +202,15 @@ def test_rejected_images_are_counted_by_how_they_were_made(tmp_path, made):
         assert not any(words in body for words in unsaid)
 
 
-def test_empty_splits_and_rows_that_are_not_selected(tmp_path, made, offline):
+def test_empty_splits_have_no_file_and_the_card_says_so(tmp_path, made, offline):
     made = make_whole()
     made.tables["preferences"] = [row for row in made.of("preferences") if row.split == "train"]
     export(tmp_path, made)
     assert "no validation" in (tmp_path / "out/README.md").read_text()
     assert set(datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(offline))) == {"train"}
+
+
+def test_rows_that_are_not_selected_are_counted(tmp_path, made):
     rows = made.of("preferences")
     one = rows[0]
     made = make_whole()
