@@ -11,7 +11,7 @@ import pytest
 
 from pairwright.schemas.errors import ConfigError, PairwrightError, ServerError
 from pairwright.schemas.rows import Dropped, Failed, ItemRow
-from pairwright.schemas.served import ChatConfig
+from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Chat
 from pairwright.tasks.serving.client import Client, client_of
