@@ -20,6 +20,7 @@ from pairwright.tasks.store.files import Folder, naming
 from pairwright.tasks.store.scratch import own_temporary_folder
 
 UNUSED_S = 24 * 3600.0
+_temporary_folder = cache(own_temporary_folder)
 
 
 def copy_of(folder: Folder, name: str) -> Path:
@@ -59,8 +60,3 @@ def _drop_unused(parent: Path) -> None:
         with suppress(FileNotFoundError):  # another process drops it, too
             if copies.stat().st_mtime < time.time() - UNUSED_S:
                 shutil.rmtree(copies, ignore_errors=True)
-
-
-@cache
-def _temporary_folder() -> Path:
-    return own_temporary_folder()
