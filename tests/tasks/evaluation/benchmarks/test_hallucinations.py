@@ -1,18 +1,15 @@
 """What descriptions make up, by the lists of AMBER and of CHAIR, in folders laid out as they are published."""
 
 import base64
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.evaluation.benchmark import Data, Exam, Replies
-from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
+from pairwright.tasks.evaluation.benchmark import Replies
 from pairwright.tasks.evaluation.benchmarks.object_halbench import CocoWords, read_coco_words
-from pairwright.tasks.evaluation.measured import conclude
-from tests.fixtures.benchmarks import write_folder
+from tests.fixtures.benchmarks import opened, scored, write_folder
 from tests.fixtures.pictures import picture
 from tests.fixtures.tagger import write_tagger
 
@@ -30,16 +27,6 @@ toilet
 traffic light, stoplight
 tie, bow tie
 """
-
-
-def opened(name: str, folder: Path) -> Exam:
-    return BENCHMARKS[name].open(Data(folder=folder, rows=lambda _table: iter(())))
-
-
-def scored(exam: Exam, texts: Mapping[str, str]) -> dict[tuple[str, str], float | None]:
-    replies = Replies(texts=texts, ratings={}, items=frozenset(one.item for one in exam.questions))
-    scores = conclude(exam.mark(replies).marks, resamples=0, seed=0)
-    return {(one.category, one.name): None if one.value is None else round(one.value, 6) for one in scores}
 
 
 @pytest.fixture

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.evaluation.benchmark import Data, Exam, ExamQuestion, Replies
-from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
+from pairwright.tasks.evaluation.benchmark import Exam, ExamQuestion
 from pairwright.tasks.evaluation.benchmarks.choices import Choice, read_choice
-from pairwright.tasks.evaluation.measured import conclude
-from tests.fixtures.benchmarks import write_folder
+from tests.fixtures.benchmarks import opened, write_folder
+from tests.fixtures.benchmarks import scored as scores_of_texts
 
 CAPTION = (
     'Image 1: <image>\nImage 2: <image>\nWhich image suits the caption "{}" better?\nA. Image 1\nB. Image 2\n'
@@ -23,16 +22,9 @@ STATEMENT = (
 )
 
 
-def opened(name: str, folder: Path) -> Exam:
-    return BENCHMARKS[name].open(Data(folder=folder, rows=lambda _table: iter(())))
-
-
 def scored(exam: Exam, answer: Callable[[ExamQuestion], str]) -> Mapping[tuple[str, str], float | None]:
     """Return the scores when all questions are answered by a function."""
-    texts = {one.name: answer(one) for one in exam.questions}
-    replies = Replies(texts=texts, ratings={}, items=frozenset(one.item for one in exam.questions))
-    marks = exam.mark(replies).marks
-    return {(one.category, one.name): one.value for one in conclude(marks, resamples=0, seed=0)}
+    return scores_of_texts(exam, {one.name: answer(one) for one in exam.questions})
 
 
 def line(number: object, images: list[str], text: str, answer: str, **more: Any) -> dict[str, Any]:
