@@ -32,23 +32,8 @@ from pairwright.tasks.models.ram import (
     tag_logits,
     transform_of,
 )
-from tests.fixtures.ram_checkpoints import (
-    DEPTHS,
-    EMBED,
-    HIDDEN,
-    PATCH,
-    SIDE,
-    SWIN_HEADS,
-    TAGS,
-    VISION,
-    WIDTH,
-    WINDOW,
-    Checkpoint,
-    Weights,
-    decode,
-    make_weights,
-    write_ram,
-)  # fmt: skip
+from tests.fixtures import ram_checkpoints as tiny
+from tests.fixtures.ram_checkpoints import SIDE, TAGS, Checkpoint, Weights, decode, make_weights, write_ram
 
 SIZES = [(60, 90), (90, 60), (1, 1), (20, 8000), (SIDE, SIDE), (37, 41)]
 """Landscape, portrait, one pixel, a panorama, the model's own, odd."""
@@ -236,8 +221,8 @@ PUBLISHED = {
 def as_transformers(weights: dict[str, torch.Tensor]) -> SwinModel:
     """Return the model of transformers with the same weights: other names, and three matrices where there is one."""
     config = SwinConfig(
-        image_size=SIDE, patch_size=PATCH, embed_dim=EMBED, depths=list(DEPTHS), num_heads=list(SWIN_HEADS),
-        window_size=WINDOW, mlp_ratio=4.0, drop_path_rate=0.0,
+        image_size=SIDE, patch_size=tiny.PATCH, embed_dim=tiny.EMBED, depths=list(tiny.DEPTHS), mlp_ratio=4.0,
+        num_heads=list(tiny.SWIN_HEADS), window_size=tiny.WINDOW, drop_path_rate=0.0,
     )  # fmt: skip
     renamed: dict[str, torch.Tensor] = {}
     for key, value in weights.items():
@@ -272,7 +257,7 @@ def test_it_sees_what_transformers_swin_sees(tmp_path: Path) -> None:
     with torch.inference_mode():
         found = loaded.swin.forward_features(images).flatten(1, 2)
         wanted = as_transformers(weights)(images).last_hidden_state
-    assert (loaded.side, found.shape) == (SIDE, (2, WINDOW**2, VISION))
+    assert (loaded.side, found.shape) == (SIDE, (2, tiny.WINDOW**2, tiny.VISION))
     torch.testing.assert_close(found, wanted, rtol=0, atol=2e-5)
 
 
@@ -295,7 +280,7 @@ def tensors_of(weights: Weights) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("plus", [False, True], ids=["RAM", "RAM++"])
 def test_probabilities_are_those_of_the_formulas(plus: bool) -> None:
     weights = make_weights(plus=plus, seed=2)
-    patches = np.random.default_rng(5).normal(0, 1, (3, 16, VISION))
+    patches = np.random.default_rng(5).normal(0, 1, (3, 16, tiny.VISION))
     images = np.concatenate([patches.mean(axis=1, keepdims=True), patches], axis=1)
     found = tag_logits(tensors_of(weights), torch.tensor(images), len(TAGS)).sigmoid().numpy()
     wanted = np.array([decode(weights, image) for image in patches])
@@ -350,7 +335,7 @@ def test_the_older_name_of_the_head_half_precision_and_safetensors_are_read(tmp_
 
 
 def test_parts_that_write_captions_are_left(tmp_path: Path) -> None:
-    spare = {"tagging_head.embeddings.word_embeddings.weight": torch.zeros(7, HIDDEN), "temp": torch.zeros(1)}
+    spare = {"tagging_head.embeddings.word_embeddings.weight": torch.zeros(7, tiny.HIDDEN), "temp": torch.zeros(1)}
     path = Path(write_ram(tmp_path, changes=spare).config.checkpoint)
     loaded = load_ram(path, field="x", plus=False, tags=len(TAGS))
     assert not [name for name in loaded.decoder if name.startswith(("tag_encoder", "text_decoder", "temp"))]
@@ -375,7 +360,7 @@ def test_a_checkpoint_of_the_other_model_is_told(tmp_path: Path, plus: bool, fou
         ({f"{SWIN}layers.7.norm.weight": torch.zeros(8)}, "layers.N"),
         ({QUERY: None}, "tagging_head.encoder.layer.1.crossattention.self.query.weight"),
         ({"label_embed": None}, "label_embed"),
-        ({"image_proj.weight": torch.zeros(WIDTH, VISION + 1)}, "17"),
+        ({"image_proj.weight": torch.zeros(tiny.WIDTH, tiny.VISION + 1)}, "17"),
         ({"tagging_head.encoder.layer.4.output.dense.bias": torch.zeros(1)}, "layer.2"),
     ],
 )
