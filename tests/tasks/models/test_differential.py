@@ -8,18 +8,8 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.training import NAME
-from pairwright.tasks.models.differential import (
-    SIZES,
-    WEIGHTS,
-    DifferentialPerception,
-    DifferentialSizes,
-    Scale,
-    attach,
-    find_tower,
-    load_differential,
-    save_differential,
-    spread_layers,
-)
+from pairwright.tasks.models import differential
+from pairwright.tasks.models.differential import SIZES, DifferentialSizes, attach, find_tower, load_differential
 from tests.fixtures.families_of_models import write_llava_onevision, write_qwen2_5_vl, write_qwen2_vl, write_smolvlm
 
 SMALL = DifferentialSizes(width=8, heads=2, layers=(1, 2))
@@ -109,7 +99,7 @@ def test_it_trains_with_its_base(folder):
 def test_it_is_saved_and_loaded_beside_its_base(folder, tmp_path):
     model, given = load(folder), inputs(folder, COLOURS)
     attach(model, softmax=True, shared_weights=False).out.weight.normal_()
-    save_differential(model, tmp_path)
+    differential.save_differential(model, tmp_path)
     again = load(folder)
     assert load_differential(again, tmp_path)
     assert torch.equal(again(**given).logits, model(**given).logits)
@@ -123,7 +113,7 @@ def test_what_does_not_fit_is_refused(folder, tmp_path):
     module = attach(model)
     with pytest.raises(ModelError, match="already"):
         attach(model)
-    save_differential(model, tmp_path)
+    differential.save_differential(model, tmp_path)
     sizes, bare = json.loads((tmp_path / SIZES).read_text()), load(folder)
     for changes, said in (
         ({"width": 64}, "64"),
@@ -138,7 +128,7 @@ def test_what_does_not_fit_is_refused(folder, tmp_path):
     with pytest.raises(ModelError, match=SIZES):
         load_differential(bare, tmp_path)
     assert not hasattr(bare, NAME)
-    assert (tmp_path / WEIGHTS).exists()
+    assert (tmp_path / differential.WEIGHTS).exists()
 
 
 def test_images_of_other_sizes_are_no_pair(tmp_path):
@@ -162,7 +152,7 @@ def features(seed: int) -> torch.Tensor:
 @pytest.fixture
 def scale():
     torch.manual_seed(0)
-    return Scale(SMALL).eval()
+    return differential.Scale(SMALL).eval()
 
 
 def test_swapped_images_negate_the_difference(scale):
@@ -174,7 +164,7 @@ def test_swapped_images_negate_the_difference(scale):
 
 def test_weighing_by_hand():
     """Width 1: lambda_1 = sigmoid(2 * 3 - 1 * 5), lambda_2 = sigmoid(2 * 5 - 1 * 3)."""
-    scale = Scale(DifferentialSizes(width=1, heads=1, layers=(1,)))
+    scale = differential.Scale(DifferentialSizes(width=1, heads=1, layers=(1,)))
     with torch.no_grad():
         scale.weigh.weight.copy_(torch.tensor([[2.0, -1.0]]))
     first, second, difference = scale.blocks(torch.full((1, 1, 1), 3.0), torch.full((1, 1, 1), 5.0))
@@ -199,7 +189,7 @@ def test_each_place_sees_the_other_image(scale):
 @pytest.mark.parametrize("settings", [{}, {"shared_weights": False}, {"weight_per": "layer"}, {"softmax": True}])
 def test_untrained_it_changes_nothing_and_then_learns(settings):
     torch.manual_seed(0)
-    module = DifferentialPerception(DifferentialSizes(width=8, heads=2, layers=(1, 2), **settings))
+    module = differential.DifferentialPerception(DifferentialSizes(width=8, heads=2, layers=(1, 2), **settings))
     scales = [(features(1), features(2)), (features(3), features(4))]
     first, second = module(scales)
     assert torch.equal(first, features(3))
@@ -215,7 +205,8 @@ def test_untrained_it_changes_nothing_and_then_learns(settings):
 def test_scores_weigh_the_scales():
     """With scores of 1/2 (sigmoid) or 1/4 each (softmax of four) and an untouched sum, the outcome is known."""
     for competing, weight in ((False, 0.5), (True, 0.25)):
-        module = DifferentialPerception(DifferentialSizes(width=8, heads=2, layers=(1, 2, 3, 4), softmax=competing))
+        sizes = DifferentialSizes(width=8, heads=2, layers=(1, 2, 3, 4), softmax=competing)
+        module = differential.DifferentialPerception(sizes)
         with torch.no_grad():
             for one in module.score.parameters():
                 one.zero_()
@@ -226,6 +217,6 @@ def test_scores_weigh_the_scales():
 
 
 def test_layers_are_the_papers_where_it_names_them():
-    assert spread_layers(26) == (17, 20, 23, 26)
-    assert spread_layers(32) == (20, 24, 28, 32)
-    assert spread_layers(2) == (1, 2)
+    assert differential.spread_layers(26) == (17, 20, 23, 26)
+    assert differential.spread_layers(32) == (20, 24, 28, 32)
+    assert differential.spread_layers(2) == (1, 2)

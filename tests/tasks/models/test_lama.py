@@ -13,16 +13,8 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import LamaConfig
 from pairwright.tasks.models import lama as module
 from pairwright.tasks.models.lama import LamaInpainter, crop_hole, pin_lama, put_back
-from tests.fixtures.lama_checkpoints import (
-    Convolutions,
-    Fourier,
-    HoleMean,
-    Nothing,
-    OneArgument,
-    Ramp,
-    write_lama,
-    write_marker,
-)
+from tests.fixtures import lama_checkpoints
+from tests.fixtures.lama_checkpoints import Convolutions, Fourier, HoleMean, Nothing, OneArgument, Ramp, write_lama
 
 NOISE = np.random.default_rng(0).integers(0, 256, (250, 333, 3), dtype=np.uint8)
 WINDOWS = [(0, 0, 40, 30), (293, 220, 333, 250), (140, 0, 170, 200), (100, 100, 101, 101), (5, 60, 300, 90)]
@@ -150,7 +142,7 @@ def test_the_inpainter_can_be_sent_to_another_process_and_takes_no_weights_along
 
 def test_unknown_programs_do_not_run(tmp_path):
     path, marker = tmp_path / "lama.pt", tmp_path / "marker"
-    sha256 = write_marker(path, marker)
+    sha256 = lama_checkpoints.write_marker(path, marker)
     config = LamaConfig(checkpoint=str(path))
     with pytest.raises(ModelError, match=f"SHA-256 .*--set removals.lama.sha256={sha256}"):
         pin_lama(config, download=False)

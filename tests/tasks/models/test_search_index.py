@@ -10,18 +10,7 @@ from hypothesis import strategies as st
 
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.models import search_index
-from pairwright.tasks.models.search_index import (
-    cells_of,
-    find_recall,
-    measure_recall,
-    open_index,
-    probes_of,
-    rank,
-    rounding,
-    search_cells,
-    settle,
-    top_k,
-)
+from pairwright.tasks.models.search_index import cells_of, measure_recall, open_index, probes_of, search_cells, top_k
 
 PROBES = 5
 
@@ -201,7 +190,8 @@ def test_recall_counts_what_the_cells_hide(images, tmp_path):
     assert measure_recall(images, index, k=20, probes=2, band=0.8) == (hits, sum(map(len, wanted)))
     assert hits < sum(map(len, wanted))
     assert measure_recall(images, index, k=20, probes=128, band=0.8) == (sum(map(len, wanted)),) * 2
-    first, again = (find_recall(tmp_path / "index", images, index, k=20, probes=2, band=0.8) for _ in range(2))
+    place, asked = tmp_path / "index", {"k": 20, "probes": 2, "band": 0.8}
+    first, again = (search_index.find_recall(place, images, index, **asked) for _ in range(2))
     assert (first[2], again[2], first[:2]) == (True, False, again[:2])
     (file,) = (tmp_path / "index").glob("recall*")
     assert json.loads(file.read_text()) == [hits, first[1]]
@@ -219,7 +209,7 @@ MATRIX = unit(np.random.default_rng(0).normal(size=(50, 8)))
 def test_candidates_are_ranked_and_gaps_are_left_out(monkeypatch):
     monkeypatch.setattr(search_index, "CHUNK_BYTES", 8 * 8 * 4)  # one row at a time
     candidates = np.array([[3, -1, 9, 7], [-1, -1, -1, -1], [5, 6, -1, 5]])
-    near, products = rank(MATRIX, np.array([0, 1, 2]), candidates, k=3)
+    near, products = search_index.rank(MATRIX, np.array([0, 1, 2]), candidates, k=3)
     wide = MATRIX.astype(np.float64)
     assert sorted(near[0].tolist()) == [3, 7, 9]
     assert products[0].tolist() == sorted((float(wide[0] @ wide[other]) for other in (3, 7, 9)), reverse=True)
@@ -240,12 +230,12 @@ def test_a_search_goes_further_down_until_the_error_leaves_no_other_a_chance():
         return found, np.take_along_axis(scores[owed], found, axis=1)
 
     rows = np.arange(50)
-    near, _ = settle(MATRIX, rows, k=3, count=50, itself=True, error=0.5, look=look)
+    near, _ = search_index.settle(MATRIX, rows, k=3, count=50, itself=True, error=0.5, look=look)
     assert near.tolist() == np.argsort(-exact, axis=1, kind="stable")[:, :3].tolist()
     assert asked[0] == (50, 12)
     assert asked[-1][1] > 12
     asked.clear()
-    settle(MATRIX, rows, k=3, count=50, itself=True, error=0, look=look)
+    search_index.settle(MATRIX, rows, k=3, count=50, itself=True, error=0, look=look)
     assert asked == [(50, 12)]
 
 
@@ -254,4 +244,5 @@ def test_float32_products_are_off_by_less_than_the_bound():
     for width in (3, 64, 1024):
         made = unit(np.concatenate([rng.normal(size=(200, width)), np.abs(rng.normal(size=(100, width)))]))
         exact = made.astype(np.float64) @ made.astype(np.float64).T
-        assert np.abs(made.astype(np.float32) @ made.astype(np.float32).T - exact).max() <= rounding(width) < 2e-4
+        wide = made.astype(np.float32)
+        assert np.abs(wide @ wide.T - exact).max() <= search_index.rounding(width) < 2e-4

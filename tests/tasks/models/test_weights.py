@@ -11,19 +11,7 @@ import pytest
 
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models import weights
-from pairwright.tasks.models.weights import (
-    HubFiles,
-    PublishedFile,
-    check_revision,
-    find_cached,
-    find_local,
-    find_on_hub,
-    find_published,
-    identify_files,
-    loading,
-    require_packages,
-    weights_folder,
-)
+from pairwright.tasks.models.weights import check_revision, find_local, find_on_hub, find_published, weights_folder
 from tests.fixtures.checkpoints import write_hub_cache
 from tests.fixtures.file_server import COMMIT, Fault, serving_files, use_as_hub
 
@@ -34,7 +22,7 @@ SHA = hashlib.sha256(DATA).hexdigest()
 
 def files(**options):
     values = {"field": "embedding.x", "repository": "owner/model", "revision": "", "weights": (SAFE, PICKLE)}
-    return HubFiles(**{**values, "beside": ("config.json",), **options})
+    return weights.HubFiles(**{**values, "beside": ("config.json",), **options})
 
 
 @pytest.fixture
@@ -104,7 +92,8 @@ def test_the_hubs_files_come_into_its_own_cache(web, tmp_path, revision):
     assert found == tmp_path / "hub" / "models--owner--model" / "snapshots" / COMMIT / PICKLE
     assert found.read_bytes() == DATA
     asked = len(web.asked)
-    assert find_on_hub(wanted, download=True) == find_on_hub(wanted, download=False) == find_cached(wanted) == found
+    assert find_on_hub(wanted, download=True) == find_on_hub(wanted, download=False) == found
+    assert weights.find_cached(wanted) == found
     assert len(web.asked) == asked
 
 
@@ -118,7 +107,7 @@ def test_a_repository_without_the_weights_and_a_download_that_fails_are_one_mess
 
 @pytest.fixture
 def wanted(web):
-    return PublishedFile(field="tagging.ram", name="a.pth", url=web.put("/a.pth", DATA), sha256=SHA)
+    return weights.PublishedFile(field="tagging.ram", name="a.pth", url=web.put("/a.pth", DATA), sha256=SHA)
 
 
 def refused(file, *, download=False):
@@ -205,7 +194,7 @@ def test_an_identity_changes_with_any_byte_and_not_with_the_folder(tmp_path):
         path = tmp_path / folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)
-        return identify_files([path])
+        return weights.identify_files([path])
 
     first = identity("one")
     assert first.startswith("xxh3:")
@@ -219,15 +208,15 @@ def test_another_revision_and_missing_packages_are_refused(tmp_path):
     check_revision("f", "xxh3:1", "xxh3:1", tmp_path)
     with pytest.raises(ModelError, match=r"f\.revision: .* xxh3:1, .*xxh3:2"):
         check_revision("f", "xxh3:2", "xxh3:1", tmp_path)
-    require_packages("f", "sys", "json")
+    weights.require_packages("f", "sys", "json")
     with pytest.raises(ModelError, match=r"f: .*nosuchpackage.*\[cpu,models\]"):
-        require_packages("f", "json", "nosuchpackage")
+        weights.require_packages("f", "json", "nosuchpackage")
 
 
 def load_badly(path, error):
     from huggingface_hub import constants
 
-    with loading("f", path):
+    with weights.loading("f", path):
         logging.info("offline: %s", constants.HF_HUB_OFFLINE)
         logging.warning("offline: %s", constants.HF_HUB_OFFLINE)
         raise error

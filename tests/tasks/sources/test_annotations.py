@@ -6,15 +6,7 @@ import pytest
 
 from pairwright.schemas.errors import SourceError
 from pairwright.tasks.sources import annotations
-from pairwright.tasks.sources.annotations import (
-    MAX_TEXTS,
-    check_texts,
-    check_word,
-    load_json,
-    load_lists,
-    read_lines,
-    texts_of,
-)
+from pairwright.tasks.sources.annotations import MAX_TEXTS, check_texts, check_word, load_json, load_lists, texts_of
 from pairwright.tasks.sources.read_entry import RefusedEntryError
 
 
@@ -74,7 +66,7 @@ def test_missing_and_oversized_files_are_a_source_error(tmp_path: Path, monkeypa
 def test_long_lines_are_skipped_and_blank_ones_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(annotations, "MAX_LINE_BYTES", 8)
     (tmp_path / "a").write_bytes(b"1234567\n\n12345678\n123456789\n" + b"x" * 30 + b"\n  \nlast")
-    found = list(read_lines(tmp_path / "a"))
+    found = list(annotations.read_lines(tmp_path / "a"))
     assert found == [(1, b"1234567\n"), (3, b"12345678\n"), (4, None), (5, None), (7, b"last")]
 
 

@@ -7,15 +7,8 @@ import pytest
 
 from pairwright.schemas.config import ImagesConfig, Profile
 from pairwright.schemas.rows import ItemRow
-from pairwright.tasks.sources.read_entry import (
-    About,
-    Picture,
-    RefusedEntryError,
-    check_path,
-    read_below,
-    read_pair,
-    size_and_time,
-)
+from pairwright.tasks.sources import read_entry
+from pairwright.tasks.sources.read_entry import About, Picture, RefusedEntryError, check_path, read_below, read_pair
 from tests.fixtures.pictures import picture
 
 CONFIG = Profile(source="instructpix2pix:/data").sources
@@ -96,9 +89,9 @@ def test_what_lies_below_is_read_if_it_is_a_file_of_some_size(tmp_path):
     for name, reason in reasons.items():
         with pytest.raises(RefusedEntryError, match=reason):
             read_below(root, name, IMAGES)
-    listed = size_and_time(root, "d/a.png")
+    listed = read_entry.size_and_time(root, "d/a.png")
     assert listed == (4, (root / "d/a.png").stat().st_mtime_ns)
-    assert size_and_time(root, "none") == (-1, 0)
+    assert read_entry.size_and_time(root, "none") == (-1, 0)
     os.utime(root / "d/a.png", ns=(1, 1))
     with pytest.raises(RefusedEntryError, match="changed since it was listed"):
         read_below(root, "d/a.png", IMAGES, listed)

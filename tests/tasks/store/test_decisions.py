@@ -9,18 +9,8 @@ import pytest
 
 from pairwright.schemas.decisions import Decision
 from pairwright.schemas.errors import ConfigError, StoreError
-from pairwright.tasks.store.decisions import (
-    MOST_FILES,
-    MOST_LINE,
-    MOST_SENT,
-    decision_files,
-    forget_decisions,
-    parse_decisions,
-    read_decision_file,
-    read_decisions,
-    read_history,
-    write_decisions,
-)
+from pairwright.tasks.store import decisions as decisions_file
+from pairwright.tasks.store.decisions import decision_files, read_decision_file, read_decisions, write_decisions
 from pairwright.tasks.store.files import Folder
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -39,19 +29,19 @@ def test_what_is_stored_twice_is_there_once_and_the_latest_counts(tmp_path):
     write_decisions(folder, [decision(1, "reject", later=1)])
     write_decisions(folder, [decision(2, "none", later=1)])
     assert read_decisions(folder).by_key == {decision(1).key: decision(1, "reject", later=1)}
-    assert sorted(one.verdict for one in read_history(folder)) == ["accept", "edit", "none", "reject"]
+    assert sorted(one.verdict for one in decisions_file.read_history(folder)) == ["accept", "edit", "none", "reject"]
 
 
 def test_many_writers_lose_nothing_while_their_files_are_joined(tmp_path):
-    folder, count = Folder(str(tmp_path)), 3 * MOST_FILES
+    folder, count = Folder(str(tmp_path)), 3 * decisions_file.MOST_FILES
     with ThreadPoolExecutor(4) as threads:
         stored = [threads.submit(write_decisions, folder, [decision(number)]) for number in range(count)]
         while not all(one.done() for one in stored):  # a reader sees whole files, joined or not
-            read_history(folder)
+            decisions_file.read_history(folder)
         for one in stored:
             one.result()
     assert set(read_decisions(folder).by_key) == {decision(number).key for number in range(count)}
-    assert len(decision_files(folder)) <= 2 * MOST_FILES
+    assert len(decision_files(folder)) <= 2 * decisions_file.MOST_FILES
 
 
 def test_a_damaged_file_is_named_and_says_what_to_do(tmp_path):
@@ -69,10 +59,10 @@ def test_what_is_forgotten_is_in_no_file(tmp_path):
     folder = Folder(str(tmp_path))
     write_decisions(folder, [decision(1, "edit", chosen="secret"), decision(2)])
     write_decisions(folder, [decision(3)])
-    assert forget_decisions(folder, {decision(2).key, decision(3).key}) == 1
+    assert decisions_file.forget_decisions(folder, {decision(2).key, decision(3).key}) == 1
     assert set(read_decisions(folder).by_key) == {decision(2).key, decision(3).key}
-    assert forget_decisions(folder, {decision(2).key, decision(3).key}) == 0
-    assert forget_decisions(folder, set()) == 2
+    assert decisions_file.forget_decisions(folder, {decision(2).key, decision(3).key}) == 0
+    assert decisions_file.forget_decisions(folder, set()) == 2
     assert decision_files(folder) == []
 
 
@@ -92,7 +82,8 @@ def test_a_file_is_read_line_by_line(tmp_path):
 
 
 def test_a_bad_line_spoils_the_file_and_is_named(tmp_path):
-    path = write(tmp_path / "d.jsonl", GOOD, b"{", {**GOOD, "verdict": "maybe"}, b"\xff\xfe", b" " * MOST_LINE + b"x")
+    bad = (b"{", {**GOOD, "verdict": "maybe"}, b"\xff\xfe", b" " * decisions_file.MOST_LINE + b"x")
+    path = write(tmp_path / "d.jsonl", GOOD, *bad)
     with pytest.raises(ConfigError) as error:
         read_decision_file(path)
     said = str(error.value)
@@ -109,8 +100,9 @@ def test_what_cannot_be_read_is_named(tmp_path, name):
 
 
 def test_a_page_sends_a_list():
-    assert [one.verdict for one in parse_decisions(json.dumps([GOOD, GOOD]).encode())] == ["reject", "reject"]
-    assert parse_decisions(b"[]") == []
+    both = decisions_file.parse_decisions(json.dumps([GOOD, GOOD]).encode())
+    assert [one.verdict for one in both] == ["reject", "reject"]
+    assert decisions_file.parse_decisions(b"[]") == []
 
 
 @pytest.mark.parametrize(
@@ -118,7 +110,7 @@ def test_a_page_sends_a_list():
     [
         (b"", "EOF"),
         (b"{}", "1,000"),
-        (json.dumps([GOOD] * (MOST_SENT + 1)).encode(), "1,000"),
+        (json.dumps([GOOD] * (decisions_file.MOST_SENT + 1)).encode(), "1,000"),
         (json.dumps([GOOD, {**GOOD, "x": 1}]).encode(), "decision 2: x: "),
         (json.dumps([GOOD, 7]).encode(), "decision 2: .*object"),
         (b"[" * 100_000, "recursion"),
@@ -126,4 +118,4 @@ def test_a_page_sends_a_list():
 )
 def test_anything_else_is_refused(body, why):
     with pytest.raises(ValueError, match=why):
-        parse_decisions(body)
+        decisions_file.parse_decisions(body)

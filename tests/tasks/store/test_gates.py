@@ -9,18 +9,9 @@ import pytest
 
 from pairwright.schemas.bounds import GatesConfig
 from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store import gates as gates_file
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.gates import (
-    Verdict,
-    cannot_judge,
-    cut_bins,
-    judge_columns,
-    judge_counts,
-    judge_reasons,
-    measure_drift,
-    read_verdict,
-    write_verdict,
-)
+from pairwright.tasks.store.gates import cannot_judge, judge_counts, judge_reasons, measure_drift, read_verdict
 from pairwright.tasks.store.ledger import Counts
 from tests.tasks.store.toy import build_toy, open_toy
 
@@ -71,8 +62,8 @@ def test_lengths_are_compared_with_another_build(tmp_path: Path) -> None:
     config = GatesConfig(max_length_drift=0.25, max_similarity_drift=0.25, min_drift_rows=11)
     with open_toy(tmp_path / "old", short) as old, open_toy(tmp_path / "new", long) as new:
         before, now = ([(one, build.settle(one)) for one in build.planned] for build in (old, new))
-        gates = {(gate.gate, gate.stage): gate for gate in judge_columns(config, (old, before), (new, now))}
-        same = list(judge_columns(config, (old, before), (old, before)))
+        gates = {(gate.gate, gate.stage): gate for gate in gates_file.judge_columns(config, (old, before), (new, now))}
+        same = list(gates_file.judge_columns(config, (old, before), (old, before)))
     # All 11 notes had 7 characters ("w00 w01") and have 13 now: bins (0, 11, 0) and (0, 0, 11), half a row more each,
     # that is (1, 23, 1)/25 and (1, 1, 23)/25: twice 22/25 ln 23. Links are keys, which are all of one length.
     assert {key: gate.measured for key, gate in gates.items()} == {
@@ -94,8 +85,10 @@ def test_a_verdict_is_read_as_it_was_written(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     assert read_verdict(folder) is None
     gates = (*judge_counts(GatesConfig(), [count(failed=3)]), cannot_judge(GatesConfig(max_length_drift=1), "why"))
-    verdict = Verdict(began="2026-01-01", ended="2026-01-02", complete=False, against=3, version=0, gates=gates)
-    write_verdict(folder, verdict)
+    verdict = gates_file.Verdict(
+        began="2026-01-01", ended="2026-01-02", complete=False, against=3, version=0, gates=gates
+    )
+    gates_file.write_verdict(folder, verdict)
     assert read_verdict(folder) == verdict
     assert verdict.held
     assert verdict.failed == gates
@@ -114,5 +107,8 @@ def test_drift_is_the_index_with_half_a_row_in_each_bin() -> None:
 
 def test_what_lies_outside_all_earlier_values_is_in_bins_of_its_own() -> None:
     before = dict.fromkeys(range(10), 1)
-    assert cut_bins(before, {-7: 1, 0: 1, 9: 1, 10: 1, 1000: 1}) == ([0, *[1] * 10, 0], [1, 1, *[0] * 8, 1, 2])
-    assert cut_bins({5: 3}, {7: 3}) == ([0, 3, 0], [0, 0, 3])
+    assert gates_file.cut_bins(before, {-7: 1, 0: 1, 9: 1, 10: 1, 1000: 1}) == (
+        [0, *[1] * 10, 0],
+        [1, 1, *[0] * 8, 1, 2],
+    )
+    assert gates_file.cut_bins({5: 3}, {7: 3}) == ([0, 3, 0], [0, 0, 3])

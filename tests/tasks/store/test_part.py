@@ -12,16 +12,9 @@ import pytest
 from pairwright.schemas.arrow import schema_of, to_table
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import Dropped, ImageRow, PreferenceRow, make_key
+from pairwright.tasks.store import part as part_file
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.part import (
-    ROWS_PER_GROUP,
-    Part,
-    encode_part,
-    read_about,
-    read_columns,
-    read_part,
-    read_rows,
-)
+from pairwright.tasks.store.part import Part, encode_part, read_about, read_columns, read_part, read_rows
 from tests.fixtures.rows import row_of
 
 ABOUT = {"stage": "images", "rows": "130"}
@@ -59,7 +52,7 @@ def test_a_part_gives_back_its_rows_and_what_it_says_of_itself(part: Part) -> No
 def test_another_reader_finds_the_layout_of_the_design() -> None:
     file = pq.ParquetFile(pa.BufferReader(DATA))
     assert file.read().equals(TABLE)
-    assert [file.metadata.row_group(i).num_rows for i in range(2)] == [ROWS_PER_GROUP, 30]
+    assert [file.metadata.row_group(i).num_rows for i in range(2)] == [part_file.ROWS_PER_GROUP, 30]
     columns = {c["path_in_schema"]: c for c in file.metadata.row_group(0).to_dict()["columns"]}
     assert columns["image"]["compression"] == "UNCOMPRESSED"
     assert not columns["image"]["has_dictionary_page"]
