@@ -9,8 +9,8 @@ from itertools import groupby
 from pathlib import Path
 
 from pairwright.flows.list_settings import Setting, as_typed, list_settings
-from pairwright.flows.list_tables import TableSummary, list_tables
 from pairwright.flows.load_profile import profile_names
+from pairwright.flows.pipeline import TableSummary, list_tables
 
 MADE = "<!-- Made by `make docs`. Change the source, not this page. -->"
 SERVED = "models.chat."

@@ -21,10 +21,9 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
 from pairwright.flows.dataset import Dataset
-from pairwright.flows.find_workers import workers_of
 from pairwright.flows.load_profile import profile_names
 from pairwright.flows.progress import LineWatcher, log_outcome
-from pairwright.flows.run_build import Request, RunShards, RunStep, Work
+from pairwright.flows.run_build import Request, RunShards, RunStep, Work, workers_of
 from pairwright.flows.show_in_prefect import (
     UNREACHED,
     dataset_name,

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
 from pairwright.flows.verbs import VERBS
@@ -85,20 +86,17 @@ def _be_verbose(wanted: bool) -> None:  # noqa: FBT001
 @app.callback()
 def _main(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and end.", callback=_print_version, is_eager=True)
+        bool, Option("--version", help="Show the version and end.", callback=_print_version, is_eager=True)
     ] = False,
     quiet: Annotated[
-        bool,
-        typer.Option("--quiet", "-q", help="Show warnings and the end only.", callback=_be_quiet, expose_value=False),
+        bool, Option("--quiet", "-q", help="Show warnings and the end only.", callback=_be_quiet, expose_value=False)
     ] = False,
     verbose: Annotated[
-        bool,
-        typer.Option("--verbose", "-v", help="Log details, too.", callback=_be_verbose, expose_value=False),
+        bool, Option("--verbose", "-v", help="Log details, too.", callback=_be_verbose, expose_value=False)
     ] = False,
     plugin: Annotated[
         list[str] | None,
-        typer.Option(
-            "--plugin",
+        Option(
             metavar="FILE.py",
             help="Load sources, stages, ... of your own from this file (repeatable).",
             callback=load_plugins,

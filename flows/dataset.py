@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from pairwright.flows.collect_garbage import Collected, collect_garbage
-from pairwright.flows.find_workers import working
 from pairwright.flows.list_versions import Difference, diff_versions, list_versions
 from pairwright.flows.list_versions import Listed as ListedVersion
 from pairwright.flows.pipeline import Pipeline, check_table
@@ -15,7 +14,16 @@ from pairwright.flows.plan_build import Plan, plan_build, request_to_plan
 from pairwright.flows.progress import say_nothing, show_steps
 from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
 from pairwright.flows.remove_images import Removal, list_removed, remove_images, take_back
-from pairwright.flows.run_build import Report, Request, Worker, make_request, request_of, resume_request, run_build
+from pairwright.flows.run_build import (
+    Report,
+    Request,
+    Worker,
+    make_request,
+    request_of,
+    resume_request,
+    run_build,
+    working,
+)
 from pairwright.flows.show_status import Status, list_refused, look_at_status, show_stages
 from pairwright.flows.show_training import Listed as ListedRun
 from pairwright.flows.show_training import list_runs
@@ -311,7 +319,7 @@ class Dataset:
 
         Once pages are served, ``ready`` hears their address, and one that is good for one visit.
         """
-        from pairwright.flows.view_dataset import view_dataset
+        from pairwright.flows.report_dataset import view_dataset
 
         return view_dataset(self.version, port=port, ready=ready, watch=watch or say_nothing)
 

@@ -1,6 +1,6 @@
 """Evaluate captions: read predictions and references, match them by a protocol, score them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,27 @@ class Evaluation:
             "scores": {one.name: {"score": one.value, "low": one.low, "high": one.high} for one in found.scores},
             "skipped": found.skipped,
         }
+
+    def cells(self) -> Iterator[tuple[object, ...]]:
+        """Yield heads and scores, times 100 as papers print them, with their intervals."""
+        yield "metric", ">x 100", f">{CONFIDENCE:.0%} interval"
+        for one in self.found.scores:
+            interval = "" if one.low is None or one.high is None else f"{100 * one.low:.2f} to {100 * one.high:.2f}"
+            yield one.name, "-" if one.value is None else f"{100 * one.value:.2f}", interval
+        yield from ((name.upper(), "-", "skipped") for name in self.found.skipped)
+
+    def notes(self) -> Iterator[str]:
+        """Yield what the scores are of, and what was left out or skipped."""
+        matched, found = self.matched, self.found
+        yield f"{len(matched.items):,} items, {found.references:,} references; protocol {self.protocol}"
+        counts = {
+            "references had no prediction": matched.missing,
+            "predictions are empty": matched.empty,
+            "blank references were left out": matched.blank,
+            "items with blank references only were left out": matched.unreferenced,
+        }
+        yield from (f"{count:,} {text}" for text, count in counts.items() if count)
+        yield from (f"{name} was skipped: {reason}" for name, reason in found.skipped.items())
 
 
 def evaluate_captions(

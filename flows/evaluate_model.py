@@ -24,7 +24,8 @@ from pairwright.tasks.evaluation.benchmark import Benchmark, Data, ExamQuestion,
 from pairwright.tasks.evaluation.benchmark_list import find_benchmark
 from pairwright.tasks.evaluation.benchmarks.preferences import NAME as PREFERENCES
 from pairwright.tasks.evaluation.judge_answers import Rating, judge_answers
-from pairwright.tasks.evaluation.results import ANSWERS, Results, write_results
+from pairwright.tasks.evaluation.measured import CONFIDENCE
+from pairwright.tasks.evaluation.results import ANSWERS, ROWS, Results, write_results
 from pairwright.tasks.report.measure_health import JUDGED
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.serving.probe import find_model
@@ -37,6 +38,15 @@ PIXELS = 448 * 448
 FOLDER = "evaluations"
 FINISHED = "checkpoint"
 """The folder of a run that holds its model."""
+SAID = {
+    "empty": "answers are empty",
+    "cut": "answers were cut, at the most tokens that are allowed",
+    "not_read": "answers could not be read, and count as no answer",
+    "refused": "questions were refused, and count as not answered",
+    "failed": "questions were not answered in time; their items are left out until they are: run it again",
+    "without_image": "questions lack an image, or have one that does not decode; their items are left out",
+    "unjudged": "answers got no rating from the judge, and are left out",
+}
 Watch = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
 Respond = Callable[[Iterable[tuple[str, Question]], Answers], Iterator[Reply]]
 
@@ -105,6 +115,25 @@ class Evaluated:
         """Return all of it for scripts; shares are fractions."""
         return {**self.about(), **self.results.as_json()}
 
+    def cells(self) -> Iterator[tuple[object, ...]]:
+        """Yield heads and scores with their intervals; shares are times 100."""
+        yield "score", "of", ">value", f">{CONFIDENCE:.0%} interval", ">items"
+        for score in self.results.scores:
+            value, low, high = (
+                "-" if one is None else f"{100 * one:.2f} %" if score.percent else f"{one:.3f}"
+                for one in (score.value, score.low, score.high)
+            )
+            interval = "" if "-" in (low, high) else f"{low} to {high}"
+            yield score.name, score.category or "all", value, interval, score.items
+
+    def notes(self) -> Iterator[str]:
+        """Yield what the scores are of, what was left out, and where they lie."""
+        counts = self.results.counts
+        yield f"{counts['scored_items']:,} of {counts['items']:,} items, {counts['questions']:,} questions"
+        yield from (f"{counts[name]:,} {text}" for name, text in SAID.items() if counts[name])
+        yield from self.results.exam.notes
+        yield f"scores: {self.to}; answers: {self.to.with_suffix(ROWS)}"
+
 
 def evaluate_model(config: EvaluationConfig, *, watch: Watch) -> Evaluated:
     """Ask a model a benchmark's questions, and write its scores; what was answered before is not asked again.
@@ -126,9 +155,8 @@ def evaluate_model(config: EvaluationConfig, *, watch: Watch) -> Evaluated:
     with Answers(to.with_suffix(ANSWERS)) as answers:
         replies = _ask(asked, respond, answers, change=change, watch=watch)
         ratings = _judge(asked, replies, benchmark, judge, answers=answers, watch=watch) if judge else {}
-    results = Results(
-        exam=exam, asked=asked, replies=replies, ratings=ratings, resamples=config.resamples, seed=config.seed
-    )
+    resampling = {"resamples": config.resamples, "seed": config.seed}
+    results = Results(exam=exam, asked=asked, replies=replies, ratings=ratings, **resampling)
     name = judge.model if judge else ""
     found = Evaluated(config=config, benchmark=benchmark, identity=identity, judge=name, results=results, to=to)
     write_results(results, to, found.about())
@@ -187,15 +215,15 @@ def _ask(
     asked: Sequence[ExamQuestion], respond: Respond, answers: Answers, *, change: Change, watch: Watch
 ) -> dict[str, Reply]:
     found: dict[str, Reply] = {}
+
+    def ready() -> Iterator[tuple[str, Question]]:
+        for one in prepare_questions(asked, change):
+            if isinstance(one, Reply):
+                found[one.name] = one
+            else:
+                yield one
+
     with watch("answers") as tell:
-
-        def ready() -> Iterator[tuple[str, Question]]:
-            for one in prepare_questions(asked, change):
-                if isinstance(one, Reply):
-                    found[one.name] = one
-                else:
-                    yield one
-
         for reply in respond(ready(), answers):
             found[reply.name] = reply
             tell(len(found), len(asked))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pairwright.flows.prepare_retriever import find_retriever, mine_table
+from pairwright.flows.prepare_training import find_retriever, mine_table
 from pairwright.flows.progress import say_nothing
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError

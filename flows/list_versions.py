@@ -46,22 +46,20 @@ def list_versions(folder: Folder) -> list[Listed]:
     """Return the versions of a dataset, the oldest first."""
     read_record(folder)
     snapshots = {number: read_snapshot(folder, number) for number in snapshot_numbers(folder)}
-    found: list[Listed] = []
-    for number, snapshot in snapshots.items():
-        content = snapshot.content
-        parent = snapshots.get(content["parent"] or 0)
-        own = Listed(
+    return [
+        Listed(
             version=number,
             created=content["created"],
             parent=content["parent"],
             newest=number == max(snapshots),
             rows={name: stage["counts"]["rows"] for name, stage in content["stages"].items()},
-            changed=list(_changes(parent, snapshot)) if parent else [],
+            changed=list(_changes(parent, snapshot)) if (parent := snapshots.get(content["parent"] or 0)) else [],
             removed=content.get("takedowns", 0),
             missing=len(missing_files(folder, snapshot)),
         )
-        found.append(own)
-    return found
+        for number, snapshot in snapshots.items()
+        for content in [snapshot.content]
+    ]
 
 
 def _changes(before: Snapshot, after: Snapshot) -> Iterator[str]:
@@ -87,6 +85,26 @@ class Difference:
     stages: list[StageDiff]
     names: dict[str, str]
     """Of the listed images, by key."""
+
+    def cells(self) -> Iterator[list[object]]:
+        """Yield heads, then rows and what came and went, per table."""
+        yield [
+            *("table", f">rows of {self.before}", f">rows of {self.after}"),
+            *(">in", ">out", ">ended otherwise", "fingerprint"),
+        ]
+        for one in self.stages:
+            old, new = one.fingerprints
+            fingerprint = new if old == new else f"{old or '-'} -> {new or '-'}"
+            yield [one.stage, *one.rows, one.came, one.went, sum(turn.count for turn in one.turned), fingerprint]
+
+    def lines(self) -> Iterator[str]:
+        """Yield what a table has no room for: settings, inputs that ended otherwise, and the listed keys."""
+        yield from (f"  {line}" for line in self.settings)
+        for one in self.stages:
+            yield from (f"  {one.stage}: {turn.count:,} x {turn.before} -> {turn.after}" for turn in one.turned)
+        for one in self.stages:
+            for sign, keys in (("+", one.came_keys), ("-", one.went_keys)):
+                yield from ("\t".join(filter(None, (sign, one.stage, key, self.names.get(key, "")))) for key in keys)
 
 
 def diff_versions(before: Version, after: Version, *, stage: str = "", listed: bool = False) -> Difference:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pairwright.flows.load_profile import make_section, set_field
-from pairwright.flows.prepare_namc import namc_defaults
+from pairwright.flows.prepare_training import namc_defaults
 from pairwright.flows.table import Table
 from pairwright.flows.version import Version, open_version
 from pairwright.schemas.errors import ConfigError

@@ -1,18 +1,26 @@
-"""Write the report of a version of a dataset: open its tables, and hand them to the pages."""
+"""Write the report of a version of a dataset, or serve its pages on this machine."""
 
+import contextlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from pairwright.flows.version import Version
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.report.browse_pages import BrowsePages
+from pairwright.tasks.report.card_table import TABLES, make_cards
+from pairwright.tasks.report.search_cards import CardSearch
+from pairwright.tasks.report.serve_pages import Keys, listen, serve
+from pairwright.tasks.report.tables import Tables, open_database
 from pairwright.tasks.report.write_report import Subject, write_report
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import read_verdict
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.scratch import replacing
+from pairwright.tasks.store.scratch import own_temporary_folder, replacing, scratch_folder
 from pairwright.tasks.store.snapshot import describe_version
 
 REPORT = "report"
@@ -66,3 +74,39 @@ def _upload(place: Path, folder: Folder) -> None:
         for name in folder.names(f"{REPORT}/{inside}".rstrip("/")):
             if f"{inside}{name}" not in names:
                 folder.delete(f"{REPORT}/{inside}{name}")
+
+
+CACHE = "cache/cards"
+
+
+def view_dataset(
+    found: Version,
+    *,
+    port: int,
+    ready: Callable[[str, str], None],
+    watch: Callable[[int, int], None],
+) -> bool:
+    """Serve the pages of a version on 127.0.0.1 until Ctrl-C; say whether a thread was at work still.
+
+    Once pages are served, ``ready`` hears the address, token and all, and one that is good for one visit.
+    """
+    folder = found.folder
+    with ExitStack() as stack:
+        listener = stack.enter_context(listen(port))
+        build, stages = stack.enter_context(found.settled())
+        counts = [count for _, count in stages]
+        scratch = stack.enter_context(scratch_folder(own_temporary_folder()))
+        tables = Tables(build)
+        cache = Path(folder.path(CACHE)) if folder.is_local else scratch
+        rows = sum(count.rows for count in counts if count.stage in TABLES)
+        file = make_cards(tables, cache, scratch, watch=lambda done: watch(done, rows))
+        cards = CardSearch(stack.enter_context(open_database(str(file.path), scratch, read_only=True)))
+        if not cards.count():
+            raise ConfigError(f"{folder.url}: has nothing to look at: no pairs, no preferences (`pairwright status`)")
+        subject = subject_of(found, build, counts=counts, pairs=0)
+        pages = BrowsePages(tables=tables, file=file, cards=cards, subject=subject, scratch=scratch)
+        keys = Keys(int(listener.getsockname()[1]))
+        ready(keys.url, keys.url_once)
+        with contextlib.suppress(KeyboardInterrupt):
+            serve(pages, keys, listener)
+        return pages.is_busy

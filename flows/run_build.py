@@ -6,18 +6,26 @@ Shards run in this process' workers or, where a Prefect server is configured, as
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
-from pairwright.flows.find_models import gpus_of, pin_models, pin_served, run_served, servers_of, waits_for
+from pairwright.flows.find_models import (
+    gpus_of,
+    pin_models,
+    pin_served,
+    run_served,
+    served_models,
+    servers_of,
+    waits_for,
+)
 from pairwright.flows.load_profile import change_profile, load_profile
 from pairwright.flows.pipeline import Pipeline, check_stage, check_table, list_stages
-from pairwright.flows.progress import LineWatcher
+from pairwright.flows.progress import LineWatcher, watching
 from pairwright.flows.show_status import Status, say_held
 from pairwright.flows.stages import BY_NAME
 from pairwright.flows.version import Version, now, open_present, publish_version
@@ -30,6 +38,7 @@ from pairwright.schemas.section import say_changes
 from pairwright.tasks.captioning.validators import VALIDATORS
 from pairwright.tasks.mining import embed_images
 from pairwright.tasks.mining.admit_images import write_references
+from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.embedders import EMBEDDERS
 from pairwright.tasks.sources import read_items
 from pairwright.tasks.sources.readers import READERS, recognise_source
@@ -38,7 +47,8 @@ from pairwright.tasks.store.dataset import Build, Snapshot, read_record, write_i
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import Verdict
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.pool import Outcome, ShardFailed, count_cores
+from pairwright.tasks.store.on_dask import DaskWorkers
+from pairwright.tasks.store.pool import Outcome, Runner, ShardFailed, Workers, count_cores
 from pairwright.tasks.store.shard import ShardRef
 from pairwright.tasks.store.stage import Planned
 
@@ -321,3 +331,55 @@ def _with_excluded(profile: Profile, sources: Sequence[str]) -> Profile:
     places = dict.fromkeys(recognise_source(text) for text in (*profile.exclude.sources, *sources))
     exclude = profile.exclude.model_copy(update={"sources": tuple(places)})
     return profile.model_copy(update={"exclude": exclude})
+
+
+@contextmanager
+def workers_of(request: Request) -> Generator[Runner]:
+    """Give the workers that the request's profile names; they end with it, those of a standing cluster stay."""
+    run = request.profile.run
+    if run.runner == "processes":
+        with Workers(run.workers) as workers:
+            yield workers
+        return
+    for field, chat in served_models(request.profile, request.until).items() if run.address else ():
+        if chat.launch.enabled:
+            raise ConfigError(
+                f"{field}.launch starts vLLM on this machine, where workers on other machines do not look for "
+                f"it: start it yourself, set {field}.launch.enabled to false and name its addresses in {field}.endpoint"
+            )
+    with DaskWorkers(run, gpus=0 if run.address else count_gpus(), paths=_paths(request)) as workers:
+        yield workers
+
+
+def _paths(request: Request) -> Iterator[str]:
+    profile = request.profile
+    if request.folder.is_local:
+        yield request.folder.path("")
+    sources = [profile.source, *profile.exclude.sources]
+    named = [profile.reading.images, *(source.partition(":")[2] for source in sources)]
+    yield from (path for path in named if path and "://" not in path and Path(path).exists())
+
+
+@contextmanager
+def working(request: Request) -> Generator[Work]:
+    """Give what runs a build's shards in the workers that its profile names, and who shows how it goes."""
+    with _heard(), watching() as watcher, workers_of(request) as workers:
+        yield Work(run_shards=workers.run, watcher=watcher)
+
+
+@contextmanager
+def _heard() -> Generator[None]:
+    """Show our log on standard error meanwhile, where a program that imports Pairwright has set up none."""
+    log = logging.getLogger("pairwright")
+    if log.hasHandlers():
+        yield
+        return
+    handler, level = logging.StreamHandler(), log.level
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)

@@ -5,7 +5,7 @@ They run in this process; Prefect shows them and decides when they start, never 
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from prefect import flow
 from prefect.client.schemas.objects import State
@@ -18,7 +18,6 @@ from pairwright.flows.dataset import Dataset
 from pairwright.flows.export_dataset import ExportConfig, Verifying
 from pairwright.flows.progress import log_steps
 from pairwright.flows.show_in_prefect import dataset_name, logged, publish_table, tagged
-from pairwright.flows.show_scores import mark_notes, score_notes
 from pairwright.flows.show_training import TrainingLines
 from pairwright.flows.train_model import Trained
 from pairwright.schemas.training import Objective
@@ -67,19 +66,10 @@ def export_dataset(
         model: Whom the requests of openai-batch ask.
         verify: Read the result as its consumer does, and fail on the first row that is no good.
     """
-    selection = Selection(
-        licences=tuple(licences or ()),
-        sources=tuple(sources or ()),
-        splits=tuple(splits or ()),
-        kinds=tuple(kinds or ()),
-        score=score,
-    )
-    config = ExportConfig(
-        selection=selection,
-        negatives=negatives,
-        model=model,
-        verifying=Verifying() if verify else None,
-    )
+    named = {"licences": licences, "sources": sources, "splits": splits, "kinds": kinds}
+    chosen: dict[str, Any] = {name: tuple(some or ()) for name, some in named.items()}
+    verifying, selection = Verifying() if verify else None, Selection(**chosen, score=score)
+    config = ExportConfig(selection=selection, negatives=negatives, model=model, verifying=verifying)
     with logged(), tagged(dataset_name(dataset), form):
         tally = Dataset.open(dataset, version).export(form, to, config=config)
     return Completed(message=f"{tally.rows:,} rows are in {to}")
@@ -138,20 +128,13 @@ def evaluate_model(
         perturb: noise:5, fog:5 or words:0.4.
         limit: Only so many items; 0: all.
     """
-    config = models.EvaluationConfig(
-        model=checkpoint,
-        benchmark=benchmark,
-        data=Path(data),
-        to=Path(to) if to else None,
-        limit=limit or None,
-        server=server,
-        judge=judge,
-        perturb=perturb,
-    )
+    place: dict[str, Any] = {"data": Path(data), "to": Path(to) if to else None}
+    asked: dict[str, Any] = {"server": server, "judge": judge, "perturb": perturb, "limit": limit or None}
+    config = models.EvaluationConfig(model=checkpoint, benchmark=benchmark, **place, **asked)
     with logged(), tagged(dataset_name(checkpoint), benchmark):
         found = models.evaluate_model(config, watch=log_steps)
         rows = [asdict(one) for one in found.results.scores]
-        publish_table(f"scores-{benchmark}", rows, "\n\n".join(mark_notes(found)))
+        publish_table(f"scores-{benchmark}", rows, "\n\n".join(found.notes()))
     if owed := found.results.owed:
         return Failed(message=f"{owed:,} questions were not answered: run it again, which asks only these")
     said = ", ".join(f"{one.name} {one.value:.3f}" for one in found.results.scores if one.value is not None)
@@ -181,7 +164,7 @@ def evaluate_captions(
             Path(predictions), Path(references), config, protocol=protocol, missing=missing
         )
         rows = [asdict(one) for one in found.found.scores]
-        publish_table("caption-scores", rows, "\n\n".join(score_notes(found)))
+        publish_table("caption-scores", rows, "\n\n".join(found.notes()))
     if metrics and (skipped := found.found.skipped):
         return Failed(message="; ".join(f"{name} was skipped: {why}" for name, why in skipped.items()))
     said = ", ".join(f"{one.name} {100 * one.value:.1f}" for one in found.found.scores if one.value is not None)

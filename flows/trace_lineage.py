@@ -1,8 +1,15 @@
-"""Follow a row through a version's tables: what was made of it, and what it was made from, with what made each."""
+"""Follow a row through a version's tables: what was made of it, and what it was made from, with what made each.
+
+A terminal shows it as two trees.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from rich.console import Group
+from rich.markup import escape
+from rich.tree import Tree
 
 from pairwright.flows.version import Version
 from pairwright.prompts import load
@@ -18,6 +25,10 @@ TOLD = (
     *("rejected_image_maker", "served"),
 )
 """Columns that say what made a row."""
+MOST = 20
+"""Rows of one table that are shown below one row; the others are counted."""
+LONGEST = 60
+SERVED = ("model", "revision", "seed", "prompt")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,3 +116,46 @@ def _tables(version: Version, names: set[str]) -> dict[str, dict[str, Any]]:
             "made_by_this_release": same,
         }
     return found
+
+
+def show_lineage(found: Lineage) -> Group:
+    """Return what a terminal shows of a lineage; some tables have too many rows for it, which are counted."""
+    trees = [_tree("Made from", found.row, found.made_from), _tree("Made of it", found.row, found.made_of_it)]
+    lines = [""]
+    for name, about in found.tables.items():
+        words = [about["fingerprint"], *about["models"]]
+        words += [f"prompt {prompt} {digest[:12]}" for prompt, digest in about["prompts"].items()]
+        words += [] if about["made_by_this_release"] else ["made by another release, whose prompts are not known here"]
+        lines.append(f"{name}: {', '.join(words)}")
+    return Group(*trees, *map(escape, lines))
+
+
+def _tree(title: str, root: Traced, rows: Sequence[Traced]) -> Tree:
+    tree = Tree(f"[bold]{title}[/] {_row(root)}")
+    if not rows:
+        tree.add("nothing")
+    places = {(root.table, root.key): tree}
+    shown: dict[tuple[tuple[str, str], str], int] = {}
+    for row in rows:
+        above = row.of or (root.table, root.key)
+        group = (above, row.table)
+        shown[group] = shown.get(group, 0) + 1
+        if above in places and shown[group] <= MOST:
+            places[row.table, row.key] = places[above].add(_row(row))
+    for (above, table), count in shown.items():
+        if above in places and count > MOST:
+            places[above].add(f"{table}: {count - MOST:,} more (--json lists all)")
+    return tree
+
+
+def _row(row: Traced) -> str:
+    told: list[str] = []
+    for name, value in row.made.items():
+        if name == "served":
+            for one in value:
+                said = (f"{part} {one[part]}" for part in SERVED if one[part] not in ("", None))
+                told.append(f"asked {', '.join(said)}")
+        else:
+            text = f"{value:.4g}" if isinstance(value, float) else str(value)
+            told.append(f"{name} {text if len(text) <= LONGEST else text[:LONGEST] + '...'}")
+    return f"{row.table} [cyan]{row.key}[/]" + (f" {escape(', '.join(told))}" if told else "")

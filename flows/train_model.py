@@ -12,10 +12,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pairwright.flows.make_table import make_table
 from pairwright.flows.make_train_config import count_processes, find_run, find_start
-from pairwright.flows.prepare_namc import have_places, pin_models
-from pairwright.flows.prepare_retriever import find_retriever, mine_table, prepare_retriever
+from pairwright.flows.prepare_training import (
+    find_retriever,
+    have_places,
+    make_table,
+    mine_table,
+    pin_models,
+    prepare_retriever,
+)
 from pairwright.flows.show_status import say_reasons
 from pairwright.flows.version import Version, open_version
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError, TrainingError

@@ -39,8 +39,10 @@ OTHER_WORK = {
     "build": {"load_profile", "build_dataset", "fetch_weights"},  # a wrong setting first; as a flow run; no dataset yet
     "evaluate": {"evaluate_captions", "evaluate_model"},  # of any files, of any model
     "export": {"export_dataset"},  # what an export is configured with
+    "look": {"pipeline"},  # the list of tables
     "operate": {"check_machine", "fetch_weights", "load_profile", "schedule_dataset"},
     "train": {"run_in_prefect"},
+    "versions": {"trace_lineage"},  # drawn as trees
 }
 """What verbs import from ``flows`` beside ``flows.dataset``, by which all work on a dataset is done."""
 TASKS = {

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from pairwright.flows.load_profile import load_profile
 from pairwright.flows.verbs.options import (
@@ -48,8 +49,7 @@ def build(
     limit: Limit = None,
     until: Until = "",
     exclude: Annotated[
-        list[str] | None,
-        typer.Option("--exclude", help="Keep out images that are nearly those of this source (repeatable)."),
+        list[str] | None, Option(help="Keep out images that are nearly those of this source (repeatable).")
     ] = None,
 ) -> None:
     """Build a dataset, or do what an earlier build of it still owes."""
@@ -62,13 +62,11 @@ def build(
 @app.command(epilog="Example: `pairwright resume dataset --stage captioning --reason 'no answer in time'`")
 def resume(
     dataset: DatasetUrl,
-    stage: Annotated[str, typer.Option("--stage", help="Retry this stage only.")] = "",
-    reason: Annotated[str, typer.Option("--reason", help="Retry only rows that failed for this reason.")] = "",
+    stage: Annotated[str, Option(help="Retry this stage only.")] = "",
+    reason: Annotated[str, Option(help="Retry only rows that failed for this reason.")] = "",
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", help="Set a field of `run`, `gates` or `health`: run.budget.max_calls=5000 (repeatable)."
-        ),
+        Option("--set", help="Set a field of `run`, `gates` or `health`: run.budget.max_calls=5000 (repeatable)."),
     ] = None,
 ) -> None:
     """Finish what a dataset still owes: a build that was killed, rows that failed, what its budget left."""
@@ -111,20 +109,16 @@ def _run_with_prefect(flow: str, words: dict[str, Any]) -> bool:
 def plan(
     source: Source = None,
     profile: Annotated[
-        str, typer.Option("--profile", "-p", help="A profile's name, or a .yaml file. Default: the dataset's own.")
+        str, Option("--profile", "-p", help="A profile's name, or a .yaml file. Default: the dataset's own.")
     ] = "",
     settings: Settings = None,
     limit: Limit = None,
     until: Until = "",
     out: Annotated[
         str,
-        typer.Option(
-            "--out", "-o", metavar="FOLDER", callback=refuse_empty, help="A dataset: plan only what it still owes."
-        ),
+        Option("--out", "-o", metavar="FOLDER", callback=refuse_empty, help="A dataset: plan only what it still owes."),
     ] = "",
-    trial: Annotated[
-        int, typer.Option("--trial", min=0, help="Build the first N rows (50, say) to measure what they need.")
-    ] = 0,
+    trial: Annotated[int, Option(min=0, help="Build the first N rows (50, say) to measure what they need.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Show, per stage, what a build would do: rows, calls, tokens, time, disk. Builds nothing but the trial."""
@@ -175,7 +169,7 @@ def _time(seconds: float) -> str:
 def refilter(
     dataset: DatasetUrl,
     settings: Settings = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Let the dataset have these thresholds from now on.")] = False,
+    keep: Annotated[bool, Option("--keep", help="Let the dataset have these thresholds from now on.")] = False,
 ) -> None:
     """Try other mining thresholds on the stored similarities: what pairs come and go. Nothing is embedded again."""
     with stopping(dataset):
@@ -201,9 +195,9 @@ def fetch(
     profile: ProfileName = "scenes",
     settings: Settings = None,
     until: Until = "",
-    check: Annotated[bool, typer.Option("--check", help="Fetch nothing: only verify what is on this machine.")] = False,
+    check: Annotated[bool, Option("--check", help="Fetch nothing: only verify what is on this machine.")] = False,
     served: Annotated[
-        bool, typer.Option("--served", help="The models that vLLM loads, too (`launch.enabled`): tens of gigabytes.")
+        bool, Option("--served", help="The models that vLLM loads, too (`launch.enabled`): tens of gigabytes.")
     ] = False,
 ) -> None:
     """Fetch and verify all weights that a build with the same options loads. Ends with 1 where some are missing."""

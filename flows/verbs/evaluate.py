@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from pairwright.flows.verbs.options import OWED, AsJson, Version, app, print_table
 from pairwright.schemas.errors import ConfigError
@@ -20,23 +21,16 @@ app.add_typer(evaluate, name="evaluate")
 
 @evaluate.command(epilog="Example: `pairwright evaluate captions predictions.jsonl references.json --protocol coco`")
 def captions(
-    predictions: Annotated[Path, typer.Argument(help="One text per id: JSON Lines, JSON, or COCO's results.")],
-    references: Annotated[Path, typer.Argument(help="Texts per id: the same, COCO's annotations, or Spot-the-Diff's.")],
+    predictions: Annotated[Path, Argument(help="One text per id: JSON Lines, JSON, or COCO's results.")],
+    references: Annotated[Path, Argument(help="Texts per id: the same, COCO's annotations, or Spot-the-Diff's.")],
     protocol: Annotated[
-        str,
-        typer.Option(
-            "--protocol", help="coco; spot-the-diff, spot-the-diff-records (single change), spot-the-diff-multi."
-        ),
+        str, Option(help="coco; spot-the-diff, spot-the-diff-records (single change), spot-the-diff-multi.")
     ] = "coco",
-    metric: Annotated[
-        list[str] | None, typer.Option("--metric", help="bleu, meteor, rouge-l, cider-d, spice (repeatable).")
-    ] = None,
-    missing: Annotated[
-        str, typer.Option("--missing", help="References without a prediction: refuse, empty, leave-out.")
-    ] = "refuse",
-    resamples: Annotated[int, typer.Option("--resamples", min=0, max=100_000, help="For intervals; 0: none.")] = 1000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the resamples.")] = 0,
-    limit_s: Annotated[float, typer.Option("--limit-seconds", min=1, help="For each Java program.")] = 600,
+    metric: Annotated[list[str] | None, Option(help="bleu, meteor, rouge-l, cider-d, spice (repeatable).")] = None,
+    missing: Annotated[str, Option(help="References without a prediction: refuse, empty, leave-out.")] = "refuse",
+    resamples: Annotated[int, Option(min=0, max=100_000, help="For intervals; 0: none.")] = 1000,
+    seed: Annotated[int, Option(min=0, help="Of the resamples.")] = 0,
+    limit_s: Annotated[float, Option("--limit-seconds", min=1, help="For each Java program.")] = 600,
     as_json: AsJson = False,
 ) -> None:
     """Score captions: BLEU, METEOR, ROUGE-L, CIDEr-D, SPICE as coco-caption does, with bootstrap intervals.
@@ -46,7 +40,6 @@ def captions(
     """
     from pairwright.flows.evaluate_captions import evaluate_captions
     from pairwright.flows.progress import show_steps
-    from pairwright.flows.show_scores import score_notes, score_rows
     from pairwright.tasks.evaluation.score_captions import METRICS, ScoringConfig
 
     config = ScoringConfig(tuple(dict.fromkeys(metric or METRICS)), resamples, seed, limit_s)
@@ -58,8 +51,8 @@ def captions(
     if as_json:
         print(json.dumps(found.as_json(), indent=1))
     else:
-        print_table(*score_rows(found))
-        print("\n".join(score_notes(found)))
+        print_table(*found.cells())
+        print("\n".join(found.notes()))
     if metric and found.found.skipped:
         raise typer.Exit(OWED)
 
@@ -70,26 +63,20 @@ def captions(
 )
 def model(
     checkpoint: Annotated[
-        str,
-        typer.Argument(help="A checkpoint (adapters, too), a run's folder, a name on the Hub; or one on the server."),
+        str, Argument(help="A checkpoint (adapters, too), a run's folder, a name on the Hub; or one on the server.")
     ] = "",
-    benchmark: Annotated[str, typer.Option("--benchmark", "-b", help="Its name, or list.")] = "list",
-    data: Annotated[Path, typer.Option("--data", help="Folder of its annotations and images, or a dataset.")] = Path(),
-    to: Annotated[Path | None, typer.Option("--to", help="File for the scores. Default: below evaluations/.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N items.")] = None,
-    server: Annotated[str, typer.Option("--server", help="Address of the OpenAI-compatible server (vLLM).")] = "",
-    judge: Annotated[
-        str, typer.Option("--judge", help="Who rates: a server's address, or a profile (its judge, else its chat).")
-    ] = "",
-    judge_model: Annotated[str, typer.Option("--judge-model", help="The judge's name on its server.")] = "",
-    perturb: Annotated[
-        str, typer.Option("--perturb", help="noise:5, fog:5 or words:0.4: what is asked, made worse.")
-    ] = "",
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Questions at once; halved where memory lacks.")] = 8,
-    max_pixels: Annotated[int, typer.Option("--max-pixels", min=784, help="Larger images are scaled down first.")] = 448
-    * 448,
-    resamples: Annotated[int, typer.Option("--resamples", min=0, max=100_000, help="For intervals; 0: none.")] = 1000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the resamples and of --perturb.")] = 0,
+    benchmark: Annotated[str, Option("--benchmark", "-b", help="Its name, or list.")] = "list",
+    data: Annotated[Path, Option(help="Folder of its annotations and images, or a dataset.")] = Path(),
+    to: Annotated[Path | None, Option(help="File for the scores. Default: below evaluations/.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Only the first N items.")] = None,
+    server: Annotated[str, Option(help="Address of the OpenAI-compatible server (vLLM).")] = "",
+    judge: Annotated[str, Option(help="Who rates: a server's address, or a profile (its judge, else its chat).")] = "",
+    judge_model: Annotated[str, Option(help="The judge's name on its server.")] = "",
+    perturb: Annotated[str, Option(help="noise:5, fog:5 or words:0.4: what is asked, made worse.")] = "",
+    batch: Annotated[int, Option(min=1, help="Questions at once; halved where memory lacks.")] = 8,
+    max_pixels: Annotated[int, Option(min=784, help="Larger images are scaled down first.")] = 448 * 448,
+    resamples: Annotated[int, Option(min=0, max=100_000, help="For intervals; 0: none.")] = 1000,
+    seed: Annotated[int, Option(min=0, help="Of the resamples and of --perturb.")] = 0,
     version: Version = None,
     as_json: AsJson = False,
 ) -> None:
@@ -109,7 +96,6 @@ def model(
         raise ConfigError("which model? pairwright evaluate model CHECKPOINT --benchmark NAME --data DIR")
     from pairwright.flows.evaluate_model import EvaluationConfig, evaluate_model
     from pairwright.flows.progress import show_steps
-    from pairwright.flows.show_scores import mark_notes, mark_rows
 
     config = EvaluationConfig(
         model=checkpoint,
@@ -131,7 +117,7 @@ def model(
     if as_json:
         print(json.dumps(found.as_json(), indent=1))
     else:
-        print_table(*mark_rows(found))
-        print("\n".join(mark_notes(found)))
+        print_table(*found.cells())
+        print("\n".join(found.notes()))
     if found.results.owed:
         raise typer.Exit(OWED)

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from pairwright.flows.verbs.options import (
     OWED,
@@ -32,8 +33,8 @@ from pairwright.flows.verbs.options import (
 def status(
     dataset: DatasetUrl,
     as_json: AsJson = False,
-    refused: Annotated[str, typer.Option("--refused", help="List what this table refused, and why, with names.")] = "",
-    verify: Annotated[bool, typer.Option("--verify", help="Read every part and name the damaged ones.")] = False,
+    refused: Annotated[str, Option(help="List what this table refused, and why, with names.")] = "",
+    verify: Annotated[bool, Option("--verify", help="Read every part and name the damaged ones.")] = False,
 ) -> None:
     """Show, per stage, what is done, dropped, failed and owed, and why. Ends with 0 also when rows are owed."""
     opened = open_dataset(dataset)
@@ -62,7 +63,7 @@ def status(
 
 
 @app.command(epilog="Examples: `pairwright sources`, `pairwright sources jsonl`")
-def sources(kind: Annotated[str, typer.Argument(help="One kind, to see what it reads in detail.")] = "") -> None:
+def sources(kind: Annotated[str, Argument(help="One kind, to see what it reads in detail.")] = "") -> None:
     """List the kinds of sources that a build can read, with an example of each; or explain one."""
     from pairwright.tasks.sources.readers import READERS, explain_reader
 
@@ -76,7 +77,7 @@ def sources(kind: Annotated[str, typer.Argument(help="One kind, to see what it r
 @app.command(epilog="Example: `pairwright report dataset`")
 def report(
     dataset: DatasetUrl,
-    pairs: Annotated[int, typer.Option("--pairs", min=0, help="How many pairs to show.")] = 60,
+    pairs: Annotated[int, Option(min=0, help="How many pairs to show.")] = 60,
     version: Version = None,
 ) -> None:
     """Write pages that show a dataset: pairs, texts, removals, charts. They open from disk."""
@@ -93,7 +94,7 @@ WORDLESS = "that edit a pair without a preference, which has no texts of its own
 @app.command(epilog="Examples: `pairwright decide dataset decisions.jsonl`, `pairwright decide dataset --json`")
 def decide(
     dataset: DatasetUrl,
-    file: Annotated[str, typer.Argument(help="What a page of `report` offered: decisions.jsonl.")] = "",
+    file: Annotated[str, Argument(help="What a page of `report` offered: decisions.jsonl.")] = "",
     version: Version = None,
     as_json: AsJson = False,
 ) -> None:
@@ -131,10 +132,10 @@ def decide(
 def view(
     dataset: DatasetUrl,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Where to listen, on this machine only; 0: anywhere free.")
+        int, Option(min=0, max=65535, help="Where to listen, on this machine only; 0: anywhere free.")
     ] = 8765,
     version: Version = None,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    no_browser: Annotated[bool, Option("--no-browser", help="Only print the address.")] = False,
 ) -> None:
     """Look at a dataset in the browser: search, filter, accept, reject and edit. Ctrl-C ends it.
 
@@ -159,15 +160,15 @@ def view(
 
 @app.command(epilog="Examples: `pairwright settings mining --profile laptop`, `pairwright settings train.optimiser`")
 def settings(
-    section: Annotated[str, typer.Argument(help="`mining`, `run`, ..., `train`, or one setting. Default: all.")] = "",
+    section: Annotated[str, Argument(help="`mining`, `run`, ..., `train`, or one setting. Default: all.")] = "",
     *,
     profile: ProfileName = "scenes",
-    tables: Annotated[bool, typer.Option("--tables", help="Show the tables of a dataset instead.")] = False,
+    tables: Annotated[bool, Option("--tables", help="Show the tables of a dataset instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the settings that `--set` and profiles take, with type, range, default and meaning."""
     if tables:
-        from pairwright.flows.list_tables import draw_tables, list_tables
+        from pairwright.flows.pipeline import draw_tables, list_tables
 
         print(json.dumps([asdict(one) for one in list_tables()], indent=2) if as_json else draw_tables())
         return

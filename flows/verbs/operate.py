@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from pairwright.flows.verbs.options import (
     OWED,
@@ -25,13 +26,12 @@ COLOURS = {"ok": "green", "warning": "yellow", "missing": "red"}
 @app.command(epilog="Examples: `pairwright doctor`, `pairwright doctor --profile laptop --until mining --out album`")
 def doctor(
     profile: Annotated[
-        str, typer.Option("--profile", "-p", help="A profile's name, or a .yaml file. Default: all, in short.")
+        str, Option("--profile", "-p", help="A profile's name, or a .yaml file. Default: all, in short.")
     ] = "",
     settings: Settings = None,
     until: Until = "",
     out: Annotated[
-        str,
-        typer.Option("--out", "-o", metavar="FOLDER", callback=refuse_empty, help="Where the dataset is, or is to be."),
+        str, Option("--out", "-o", metavar="FOLDER", callback=refuse_empty, help="Where the dataset is, or is to be.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
@@ -75,11 +75,11 @@ def doctor(
 @app.command(epilog="Example: `pairwright schedule dataset --cron '0 2 * * *' --timezone Europe/Zurich`")
 def schedule(
     dataset: DatasetUrl,
-    cron: Annotated[str, typer.Option("--cron", help="When: minute, hour, day, month, weekday, as in crontab.")],
-    timezone: Annotated[str, typer.Option("--timezone", help="Whose hours they are: Europe/Zurich.")] = "UTC",
-    pool: Annotated[str, typer.Option("--pool", help="The work pool whose workers run it.")] = "pairwright",
-    serve: Annotated[bool, typer.Option("--serve", help="Run it from this process, until Ctrl-C.")] = False,
-    pause: Annotated[bool, typer.Option("--pause", help="Keep the schedule, but start nothing.")] = False,
+    cron: Annotated[str, Option(help="When: minute, hour, day, month, weekday, as in crontab.")],
+    timezone: Annotated[str, Option(help="Whose hours they are: Europe/Zurich.")] = "UTC",
+    pool: Annotated[str, Option(help="The work pool whose workers run it.")] = "pairwright",
+    serve: Annotated[bool, Option("--serve", help="Run it from this process, until Ctrl-C.")] = False,
+    pause: Annotated[bool, Option("--pause", help="Keep the schedule, but start nothing.")] = False,
 ) -> None:
     """Update a dataset at certain times: a Prefect deployment that looks at its source anew and does what is owed."""
     from pairwright.flows.schedule_dataset import Timetable, apply_schedule, check_schedule, serve_schedule

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from pairwright.schemas.errors import ServerError, SourceError
 
@@ -42,11 +43,11 @@ def load_plugins(files: list[str]) -> None:
 
 Source = Annotated[
     str | None,
-    typer.Argument(callback=refuse_empty, help="A folder of images, or kind:path. Default: the profile's own source."),
+    Argument(callback=refuse_empty, help="A folder of images, or kind:path. Default: the profile's own source."),
 ]
 Out = Annotated[
     str,
-    typer.Option(
+    Option(
         "--out",
         "-o",
         metavar="FOLDER",
@@ -54,24 +55,19 @@ Out = Annotated[
         help="Folder or URL of the dataset; made if missing, else continued.",
     ),
 ]
-DatasetUrl = Annotated[
-    str, typer.Argument(callback=refuse_empty, help="Folder of a dataset (what `build --out` made).")
-]
-ProfileName = Annotated[str, typer.Option("--profile", "-p", help="A profile's name, or a .yaml file.")]
+DatasetUrl = Annotated[str, Argument(callback=refuse_empty, help="Folder of a dataset (what `build --out` made).")]
+ProfileName = Annotated[str, Option("--profile", "-p", help="A profile's name, or a .yaml file.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="FIELD=VALUE", help="Set a field: mining.min_similarity=0.8 (repeatable)."),
+    Option("--set", metavar="FIELD=VALUE", help="Set a field: mining.min_similarity=0.8 (repeatable)."),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N images of the source.")]
+Limit = Annotated[int | None, Option("--limit", min=1, help="Only the first N images of the source.")]
 Until = Annotated[
-    str,
-    typer.Option(
-        "--until", metavar="STAGE", help="Stop after this stage: sources, mining, captioning, ... or a table."
-    ),
+    str, Option("--until", metavar="STAGE", help="Stop after this stage: sources, mining, captioning, ... or a table.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON for scripts.")]
 
-Version = Annotated[int | None, typer.Option("--version", min=1, help="A version's number. Default: the newest.")]
+Version = Annotated[int | None, Option("--version", min=1, help="A version's number. Default: the newest.")]
 
 
 def load_dataset() -> "type[Dataset]":

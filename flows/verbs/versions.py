@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from pairwright.flows.verbs.options import OWED, AsJson, DatasetUrl, Version, app, open_dataset, print_table
 from pairwright.schemas.errors import ConfigError
@@ -28,36 +29,33 @@ def versions(dataset: DatasetUrl, as_json: AsJson = False) -> None:
 @app.command(epilog="Examples: `pairwright diff dataset 3 4`, `pairwright diff dataset 3 4 --stage pairs --list`")
 def diff(
     dataset: DatasetUrl,
-    before: Annotated[int, typer.Argument(min=1, help="Number of the one version.")],
-    after: Annotated[int, typer.Argument(min=1, help="Number of the other.")],
+    before: Annotated[int, Argument(min=1, help="Number of the one version.")],
+    after: Annotated[int, Argument(min=1, help="Number of the other.")],
     as_json: AsJson = False,
-    stage: Annotated[str, typer.Option("--stage", help="Only this table, or this group of tables.")] = "",
-    listed: Annotated[bool, typer.Option("--list", help="List the keys of the rows, and the names of images.")] = False,
+    stage: Annotated[str, Option(help="Only this table, or this group of tables.")] = "",
+    listed: Annotated[bool, Option("--list", help="List the keys of the rows, and the names of images.")] = False,
 ) -> None:
     """Compare two versions: rows in and out by key, inputs that ended otherwise and why, settings that differ."""
-    from pairwright.flows.show_versions import diff_lines, diff_rows
-
     found = open_dataset(dataset).diff(before, after, stage=stage, listed=listed)
     if as_json:
         print(json.dumps(asdict(found), indent=1))
         return
-    heads = ["table", f">rows of {before}", f">rows of {after}", ">in", ">out", ">ended otherwise", "fingerprint"]
-    print_table(heads, *diff_rows(found))
-    for line in diff_lines(found):
+    print_table(*found.cells())
+    for line in found.lines():
         print(line)
 
 
 @app.command(epilog="Example: `pairwright lineage dataset 3f2a9c`")
 def lineage(
     dataset: DatasetUrl,
-    key: Annotated[str, typer.Argument(help="Key of an image or of any other row; its beginning is enough.")],
+    key: Annotated[str, Argument(help="Key of an image or of any other row; its beginning is enough.")],
     as_json: AsJson = False,
     version: Version = None,
 ) -> None:
     """Show all that was made of a row and all it was made from, with the model, prompt and seed that made each."""
     from rich.console import Console
 
-    from pairwright.flows.show_versions import show_lineage
+    from pairwright.flows.trace_lineage import show_lineage
 
     found = open_dataset(dataset, version).lineage(key)
     if as_json:
@@ -72,12 +70,10 @@ def lineage(
 )
 def remove(
     dataset: DatasetUrl,
-    keys: Annotated[list[str] | None, typer.Argument(help="Keys of images, or their beginnings.")] = None,
-    name: Annotated[
-        list[str] | None, typer.Option("--name", help="An image as the source calls it (repeatable).")
-    ] = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why; kept in the list of removals.")] = "",
-    undo: Annotated[bool, typer.Option("--undo", help="Take removed images back.")] = False,
+    keys: Annotated[list[str] | None, Argument(help="Keys of images, or their beginnings.")] = None,
+    name: Annotated[list[str] | None, Option(help="An image as the source calls it (repeatable).")] = None,
+    reason: Annotated[str, Option(help="Why; kept in the list of removals.")] = "",
+    undo: Annotated[bool, Option("--undo", help="Take removed images back.")] = False,
 ) -> None:
     """Remove images on request: they and all that came of them leave the next version, and with `gc` the files.
 
@@ -116,10 +112,8 @@ def _print_removal(found: Any, place: str) -> None:
 @app.command(epilog="Examples: `pairwright gc dataset --dry-run`, `pairwright gc dataset --keep 3`")
 def gc(
     dataset: DatasetUrl,
-    keep: Annotated[
-        int | None, typer.Option("--keep", min=1, help="How many versions stay, the newest ones. Default: all.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    keep: Annotated[int | None, Option(min=1, help="How many versions stay, the newest ones. Default: all.")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would go.")] = False,
 ) -> None:
     """Delete what no kept version and not the present state needs, and the parts that hold what was removed on request.
 

@@ -5,9 +5,10 @@ Removals, which hold pixels, are read for the candidates that are shown only, th
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from pairwright.schemas.rows import (
     ElementRow,
@@ -33,8 +34,7 @@ HASH = re.compile(r"([0-9a-f]{8})[0-9a-f]{8,}")
 Shown = Sequence[tuple[ImageRow, Picture]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElementView:
+class ElementView(NamedTuple):
     """Element of an image: a tag with a mask."""
 
     number: int
@@ -49,8 +49,7 @@ class ElementView:
         return (self.number - 1) % len(TONE_COLOURS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundView:
+class FoundView(NamedTuple):
     """What was found in one image: boxes, masks, and what was refused on the way."""
 
     image: ImageRow
@@ -100,11 +99,22 @@ class CandidateView:
     @property
     def facts(self) -> list[str]:
         """Return what the checks measured, in words."""
-        return list(_facts(self.check)) if self.check else []
+        if not (check := self.check):
+            return []
+        before, after = (
+            f"{one:.2f}" if one >= 0 else "not looked for" for one in (check.found_before, check.found_after)
+        )
+        said = {
+            f"detected {before} before, {after} after": check.found_before >= 0 or check.found_after >= 0,
+            f"grown: {check.grown} {check.grown_score:.2f}": check.grown,
+            f"rim {check.rim:.1f} x its surroundings": check.rim,
+            f"{check.difference:.1f} levels of 255 from the scene without it": check.difference,
+            f"{check.changed_outside:,} pixels changed outside": check.changed_outside,
+        }
+        return [words for words, is_known in said.items() if is_known]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemovalsView:
+class RemovalsView(NamedTuple):
     """How the images of one preference became a rejected image, or why they did not."""
 
     why: str
@@ -123,41 +133,22 @@ class RemovalsView:
     """Pixels of the crop / pixels of the image."""
 
 
-@dataclass(frozen=True)
 class Steps:
-    """Rows of every step about some images, but removals."""
+    """Rows of every step but removals about some images, and what was chosen for subjects: pairs, given preferences."""
 
-    tables: Tables
-    tags: Mapping[str, TagsRow]
-    """By image."""
-    elements: Mapping[str, Sequence[ElementRow]]
-    """By image, those that can be removed first, then from left to right."""
-    mask_scores: Mapping[tuple[str, str], float]
-    """By the row of masks and the tag."""
-    inspected: Mapping[str, InspectionRow]
-    """By element."""
-    rejections: Mapping[str, RejectionRow]
-    """By what the preference is about."""
-
-
-def find_steps(tables: Tables, subjects: Sequence[str], *, images: Sequence[str]) -> Steps:
-    """Read what was found in the images, and what was chosen for the subjects (pairs, or given preferences)."""
-    elements: dict[str, list[ElementRow]] = defaultdict(list)
-    for row in tables.find("elements", ElementRow, images):
-        elements[row.subject].append(row)
-    masks = tables.find("masks", MasksRow, images, without=("masks",))
-    return Steps(
-        tables=tables,
-        tags={row.subject: row for row in tables.find("tags", TagsRow, images)},
-        elements={
-            key: sorted(rows, key=lambda row: (bool(row.why), row.box, row.tag)) for key, rows in elements.items()
-        },
-        mask_scores={
+    def __init__(self, tables: Tables, subjects: Sequence[str], *, images: Sequence[str]) -> None:
+        self.tables = tables
+        self.tags = {row.subject: row for row in tables.find("tags", TagsRow, images)}  # by image, as elements
+        self.elements: dict[str, list[ElementRow]] = defaultdict(list)  # those that can be removed first, left to right
+        found = tables.find("elements", ElementRow, images)
+        for row in sorted(found, key=lambda row: (bool(row.why), row.box, row.tag)):
+            self.elements[row.subject].append(row)
+        masks = tables.find("masks", MasksRow, images, without=("masks",))
+        self.mask_scores = {
             (row.key, tag.name): score for row in masks for tag, score in zip(row.tags, row.mask_scores, strict=True)
-        },
-        inspected={row.element: row for row in tables.find("inspected", InspectionRow, images)},
-        rejections={row.subject: row for row in tables.find("rejections", RejectionRow, subjects)},
-    )
+        }
+        self.inspected = {row.element: row for row in tables.find("inspected", InspectionRow, images)}
+        self.rejections = {row.subject: row for row in tables.find("rejections", RejectionRow, subjects)}
 
 
 def view_removals(subject: str, shown: Shown, steps: Steps, pictures: PictureFolder) -> RemovalsView | None:
@@ -166,7 +157,13 @@ def view_removals(subject: str, shown: Shown, steps: Steps, pictures: PictureFol
     if rejection is None and not any(row.key in steps.elements for row, _ in shown):
         return None
     found = [_found(side, row, picture, steps=steps, pictures=pictures) for side, (row, picture) in enumerate(shown)]
-    scores = _ranked(rejection, found, steps)
+    scores: list[tuple[int, str, RemovalScore | None]]
+    if rejection:
+        ranked = sorted(rejection.removal_scores, key=lambda s: (not s.chosen, bool(s.why), -s.score, s.tag, s.side))
+        scores = [(score.side, score.removal, score) for score in ranked]
+    else:  # the build went no further than the checks, or there is no text to score by
+        keys = [(one.side, element.row.key) for one in found for element in one.elements]
+        scores = [(side, key, None) for side, key in keys if key in steps.inspected]
     pixels = cache(lambda side: decode_rgb(shown[side][0].image))  # each image of one preference once, if asked for
     side, crop, crop_share = 0, None, 0.0
     if rejection and rejection.maker == "crop":
@@ -203,19 +200,6 @@ def _found(side: int, image: ImageRow, picture: Picture, *, steps: Steps, pictur
     )
 
 
-def _ranked(
-    rejection: RejectionRow | None, found: Sequence[FoundView], steps: Steps
-) -> list[tuple[int, str, RemovalScore | None]]:
-    """Return side, element and score of every candidate, in the order in which they are shown."""
-    if rejection is None:  # the build went no further than the checks, or there is no text to score by
-        keys = [(one.side, element.row.key) for one in found for element in one.elements]
-        return [(side, key, None) for side, key in keys if key in steps.inspected]
-    scores = sorted(
-        rejection.removal_scores, key=lambda one: (not one.chosen, bool(one.why), -one.score, one.tag, one.side)
-    )
-    return [(score.side, score.removal, score) for score in scores]
-
-
 def _candidates(
     scores: Sequence[tuple[int, str, RemovalScore | None]], found: Sequence[FoundView], pixels: Callable[[int], RGB],
     *, steps: Steps, pictures: PictureFolder,
@@ -240,17 +224,3 @@ def _candidates(
             share=max(score.score, 0.0) / best if score and best > 0 else 0.0,
             check=steps.inspected.get(key),
         )
-
-
-def _facts(check: InspectionRow) -> Iterator[str]:
-    if check.found_before >= 0 or check.found_after >= 0:
-        before, after = (f"{s:.2f}" if s >= 0 else "not looked for" for s in (check.found_before, check.found_after))
-        yield f"detected {before} before, {after} after"
-    if check.grown:
-        yield f"grown: {check.grown} {check.grown_score:.2f}"
-    if check.rim:
-        yield f"rim {check.rim:.1f} x its surroundings"
-    if check.difference:
-        yield f"{check.difference:.1f} levels of 255 from the scene without it"
-    if check.changed_outside:
-        yield f"{check.changed_outside:,} pixels changed outside"

@@ -3,9 +3,9 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import groupby
+from typing import NamedTuple
 
 from pairwright.schemas.arrow import R
 from pairwright.schemas.rows import (
@@ -54,16 +54,14 @@ SECOND = re.compile(
 CUT = re.compile(r"(?:[,;]\s+(?:(?:whereas|while|but|and)\s+)?|\.\s+(?=[A-Z])|\s+(?:whereas|while)\s+)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """Run of text that the other text has too, or has not (``differs``)."""
 
     text: str
     differs: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Byline:
+class Byline(NamedTuple):
     """How served models wrote a text."""
 
     prompts: Sequence[str]
@@ -79,8 +77,7 @@ class Byline:
     """Their latency together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DifferenceView:
+class DifferenceView(NamedTuple):
     """Description of the difference, or one that was written beside it, marked where it differs from the chosen one."""
 
     row: DifferenceRow
@@ -93,8 +90,7 @@ class DifferenceView:
         return [check for check in self.checks if not check.passed]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RejectedView:
+class RejectedView(NamedTuple):
     """Rejected text beside the chosen one."""
 
     maker: str
@@ -105,36 +101,21 @@ class RejectedView:
     """Says which served model wrote it; none where a rule did."""
 
 
-@dataclass(frozen=True)
 class Texts:
-    """Rows about some pairs: one of a kind by what it is about, or all of them."""
+    """Rows about some pairs: one of a kind by what it is about, or all of them; captions by image, the rest by pair."""
 
-    captions: Mapping[str, CaptionRow]
-    """By image; everything else is by pair."""
-    differences: Mapping[str, DifferenceRow]
-    described: Mapping[str, Sequence[DifferenceRow]]
-    """Every description that was written, where they were checked."""
-    checks: Mapping[str, Sequence[CheckRow]]
-    comparisons: Mapping[str, ComparisonRow]
-    questions: Mapping[str, Sequence[QuestionRow]]
-    rejected: Mapping[str, Sequence[RejectedTextRow]]
-    preferences: Mapping[str, PreferenceRow]
-
-
-def find_texts(tables: Tables, pairs: Sequence[PairRow]) -> Texts:
-    """Read every text about the pairs."""
-    keys = [pair.key for pair in pairs]
-    images = [key for pair in pairs for key in (pair.first, pair.second)]
-    return Texts(
-        captions={row.subject: row for row in tables.find("captions", CaptionRow, images)},
-        differences={row.subject: row for row in tables.find("differences", DifferenceRow, keys)},
-        described=_grouped(tables.find("described", DifferenceRow, keys)),
-        checks=_grouped(row for name in CHECKS for row in tables.find(name, CheckRow, keys)),
-        comparisons={row.subject: row for row in tables.find("comparisons", ComparisonRow, keys)},
-        questions=_grouped(tables.find("questions", QuestionRow, keys)),
-        rejected=_grouped(row for name in MAKERS for row in tables.find(name, RejectedTextRow, keys)),
-        preferences={row.subject: row for row in tables.find("preferences", PreferenceRow, keys, without=SHOWN_IMAGES)},
-    )
+    def __init__(self, tables: Tables, pairs: Sequence[PairRow]) -> None:
+        keys = [pair.key for pair in pairs]
+        images = [key for pair in pairs for key in (pair.first, pair.second)]
+        preferences = tables.find("preferences", PreferenceRow, keys, without=SHOWN_IMAGES)
+        self.captions = {row.subject: row for row in tables.find("captions", CaptionRow, images)}
+        self.differences = {row.subject: row for row in tables.find("differences", DifferenceRow, keys)}
+        self.described = _grouped(tables.find("described", DifferenceRow, keys))  # all, where they were checked
+        self.checks = _grouped(row for name in CHECKS for row in tables.find(name, CheckRow, keys))
+        self.comparisons = {row.subject: row for row in tables.find("comparisons", ComparisonRow, keys)}
+        self.questions = _grouped(tables.find("questions", QuestionRow, keys))
+        self.rejected = _grouped(row for name in MAKERS for row in tables.find(name, RejectedTextRow, keys))
+        self.preferences = {row.subject: row for row in preferences}
 
 
 def _grouped(rows: Iterable[R]) -> Mapping[str, Sequence[R]]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from jinja2 import Environment
 
@@ -22,7 +23,7 @@ from pairwright.schemas.rows import (
 )
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.pages.environment import make_environment
-from pairwright.tasks.report.card_removals import RemovalsView, find_steps, view_removals
+from pairwright.tasks.report.card_removals import RemovalsView, Steps, view_removals
 from pairwright.tasks.report.card_texts import (
     SHOWN_IMAGES,
     DifferenceView,
@@ -32,7 +33,6 @@ from pairwright.tasks.report.card_texts import (
     byline,
     find_author,
     find_caption,
-    find_texts,
     mark_words,
     split_sides,
     view_candidates,
@@ -50,8 +50,7 @@ SINGLES = 12
 """Preferences about one image that a report shows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageView:
+class ImageView(NamedTuple):
     """One image of a pair."""
 
     picture: Picture
@@ -62,8 +61,7 @@ class ImageView:
     """Overlay of what is known to be changed; empty: none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreferenceView:
+class PreferenceView(NamedTuple):
     """Chosen text and everything that is rejected."""
 
     key: str
@@ -106,8 +104,7 @@ class PairView:
         return self.preference.key if self.preference else self.row.key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SingleView:
+class SingleView(NamedTuple):
     """Preference about one image, which a source brought: with them there are no pairs to show."""
 
     number: int
@@ -139,7 +136,7 @@ def gather_pairs(
     shown = [key for pair in pairs.values() for key in (pair.first, pair.second)]
     images = {row.key: row for row in tables.find("images", ImageRow, shown)}
     splits = {row.subject: row.split for row in tables.find("splits", SplitRow, list(pairs))}
-    steps, texts = find_steps(tables, list(pairs), images=shown), find_texts(tables, list(pairs.values()))
+    steps, texts = Steps(tables, list(pairs), images=shown), Texts(tables, list(pairs.values()))
     for number, pair in enumerate((pairs[key] for key in keys), first_number):
         first, second = both = images[pair.first], images[pair.second]
         difference, preference = texts.differences.get(pair.key), texts.preferences.get(pair.key)
@@ -224,9 +221,8 @@ def gather_preferences(tables: Tables, pictures: PictureFolder, decisions: Decis
     if tables.has("pairs") or not name:
         return []
     # Keys are hashes, so the first of them are a mixed sample, and the same one each time.
-    with tables.database(**{name: ["subject"]}) as database:
-        query = f"SELECT DISTINCT subject FROM {name} ORDER BY 1 LIMIT {SINGLES}"
-        found = [key for (key,) in database.execute(query).fetchall()]
+    query = f"SELECT DISTINCT subject FROM {name} ORDER BY 1 LIMIT {SINGLES}"
+    found = [key for (key,) in tables.ask(query, {name: ["subject"]})]
     rows = {row.subject: row for row in tables.find(name, PreferenceRow, found, without=SHOWN_IMAGES)}
     shown = [(rows[key].key, key) for key in found]
     return gather_singles(tables, name, shown, pictures=pictures, first_number=1, decisions=decisions)
@@ -243,7 +239,7 @@ def gather_singles(
     # A preference with its rejected image was made of the one that the source brought, which is what was scored.
     own = tables.has("preferences")
     brought = {row.key: row.source_key if own else row.key for row in rows.values()}
-    steps = find_steps(tables, list(brought.values()), images=subjects)
+    steps = Steps(tables, list(brought.values()), images=subjects)
     views: list[SingleView] = []
     for row in (rows[key] for key, subject in found if subject in images):
         image = images[row.subject]

@@ -1,4 +1,4 @@
-"""Measure a whole dataset for its report: similarities, thresholds, lengths, rejected texts, mining against truth.
+"""Measure a whole dataset for its report: similarities, thresholds, lengths, rejected texts and images, mining.
 
 Reads narrow columns and texts; DuckDB counts, so that memory does not grow with the rows. Truth of mining: images that
 their source put into one group (photographs of one rendered world) belong together.
@@ -7,23 +7,19 @@ their source put into one group (photographs of one rendered world) belong toget
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
 
 from pairwright.schemas.config import MiningConfig
 from pairwright.tasks.pages.charts import Chart, Line, Tally, draw_histogram, draw_lines, round_step
-from pairwright.tasks.report.tables import FINE, MAKERS, WORDS, Tables, tally
+from pairwright.tasks.report.tables import FINE, MAKERS, WORDS, Tables
 from pairwright.tasks.store.ledger import DUPLICATE, Counts
 
 ALL_TRUE = ("swapped text is true", "no edit makes it false", "all similar descriptions are true")
 """Why a maker drops a pair when its check refuses every candidate."""
-LENGTHS = (
-    ("Length of captions", "captions", "text"),
-    ("Length of differences", "differences", "text"),
-    ("Length of comparisons", "comparisons", "text"),
-    ("Length of answers", "questions", "answer"),
-)
+LENGTHS = {"captions": "text", "differences": "text", "comparisons": "text", "questions": "answer"}
 MOST_PLACES = 40
 """Thresholds of a picture of yields."""
 RARE, BELOW = 0.01, 0.2
@@ -32,25 +28,26 @@ TONES = 6
 """Kinds of lines that the style sheet tells apart, by colour and by dashes."""
 MOST_DROPPED = 50
 NONE = Tally(np.empty(0), np.empty(0, np.int64))
+REMOVED, CHECKED = "can be removed", "passed all checks"
+CHOSEN = {"removal": "an element removed", "crop": "a random crop", "": "none"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Truth:
+class Truth(NamedTuple):
     """What mining found of what there was to find."""
 
     images: int
     """Images that have a group."""
     groups: int
-    judged: int
-    """Kept pairs of which both images have a group."""
-    right: int
-    """Those of one group."""
     possible: int
     """Pairs within groups that there could be."""
     partnered: int
     """Images that have a partner."""
+    judged: int
+    """Kept pairs of which both images have a group."""
+    right: int
+    """Those of one group."""
     found: int
-    """Those that are in a right pair."""
+    """Images that are in a right pair."""
 
     @property
     def precision(self) -> float:
@@ -73,8 +70,7 @@ class Truth:
         return self.possible / max(self.images * (self.images - 1) // 2, 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Maker:
+class Maker(NamedTuple):
     """How one maker of rejected texts did."""
 
     name: str
@@ -102,55 +98,49 @@ class Measures:
 
 def measure_dataset(tables: Tables, counts: Sequence[Counts], mining: MiningConfig) -> Measures:
     """Read what is measured, table by table; ``counts`` say what the stages dropped."""
-    pairs = tally_pairs(tables)
+    pairs, truth = tally_pairs(tables), None
+    if tables.has("images") and tables.has("pairs"):
+        with tables.database(images=["key", "group"], pairs=["first", "second"]) as database:
+            truth = measure_truth(database)
+    name = "preferences" if tables.has("preferences") else "splits"
+    splits = tables.count(f"SELECT split AS value FROM {name}", {name: ["split"]})
     return Measures(
         similarities=draw_similarities(tables, pairs),
         yields=draw_yields(tables, pairs, mining),
         lengths=_draw_lengths(tables),
-        splits=_splits(tables),
+        splits={split: splits[split] for split in ("train", "validation", "test") if split in splits},
         makers=_makers(tables, counts),
-        truth=_truth(tables),
+        truth=truth,
     )
 
 
 def tally_pairs(tables: Tables) -> dict[str, Tally]:
     """Count the kept pairs by their similarity to each encoder."""
-    if not tables.has("pairs"):
-        return {}
-    with tables.database(pairs=["embedders", "similarities"]) as database:
-        spread = "unnest(range(len(embedders))) AS place, unnest(embedders) AS name, unnest(similarities) AS value"
-        return tally(database, f"SELECT {spread} FROM pairs")
+    spread = "unnest(range(len(embedders))) AS place, unnest(embedders) AS name, unnest(similarities) AS value"
+    return tables.tally(f"SELECT {spread} FROM pairs", {"pairs": ["embedders", "similarities"]})
 
 
 def draw_similarities(tables: Tables, pairs: Mapping[str, Tally]) -> list[Chart]:
     """Draw the kept pairs' cosines, one chart per embedder and one for the features that pairs were chosen by."""
-    found = {f"Similarity by {name}": (name, own) for name, own in pairs.items()}
-    with tables.database(pairs=["similarity"]) as database:
-        whole = tally(database, "SELECT 0 AS place, 'together' AS name, similarity AS value FROM pairs")
-    if "together" in whole and whole["together"].values.any():
-        found["Similarity, weighted together"] = ("together", whole["together"])
-    charts = [draw_histogram(title, [(name, "plain", own)], unit="cosine") for title, (name, own) in found.items()]
+    query = "SELECT 0 AS place, 'together' AS name, similarity AS value FROM pairs"
+    whole = {name: own for name, own in tables.tally(query, {"pairs": ["similarity"]}).items() if own.values.any()}
+    titles = {**{name: f"Similarity by {name}" for name in pairs}, "together": "Similarity, weighted together"}
+    found = {**pairs, **whole}.items()
+    charts = [draw_histogram(titles[name], [(name, "plain", own)], unit="cosine") for name, own in found]
     return [chart for chart in charts if chart]
 
 
 def draw_yields(tables: Tables, pairs: Mapping[str, Tally], mining: MiningConfig) -> list[Chart]:
-    """Draw what lower and higher thresholds would leave of neighbours and pairs, from stored scores."""
-    neighbours = tally_neighbours(tables, f"value <= {mining.max_similarity + FINE / 2}")
+    """Draw what lower and higher thresholds would leave of neighbours, found before any, and of pairs."""
+    lists = "unnest(range(len(embedders))) AS place, unnest(embedders) AS name, unnest(similarities) AS listed"
+    spread = f"SELECT place, name, unnest(listed) AS value FROM (SELECT {lists} FROM neighbours)"
+    within = f"SELECT * FROM ({spread}) WHERE value <= {mining.max_similarity + FINE / 2}"
+    neighbours = tables.tally(within, {"neighbours": ["embedders", "similarities"]})
     charts = (
         _draw_yield("Neighbours left by min_similarity", neighbours, unit="neighbours", now=mining.min_similarity),
         _draw_yield("Pairs left by a higher threshold", pairs, unit="pairs", now=None),
     )
     return [chart for chart in charts if chart]
-
-
-def tally_neighbours(tables: Tables, which: str = "true") -> dict[str, Tally]:
-    """Count every neighbour that was found, before any threshold, by its similarity to each encoder."""
-    if not tables.has("neighbours"):
-        return {}
-    with tables.database(neighbours=["embedders", "similarities"]) as database:
-        lists = "unnest(range(len(embedders))) AS place, unnest(embedders) AS name, unnest(similarities) AS listed"
-        spread = f"SELECT place, name, unnest(listed) AS value FROM (SELECT {lists} FROM neighbours)"
-        return tally(database, f"SELECT * FROM ({spread}) WHERE {which}")
 
 
 def _draw_yield(title: str, found: Mapping[str, Tally], *, unit: str, now: float | None) -> Chart | None:
@@ -165,7 +155,10 @@ def _draw_yield(title: str, found: Mapping[str, Tally], *, unit: str, now: float
     places = np.round(np.arange(first, last + 1) * step, 4)
     if len(places) < 2:
         return None
-    left = {name: _at_least(own, places) for name, own in found.items()}
+    left = {
+        name: own.counts.sum() - np.append(0, np.cumsum(own.counts))[np.searchsorted(own.values, places - FINE / 2)]
+        for name, own in found.items()
+    }
     said = (f"{name}: {own[0]:,} at {places[0]:.2f}, {own[-1]:,} at {places[-1]:.2f}." for name, own in left.items())
     tones = [f"line{number % TONES}" for number in range(len(left))]
     return draw_lines(
@@ -182,89 +175,119 @@ def _draw_yield(title: str, found: Mapping[str, Tally], *, unit: str, now: float
     )
 
 
-def _at_least(own: Tally, places: np.ndarray) -> np.ndarray:
-    """Count the values that are not below each threshold."""
-    below = np.concatenate([[0], np.cumsum(own.counts)])
-    return below[-1] - below[np.searchsorted(own.values, places - FINE / 2)]
-
-
 def _draw_lengths(tables: Tables) -> list[Chart]:
-    charts: list[Chart | None] = []
-    for title, name, column in LENGTHS:
-        words = count_words(tables, name, column)
-        charts.append(draw_histogram(title, [(name, "plain", words)], unit="words", whole=True))
+    series = {
+        f"Length of {'answers' if name == 'questions' else name}": [(name, "plain", count_words(tables, name, column))]
+        for name, column in LENGTHS.items()
+    }
     chosen, rejected = (count_words(tables, "preferences", side) for side in ("chosen", "rejected"))
     some = rejected.values > 0
-    both = [
-        ("chosen", "chosen", chosen),
-        ("rejected", "rejected", Tally(rejected.values[some], rejected.counts[some])),
-    ]
-    charts.append(draw_histogram("Length of chosen and rejected texts", both, unit="words", whole=True))
+    written = Tally(rejected.values[some], rejected.counts[some])
+    both = [("chosen", "chosen", chosen), ("rejected", "rejected", written)]
+    series["Length of chosen and rejected texts"] = both
+    charts = [draw_histogram(title, some, unit="words", whole=True) for title, some in series.items()]
     return [chart for chart in charts if chart]
 
 
 def count_words(tables: Tables, name: str, column: str) -> Tally:
     """Count the texts by their number of words."""
-    if not tables.has(name):
-        return NONE
-    with tables.database(**{name: [column]}) as database:
-        query = f"SELECT 0 AS place, 'words' AS name, {WORDS.format(column)} AS value FROM {name}"
-        return tally(database, query, step=1).get("words", NONE)
-
-
-def _splits(tables: Tables) -> dict[str, int]:
-    name = "preferences" if tables.has("preferences") else "splits"
-    with tables.database(**{name: ["split"]}) as database:
-        found = dict(database.execute(f"SELECT split, count(*) FROM {name} GROUP BY 1").fetchall())
-    return {split: found[split] for split in ("train", "validation", "test") if split in found}
+    query = f"SELECT 0 AS place, 'words' AS name, {WORDS.format(column)} AS value FROM {name}"
+    return tables.tally(query, {name: [column]}, step=1).get("words", NONE)
 
 
 def _makers(tables: Tables, counts: Sequence[Counts]) -> list[Maker]:
     reasons = {one.stage: one.reasons for one in counts}
+    sums = "count(*), count(*) FILTER (skipped_true > 0), coalesce(sum(skipped_true), 0)::BIGINT"
     makers: list[Maker] = []
     for name in MAKERS:
-        with tables.database(**{name: ["skipped_true"]}) as database:
-            sums = "count(*), count(*) FILTER (skipped_true > 0), coalesce(sum(skipped_true), 0)::BIGINT"
-            ((texts, passed, skipped),) = database.execute(f"SELECT {sums} FROM {name}").fetchall()
         none = sum(reasons.get(name, {}).get(reason, 0) for reason in ALL_TRUE)
-        if texts + none:
-            makers.append(Maker(name=name, texts=texts, none=none, true=passed + none, skipped=skipped))
+        for texts, passed, skipped in tables.ask(f"SELECT {sums} FROM {name}", {name: ["skipped_true"]}):
+            if texts + none:
+                makers.append(Maker(name, texts, none=none, true=passed + none, skipped=skipped))
     return makers
-
-
-def _truth(tables: Tables) -> Truth | None:
-    columns = {"images": ["key", "group"], "pairs": ["first", "second"]}
-    if not tables.has("images") or not tables.has("pairs"):
-        return None
-    with tables.database(**columns) as database:
-        return measure_truth(database)
 
 
 def measure_truth(database: duckdb.DuckDBPyConnection) -> Truth | None:
     """Compare pairs (first, second) with the groups of images (key, group); ``None``: there are none."""
-    database.execute('CREATE TEMP VIEW grouped AS SELECT key, "group" AS g FROM images WHERE "group" != \'\'')
-    images, groups, possible, partnered = database.execute(
-        "SELECT sum(n), count(*), sum(n * (n - 1) // 2), coalesce(sum(n) FILTER (n > 1), 0)"
-        " FROM (SELECT count(*) AS n FROM grouped GROUP BY g)"
-    ).fetchall()[0]
-    if not images:
+    ((images, *rest),) = database.execute(
+        """WITH grouped AS (SELECT key, "group" AS g FROM images WHERE "group" != ''),
+            sizes AS (SELECT count(*) AS n FROM grouped GROUP BY g),
+            judged AS (SELECT first, second, a.g = b.g AS same FROM pairs
+                JOIN grouped a ON a.key = first JOIN grouped b ON b.key = second)
+        SELECT sum(n)::BIGINT, count(*), sum(n * (n - 1) // 2)::BIGINT, coalesce(sum(n) FILTER (n > 1), 0)::BIGINT,
+            (SELECT count(*) FROM judged), (SELECT count(*) FROM judged WHERE same), (SELECT count(*) FROM
+                (SELECT first FROM judged WHERE same UNION SELECT second FROM judged WHERE same)) FROM sizes"""
+    ).fetchall()
+    return Truth(images, *rest) if images else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removals:
+    """How images came to be rejected: how many of what came through each step, and why the rest did not."""
+
+    images: int
+    """Images that were looked at."""
+    empty: dict[str, int]
+    """Images in which a step found nothing, by its reason."""
+    tags: int
+    """Tags that were looked for or refused."""
+    refused_tags: dict[str, int]
+    elements: dict[str, int]
+    """Tags with a mask by why they cannot be removed; those that can under ``REMOVED``."""
+    inspected: dict[str, int]
+    """Removals by the check that they failed; those that passed under ``CHECKED``."""
+    made: dict[str, int]
+    """Preferences by how their rejected image was made; under "none" those without. Before there are preferences: what
+    may become one."""
+    why: dict[str, int]
+    """Why no removal was chosen."""
+    candidates: float
+    """Candidates of a preference, on average."""
+    able: float
+    """Those of them that passed their checks."""
+
+    @property
+    def total(self) -> int:
+        """Return the preferences, or what may become one."""
+        return sum(self.made.values())
+
+    @property
+    def rejected(self) -> int:
+        """Return those with a rejected image."""
+        return self.total - self.made.get(CHOSEN[""], 0)
+
+
+def measure_removals(tables: Tables, counts: Sequence[Counts]) -> Removals | None:
+    """Read what is counted, table by table; ``None`` where no image was to lose an element."""
+    of = {one.stage: one for one in counts}
+    if "tags" not in of and "rejections" not in of:
         return None
-    database.execute(
-        "CREATE TEMP TABLE judged AS SELECT first, second, a.g = b.g AS same FROM pairs"
-        " JOIN grouped a ON a.key = first JOIN grouped b ON b.key = second"
+    query = "SELECT coalesce(sum(len(tags)), 0)::BIGINT FROM tags"
+    found = sum(number for (number,) in tables.ask(query, {"tags": ["tags"]}))
+    refused = tables.count("SELECT unnest(refused_tags).reason AS value FROM tags", {"tags": ["refused_tags"]})
+    able = "len(list_filter(removal_scores, lambda one: coalesce(one.why, '') = ''))"
+    means = f"SELECT avg(coalesce(len(removal_scores), 0)), avg(coalesce({able}, 0)) FROM rejections"
+    ((candidates, passed),) = tables.ask(means, {"rejections": ["removal_scores"]}) or [(0, 0)]
+    name, column = ("preferences", "rejected_image_maker") if tables.has("preferences") else ("rejections", "maker")
+    made = {CHOSEN.get(maker, maker): number for maker, number in _count(tables, name, column).items()}
+    return Removals(
+        images=of["tags"].of if "tags" in of else 0,
+        empty={why: n for name in ("tags", "boxes", "masks") if name in of for why, n in of[name].reasons.items()},
+        tags=found + sum(refused.values()),
+        refused_tags=refused,
+        elements=_count(tables, "elements", "why", REMOVED),
+        inspected=_count(tables, "inspected", "why", CHECKED),
+        made={name: made[name] for name in CHOSEN.values() if made.get(name)},
+        why=of["rejections"].reasons if "rejections" in of else {},
+        candidates=candidates or 0,
+        able=passed or 0,
     )
-    judged, right = database.execute("SELECT count(*), count(*) FILTER (same) FROM judged").fetchall()[0]
-    both = "SELECT first FROM judged WHERE same UNION SELECT second FROM judged WHERE same"
-    ((found,),) = database.execute(f"SELECT count(*) FROM ({both})").fetchall()
-    return Truth(
-        images=int(images),
-        groups=groups,
-        judged=judged,
-        right=right,
-        possible=int(possible),
-        partnered=int(partnered),
-        found=found,
-    )
+
+
+def _count(tables: Tables, name: str, column: str, blank: str = "") -> dict[str, int]:
+    """Count the values of a column, the most frequent first; those without one get a name, and come before."""
+    found = tables.count(f"SELECT {column} AS value FROM {name}", {name: [column]})
+    return {blank: found.pop("", 0), **found} if blank and found else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Measure whether preferences teach what they should: to look at the images, and not how rejected answers are worded.
 
-Holds the texts of at most twice ``MOST_ROWS`` preferences. Needs scikit-learn.
+Holds the texts of at most ``MOST_ROWS`` preferences. Needs scikit-learn.
 
 All measures are ours. *Told by the text*: a classifier that sees no image is shown both answers and says which one is
 preferred; it is a logistic regression on words and pairs of words, tested on rows whose images it has not met (five
@@ -38,12 +38,13 @@ JUDGED = "judged/preferences.json"
 JUDGED_ROWS, REJECTED = "judged/preferences.rows.jsonl", "_rejected"
 """A line per text that was asked about, and how the question about a preference's rejected text ends."""
 TRAIN = "train"
-SHOWN = ("key", "subject", "component", "split", "image_keys")
-TEXTS = (*SHOWN, "chosen", "claims", "rejected", "rejected_claims", "rejected_maker")
+TEXTS = (
+    *("key", "subject", "component", "split", "image_keys"),
+    *("chosen", "claims", "rejected", "rejected_claims", "rejected_maker"),
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(NamedTuple):
     """Share of a sample; it has a value where there are any rows."""
 
     hits: float
@@ -88,9 +89,9 @@ class Health:
     """Rows whose rejected text is the chosen one."""
     changed: tuple[float, ...]
     """Of some rejected images, which share of the pixels is seen to differ, rising; crops are left out."""
-    leaked: Share = Share(hits=0, of=0)
+    leaked: Share
     """Rows that are not trained on whose chosen text is, word for word, among what training rows reject."""
-    believed: Share = Share(hits=0, of=0)
+    believed: Share
     """Rejected texts that a judge found right, of those that it rated when they were descriptions of their pair."""
 
 
@@ -114,23 +115,18 @@ def judge_health(health: Health, bounds: HealthConfig) -> Iterator[Finding]:
         share = health.longer.value
         about = f"Rows whose chosen text is the longer one; {health.words[0]:.1f} words against {health.words[1]:.1f}."
         yield Finding("Longer", f"{share:.0%}", about, max(share, 1 - share) <= bounds.max_longer_share)
-    if health.false.of:
-        about = f"Of {health.false.of:,} chosen texts of which it is known, these do not hold of their images."
-        yield Finding("Chosen, yet false", f"{health.false.value:.1%}", about, not health.false.hits)
-    if health.true.of:
-        share = health.true.value
-        about = f"Of {health.true.of:,} rejected texts of which it is known, these hold of their images."
-        yield Finding("Rejected, yet true", f"{share:.1%}", about, share <= bounds.max_true_share)
-    if health.believed.of:
-        share = health.believed.value
-        about = (
-            f"Of {health.believed.of:,} rejected texts that the judge rated, it found these right: they may be true."
-        )
-        yield Finding("Rejected, yet believed", f"{share:.1%}", about, share <= bounds.max_true_share)
-    if health.leaked.of:
-        share = health.leaked.value
-        about = f"Of {health.leaked.of:,} held-out rows, training rejects the chosen text of these, word for word."
-        yield Finding("Held out, yet rejected", f"{share:.1%}", about, share <= bounds.max_leaked_share)
+    known = "rejected texts of which it is known, these hold of their images."
+    rated = "rejected texts that the judge rated, it found these right: they may be true."
+    held_out = "held-out rows, training rejects the chosen text of these, word for word."
+    false = "chosen texts of which it is known, these do not hold of their images."
+    for name, found, what, most in (
+        ("Chosen, yet false", health.false, false, 0.0),
+        ("Rejected, yet true", health.true, known, bounds.max_true_share),
+        ("Rejected, yet believed", health.believed, rated, bounds.max_true_share),
+        ("Held out, yet rejected", health.leaked, held_out, bounds.max_leaked_share),
+    ):
+        if found.of:
+            yield Finding(name, f"{found.value:.1%}", f"Of {found.of:,} {what}", found.value <= most)
     share = health.repeated.value
     about = f"Rows whose two texts another row has, too; in {health.same:,} chosen and rejected are the same."
     yield Finding("Repeated", f"{share:.1%}", about, share <= bounds.max_repeated_share and not health.same)
@@ -142,7 +138,8 @@ def judge_health(health: Health, bounds: HealthConfig) -> Iterator[Finding]:
 
 def measure_health(tables: Tables) -> Health | None:
     """Measure the preferences; ``None``: there are none."""
-    rows = _read(tables)
+    query = f"SELECT preferences FROM preferences ORDER BY key LIMIT {MOST_ROWS}"
+    rows = [row for (row,) in tables.ask(query, {"preferences": TEXTS})]
     if not rows:
         return None
     texts = [(row["chosen"], row["rejected"]) for row in rows]
@@ -150,34 +147,26 @@ def measure_health(tables: Tables) -> Health | None:
     chosen, rejected = (_count_true(tables, some, of) for some, of in ((rows, "claims"), (both, "rejected_claims")))
     lengths = np.array([[len(row[side].split()) for side in ("chosen", "rejected")] for row in both]).reshape(-1, 2)
     right = tell(both)
-    makers = [row["rejected_maker"] for row in both]
-    of_maker = {maker: np.array(makers) == maker for maker in sorted(set(makers))}
+    told, told_by = None, dict[str, Share]()
+    if right is not None:
+        told, makers = Share(float(right.sum()), len(both)), np.array([row["rejected_maker"] for row in both])
+        for maker in sorted(set(makers.tolist())):
+            own = makers == maker
+            told_by[maker] = Share(float(right[own].sum()), int(own.sum()))
     return Health(
         rows=len(rows),
         words=(float(lengths[:, 0].mean()), float(lengths[:, 1].mean())) if both else (0.0, 0.0),
-        longer=Share(hits=float(_wins(lengths[:, 0] - lengths[:, 1]).sum()), of=len(both)),
-        told=None if right is None else Share(hits=float(right.sum()), of=len(both)),
-        told_by={}
-        if right is None
-        else {maker: Share(hits=float(right[own].sum()), of=int(own.sum())) for maker, own in of_maker.items()},
-        false=Share(hits=chosen.of - chosen.hits, of=chosen.of),
+        longer=Share(float(_wins(lengths[:, 0] - lengths[:, 1]).sum()), len(both)),
+        told=told,
+        told_by=told_by,
+        false=Share(chosen.of - chosen.hits, chosen.of),
         true=rejected,
-        repeated=Share(hits=len(texts) - len(set(texts)), of=len(texts)),
+        repeated=Share(len(texts) - len(set(texts)), len(texts)),
         same=sum(chosen == rejected for chosen, rejected in texts),
         changed=tuple(sorted(_changes(tables))),
         leaked=_count_leaked(tables, rows),
         believed=_count_believed(tables, both),
     )
-
-
-def _read(tables: Tables) -> list[dict[str, Any]]:
-    """Return the texts of some preferences, in the order of their keys."""
-    found: list[dict[str, Any]] = []
-    for table in tables.stream("preferences", TEXTS):
-        found += table.to_pylist()
-        if len(found) > 2 * MOST_ROWS:
-            found = sorted(found, key=lambda row: row["key"])[:MOST_ROWS]
-    return sorted(found, key=lambda row: row["key"])[:MOST_ROWS]
 
 
 def _wins(differences: NDArray[Any]) -> NDArray[np.float64]:
@@ -233,19 +222,18 @@ def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]], of: str) -> S
         for first, second in [row["image_keys"]]
         if first in graphs and second in graphs
     ]
-    return Share(hits=sum(held), of=len(held))
+    return Share(sum(held), len(held))
 
 
 def _count_leaked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
     """Count the held-out rows whose chosen text training rejects, as the rejected text or as a further negative."""
     answers = [plain_text(row["chosen"]) for row in rows if row["split"] != TRAIN]
     wanted, found = set(answers), set[str]()
-    for table in tables.stream("preferences", ("split", "rejected", "negatives")) if answers else ():
-        for row in table.to_pylist():
-            if row["split"] == TRAIN:
-                texts = (row["rejected"], *(negative["text"] for negative in row["negatives"]))
-                found |= wanted.intersection(map(plain_text, texts))
-    return Share(hits=sum(answer in found for answer in answers), of=len(answers))
+    columns = ("split", "rejected", "negatives")
+    for split, rejected, negatives in _rows(tables, "preferences", *columns) if answers else ():
+        if split == TRAIN:
+            found |= wanted.intersection(map(plain_text, (rejected, *(one["text"] for one in negatives))))
+    return Share(sum(answer in found for answer in answers), len(answers))
 
 
 def _count_believed(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
@@ -260,7 +248,7 @@ def _count_believed(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
     asked = read_judged(tables.build.folder)
     verdict = [asked.get(row["key"], said.get((row["subject"], plain_text(row["rejected"])))) for row in rows]
     found = [taken for taken in verdict if taken is not None]
-    return Share(hits=sum(found), of=len(found))
+    return Share(sum(found), len(found))
 
 
 def _rows(tables: Tables, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:

@@ -15,15 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any, get_args
-
-import duckdb
+from typing import Any, NamedTuple, get_args
 
 from pairwright.prompts import difference_verbs
 from pairwright.schemas.checks import AGAINST, SEEN_IN_SAME
 from pairwright.schemas.phrases import NUMBERS, SPOKEN, SURFACE, bare
-from pairwright.tasks.pages.charts import Chart, draw_histogram
-from pairwright.tasks.report.tables import CHECKS, WORDS, Tables, count, tally
+from pairwright.tasks.pages.charts import Chart, Tally, draw_histogram
+from pairwright.tasks.report.tables import CHECKS, WORDS, Tables
 from pairwright.tasks.scenes.vocabulary import COLOURS, DIRECTIONS, HEIGHTS, PLACES, SHAPES, TEXTS, TINTS
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.texts.comparisons import AXES
@@ -35,6 +33,7 @@ REFUSALS = get_args(Reason)
 MOST_SHOWN = 5
 PLAIN = "array_to_string(regexp_extract_all(coalesce(text, ''), '[^\\s]+'), ' ')"
 """A text by its words, as SQL."""
+CHANGED = "NOT coalesce(no_change, false)"
 MOST_VARIED = 108
 """Texts whose variety is counted."""
 UNLABELLED = "no axis named"
@@ -47,8 +46,7 @@ MEANINGS = {
 UNITS = {"swapped": "likeness, crosswise less straight", "grounded": "cosine difference", "judged": "rating"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repetition:
+class Repetition(NamedTuple):
     """Sentences counted as in paper 001's Table 14, or parts of texts counted alike."""
 
     total: int
@@ -66,10 +64,10 @@ class Repetition:
 
 
 PAPER = {
-    "InstructPix2Pix": Repetition(total=311_499, unique=297_485),
-    "CC3M": Repetition(total=449_194, unique=440_204),
-    "Spot-the-Diff": Repetition(total=7_004, unique=6_439),
-    "all three": Repetition(total=767_697, unique=744_128),
+    "InstructPix2Pix": Repetition(311_499, 297_485),
+    "CC3M": Repetition(449_194, 440_204),
+    "Spot-the-Diff": Repetition(7_004, 6_439),
+    "all three": Repetition(767_697, 744_128),
 }
 """Paper 001, Table 14, by the images."""
 
@@ -85,12 +83,15 @@ class Differences:
     """The sentences that occur most often, and how often, where more than once."""
     verbs: dict[str, int]
     """Halves by the verb of the paper's list that opens them, most frequent first."""
-    listed: int
-    """Verbs that the list has."""
     again: int
     """Descriptions whose first answer was refused, and a later one taken."""
     refused: dict[str, int]
     """Pairs of which every answer was refused, by the reason of the last."""
+
+    @property
+    def listed(self) -> int:
+        """Return how many verbs the list has."""
+        return len(difference_verbs())
 
     @property
     def beside(self) -> list[tuple[str, Repetition]]:
@@ -117,37 +118,29 @@ def measure_differences(tables: Tables, counts: Sequence[Counts]) -> Differences
     """Measure all descriptions that were written, also those that a check sorted out; ``None`` if there are none."""
     reasons = next((one.reasons for one in counts if one.stage == "described"), {})
     refused = {reason: number for reason, number in reasons.items() if reason in REFUSALS}
-    if not tables.has("described"):
+    some = f"count(*) FILTER ({{0}}), count(DISTINCT hash({PLAIN})) FILTER ({{0}})"  # of 64 bits: none meet by chance
+    columns = f"{some.format('true')}, {some.format(CHANGED)}, count(*) FILTER (attempts > 1)"
+    found = tables.ask(f"SELECT {columns} FROM described", {"described": ["text", "no_change", "attempts"]})
+    if not found or not (found[0][0] or refused):
         return None
-    with tables.database(described=["text", "verbs", "attempts", "no_change"]) as database:
-        sentences, changed = count_repetition(database), count_repetition(database, "NOT coalesce(no_change, false)")
-        if not sentences.total and not refused:
-            return None
-        ((again,),) = database.execute("SELECT count(*) FILTER (attempts > 1) FROM described").fetchall()
-        return Differences(
-            sentences=sentences,
-            changed=changed,
-            most=database.execute(
-                f"SELECT any_value({PLAIN}), count(*) FROM described GROUP BY hash({PLAIN}) HAVING count(*) > 1"
-                f" ORDER BY 2 DESC, 1 LIMIT {MOST_SHOWN}"
-            ).fetchall(),
-            verbs=group_verbs(count(database, "SELECT unnest(verbs) AS value FROM described"), difference_verbs()),
-            listed=len(difference_verbs()),
-            again=again,
-            refused=refused,
-        )
+    ((total, unique, changed, unique_changed, again),) = found
+    return Differences(
+        sentences=Repetition(total, unique),
+        changed=Repetition(changed, unique_changed),
+        most=tables.ask(
+            f"SELECT any_value({PLAIN}), count(*) FROM described GROUP BY hash({PLAIN}) HAVING count(*) > 1"
+            f" ORDER BY 2 DESC, 1 LIMIT {MOST_SHOWN}",
+            {"described": ["text"]},
+        ),
+        verbs=group_verbs(tables.count("SELECT unnest(verbs) AS value FROM described", {"described": ["verbs"]})),
+        again=again,
+        refused=refused,
+    )
 
 
-def count_repetition(database: duckdb.DuckDBPyConnection, which: str = "true") -> Repetition:
-    """Count equal texts of the table ``described``, by hashes of 64 bits: of a million, none meet by chance."""
-    query = f"SELECT count(*), count(DISTINCT hash({PLAIN})) FROM described WHERE {which}"
-    ((total, unique),) = database.execute(query).fetchall()
-    return Repetition(total=total, unique=unique)
-
-
-def group_verbs(found: Mapping[str, int], known: tuple[str, ...]) -> dict[str, int]:
-    """Count verbs under the form that the list has, most frequent first; one that is not listed under its own."""
-    listed = {form: verb for verb in known for form in inflections(verb)}
+def group_verbs(found: Mapping[str, int]) -> dict[str, int]:
+    """Count verbs under the form that the paper's list has, most frequent first; one not listed under its own."""
+    listed = {form: verb for verb in difference_verbs() for form in inflections(verb)}
     counts: Counter[str] = Counter()
     for verb, number in found.items():
         counts[listed.get(verb, verb)] += number
@@ -168,27 +161,25 @@ class Variety:
 def measure_variety(tables: Tables) -> Variety | None:
     """Measure some chosen texts, the same each time; without preferences, descriptions; ``None``: there are none."""
     for name, column in (("preferences", "chosen"), ("differences", "text")):
-        with tables.database(**{name: [column]}) as database:
-            query = f"""SELECT text FROM (SELECT DISTINCT {column}::VARCHAR AS text FROM {name}) WHERE trim(text) != ''
-                ORDER BY md5(text) LIMIT {MOST_VARIED}"""
-            if texts := [text for (text,) in database.execute(query).fetchall()]:
-                return count_variety(texts)
+        query = f"""SELECT text FROM (SELECT DISTINCT {column}::VARCHAR AS text FROM {name}) WHERE trim(text) != ''
+            ORDER BY md5(text) LIMIT {MOST_VARIED}"""
+        if texts := [text for (text,) in tables.ask(query, {name: [column]})]:
+            return count_variety(texts)
     return None
 
 
 def count_variety(texts: Sequence[str]) -> Variety:
     """Count the different words, 2-grams and sentence skeletons of texts."""
     words = [re.findall(r"[\w'-]+", text.lower()) for text in texts]
-    skeletons = Counter(strip_sentence(sentence) for text in texts for sentence in split_by_rules(text))
-    parts: Mapping[str, Counter[Any]] = {
-        "words": Counter(word for own in words for word in own),
-        "2-grams": Counter(both for own in words for both in pairwise(own)),
+    skeletons = [strip_sentence(sentence) for text in texts for sentence in split_by_rules(text)]
+    parts: Mapping[str, list[Any]] = {
+        "words": [word for own in words for word in own],
+        "2-grams": [both for own in words for both in pairwise(own)],
         "sentence skeletons": skeletons,
     }
-    counted = {name: Repetition(total=found.total(), unique=len(found)) for name, found in parts.items()}
-    return Variety(
-        texts=len(texts), counted=counted, commonest=min(skeletons.items(), key=lambda one: (-one[1], one[0]))
-    )
+    counted = {name: Repetition(len(found), len(set(found))) for name, found in parts.items()}
+    commonest = min(Counter(skeletons).items(), key=lambda one: (-one[1], one[0]))
+    return Variety(texts=len(texts), counted=counted, commonest=commonest)
 
 
 def strip_sentence(sentence: str) -> str:
@@ -229,22 +220,19 @@ class Summaries:
 
 def measure_summaries(tables: Tables) -> Summaries | None:
     """Measure all comparisons; ``None`` if there are none."""
-    if not tables.has("comparisons"):
+    sums = [WORDS.format(f"array_to_string({side}, ' ')") for side in ("commonalities", "differences")]
+    query = f"SELECT count(*), {', '.join(f'avg({one})' for one in sums)} FROM comparisons"
+    found = tables.ask(query, {"comparisons": ["commonalities", "differences"]})
+    if not found or not found[0][0]:
         return None
-    with tables.database(comparisons=["commonalities", "differences", "axes", "conversation"]) as database:
-        sums = [WORDS.format(f"array_to_string({side}, ' ')") for side in ("commonalities", "differences")]
-        words = [f"coalesce(sum({one}), 0)::BIGINT" for one in sums]
-        query = f"SELECT count(*), {', '.join(words)} FROM comparisons"
-        ((rows, common, different),) = database.execute(query).fetchall()
-        if not rows:
-            return None
-        covered = count_axes(database)
-        last = "SELECT conversation[4].text AS value FROM comparisons WHERE len(conversation) > 3"
-        answers = count(database, last)
+    ((rows, common, different),) = found
+    covered = count_axes(tables)
+    last = "SELECT conversation[4].text AS value FROM comparisons WHERE len(conversation) > 3"
+    answers = tables.count(last, {"comparisons": ["conversation"]})
     return Summaries(
         rows=rows,
-        common_words=common / rows,
-        difference_words=different / rows,
+        common_words=common,
+        difference_words=different,
         axes={axis: covered.get(axis, 0) for axis in (*AXES, *({UNLABELLED} & covered.keys()))},
         per_summary=sum(covered.get(axis, 0) for axis in AXES) / rows,
         asked=sum(answers.values()),
@@ -252,13 +240,13 @@ def measure_summaries(tables: Tables) -> Summaries | None:
     )
 
 
-def count_axes(database: duckdb.DuckDBPyConnection) -> dict[str, int]:
+def count_axes(tables: Tables) -> dict[str, int]:
     """Count the rows whose statements name each axis ("counts, locations"), and those with one that names none."""
     known = f"[{', '.join(repr(axis) for axis in AXES)}]"
     named = f"list_intersect(string_split(label, ', '), {known})"
     labels = f"SELECT number, {named} AS named FROM (SELECT number, unnest(axes) AS label FROM comparisons)"
     each = f"SELECT DISTINCT number, unnest(CASE WHEN len(named) = 0 THEN ['{UNLABELLED}'] ELSE named END) AS value"
-    return count(database, f"{each} FROM ({labels})")
+    return tables.count(f"{each} FROM ({labels})", {"comparisons": ["axes"]})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,38 +280,35 @@ def says_something(why: str) -> bool:
 
 def measure_checks(tables: Tables) -> list[Check]:
     """Return every check that was made, in the order in which descriptions go through them."""
-    return [check for name in CHECKS if tables.has(name) for check in _measure(tables, name)]
+    return [check for name in CHECKS for check in _measure(tables, name)]
 
 
 def _measure(tables: Tables, name: str) -> Iterator[Check]:
-    with tables.database(**{name: ["check", "passed", "score", "why"]}) as db:
-        columns = '"check" AS name, coalesce(passed, false) AS good, score, why'
-        db.execute(f"CREATE TEMP VIEW made AS SELECT {columns} FROM {name}")
-        for check, rows, passed in db.execute(
-            "SELECT name, count(*), count(*) FILTER (good) FROM made GROUP BY 1 ORDER BY name != 'swapped', name"
-        ).fetchall():
-            reason = "SELECT coalesce(nullif(why, ''), 'no reason given') AS value"
-            why = count(db, f"{reason} FROM made WHERE name = ? AND NOT good", [check])
-            yield Check(
-                name=check,
-                meaning=MEANINGS.get(check, ""),
-                rows=rows,
-                passed=passed,
-                why=why,
-                scores=_draw_scores(db, check, [one for one in why if says_something(one)]),
-            )
+    columns = {name: ["check", "passed", "score", "why"]}
+    made = f'(SELECT "check" AS name, coalesce(passed, false) AS good, score, why FROM {name})'
+    query = f"SELECT name, count(*), count(*) FILTER (good) FROM {made} GROUP BY 1 ORDER BY name != 'swapped', name"
+    for check, rows, passed in tables.ask(query, columns):
+        reason = f"SELECT coalesce(nullif(why, ''), 'no reason given') AS value FROM {made} WHERE name = ? AND NOT good"
+        why = tables.count(reason, columns, [check])
+        score = f"""SELECT 0 AS place, CASE WHEN good THEN 'passed' ELSE 'failed' END AS name, score AS value
+            FROM {made} WHERE name = ? AND (good OR list_contains(?, why))"""
+        scores = tables.tally(score, columns, [check, [one for one in why if says_something(one)]])
+        yield Check(
+            name=check,
+            meaning=MEANINGS.get(check, ""),
+            rows=rows,
+            passed=passed,
+            why=why,
+            scores=_draw_scores(check, scores),
+        )
 
 
-def _draw_scores(database: duckdb.DuckDBPyConnection, check: str, told: Sequence[str]) -> Chart | None:
+def _draw_scores(check: str, found: Mapping[str, Tally]) -> Chart | None:
     """Draw the scores of what passed and of what was found wrong; nothing where all have one score."""
-    query = """SELECT 0 AS place, CASE WHEN good THEN 'passed' ELSE 'failed' END AS name, score AS value
-        FROM made WHERE name = ? AND (good OR list_contains(?, why))"""
-    found = tally(database, query, [check, list(told)])
     values = {value for own in found.values() for value in own.values.tolist()}
     if len(values) < 2:
         return None
-    series = [
-        (name, tone, found[name]) for name, tone in (("passed", "chosen"), ("failed", "rejected")) if name in found
-    ]
+    tones = {"passed": "chosen", "failed": "rejected"}
+    series = [(name, tone, found[name]) for name, tone in tones.items() if name in found]
     whole = all(value == round(value) for value in values)
     return draw_histogram(f"Scores, {check}", series, unit=UNITS.get(check, "score"), whole=whole)

@@ -8,6 +8,7 @@ failed are in no table. The sentences stand in the card of an exported dataset; 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pairwright.tasks.report.measure_texts import (
     Check,
@@ -19,7 +20,7 @@ from pairwright.tasks.report.measure_texts import (
     measure_summaries,
     measure_variety,
 )
-from pairwright.tasks.report.tables import Tables, count
+from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.ledger import Counts
 
 SEVERAL = frozenset({"sampled"})
@@ -28,8 +29,7 @@ BY_RULE = {"retrieved": "retrieval", "swapped": "a rule", "edited": "a rule", "r
 """Who writes the rejected texts that no model is asked for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedUse:
+class ServedUse(NamedTuple):
     """What one model was asked by one stage."""
 
     stage: str
@@ -51,44 +51,34 @@ class ServedUse:
 def measure_served(tables: Tables) -> list[ServedUse]:
     """Return what each stage asked of each model, in the order of the build; nothing where no model was served."""
     stages = tables.served()
-    with tables.database(**{name: ["served", "attempts"] for name in stages}) as database:
-        parts = [
-            f"SELECT {place} AS place, number, coalesce(attempts, 1) AS attempts, unnest(served) AS s FROM {name}"
-            for place, name in enumerate(stages)
-        ]
-        if not parts:
-            return []
-        database.execute(
-            f"""CREATE TEMP TABLE requests AS
-            SELECT place, number, attempts, unnest(s) FROM ({" UNION ALL ".join(parts)})
-            QUALIFY row_number() OVER (PARTITION BY s.latency, s.seed ORDER BY place, number) = 1"""
+    parts = [
+        f"SELECT {place} AS place, {name in SEVERAL} AS several, number, coalesce(attempts, 1) AS attempts, "
+        f"unnest(served) AS s FROM {name}"
+        for place, name in enumerate(stages)
+    ]
+    query = f"""WITH requests AS (SELECT place, several, number, attempts, unnest(s) FROM ({" UNION ALL ".join(parts)})
+            QUALIFY row_number() OVER (PARTITION BY s.latency, s.seed ORDER BY place, number) = 1),
+        rows AS (SELECT place, model, number, NOT any_value(several) AND (max(attempts) > 1
+            OR count(*) > count(DISTINCT prompt)) AS again FROM requests GROUP BY ALL)
+        SELECT place, model, histogram(revision), count(DISTINCT number),
+            (SELECT count(*) FROM rows r WHERE again AND (r.place, r.model) = (q.place, q.model)), count(*) AS requests,
+            sum(prompt_tokens)::BIGINT, sum(completion_tokens)::BIGINT, quantile_cont(latency::DOUBLE, 0.5),
+            quantile_cont(latency::DOUBLE, 0.95), histogram(finish_reason)
+        FROM requests q GROUP BY ALL ORDER BY place, requests DESC, model"""
+    found = tables.ask(query, {name: ["served", "attempts"] for name in stages}) if stages else ()
+    return [
+        ServedUse(
+            stages[place],
+            model,
+            [name for name, _ in Counter(revisions).most_common() if name],
+            *numbers,
+            finish_reasons=dict(Counter(ends).most_common()),
         )
-        repeated = database.execute(
-            """SELECT place, model, count(*) FROM (SELECT place, model, number FROM requests GROUP BY ALL
-                HAVING max(attempts) > 1 OR count(*) > count(DISTINCT prompt)) GROUP BY ALL"""
-        ).fetchall()
-        again = {(place, model): rows for place, model, rows in repeated}
-        asked = database.execute(
-            """SELECT place, model, count(DISTINCT number) AS rows, count(*) AS requests,
-                sum(prompt_tokens)::BIGINT AS prompt_tokens, sum(completion_tokens)::BIGINT AS completion_tokens,
-                quantile_cont(latency::DOUBLE, 0.5) AS median, quantile_cont(latency::DOUBLE, 0.95) AS p95,
-                histogram(revision) AS revisions, histogram(finish_reason) AS finish_reasons
-            FROM requests GROUP BY ALL ORDER BY place, requests DESC, model"""
-        )
-        names = [column[0] for column in asked.description]
-        found = [dict(zip(names, row, strict=True)) for row in asked.fetchall()]
-    uses: list[ServedUse] = []
-    for row in found:
-        place = row.pop("place")
-        row["again"] = 0 if stages[place] in SEVERAL else again.get((place, row["model"]), 0)
-        row["revisions"] = [name for name, _ in Counter(row["revisions"]).most_common() if name]
-        row["finish_reasons"] = dict(Counter(row["finish_reasons"]).most_common())
-        uses.append(ServedUse(stage=stages[place], **row))
-    return uses
+        for place, model, revisions, *numbers, ends in found
+    ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Written(NamedTuple):
     """What became of one stage that writes texts, or checks them."""
 
     counts: Counts
@@ -133,11 +123,10 @@ def list_written(tables: Tables, counts: Sequence[Counts], uses: Sequence[Served
     by_stage = {one.stage: one for one in counts}
     written: list[Written] = []
     for name in (name for name in tables.served() if name in by_stage):
-        with tables.database(**{name: ["model"]}) as database:
-            found = count(database, f"SELECT model::VARCHAR AS value FROM {name} WHERE model IS NOT NULL")
+        query = f"SELECT model::VARCHAR AS value FROM {name} WHERE model IS NOT NULL"
         asked = {use.model: use.rows for use in uses if use.stage == name}
         by_rule = {BY_RULE[name]: 0} if name in BY_RULE else {}
-        written.append(Written(counts=by_stage[name], writers=found or asked or by_rule))
+        written.append(Written(by_stage[name], tables.count(query, {name: ["model"]}) or asked or by_rule))
     return written
 
 

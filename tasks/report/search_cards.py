@@ -7,7 +7,7 @@ found.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import duckdb
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -42,7 +42,7 @@ LAST = 1e9
 
 
 class Search(BaseModel):
-    """Be what a reader asks for: the query string of a page."""
+    """Search that a reader asks for: the query string of a page."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -82,9 +82,8 @@ class Search(BaseModel):
         return [quoted or word for quoted, word in TERM.findall(self.q)][:MOST_WORDS]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hits:
-    """Be one page of what was found."""
+class Hits(NamedTuple):
+    """Page of what was found."""
 
     keys: list[str]
     """Of the cards."""
@@ -119,19 +118,14 @@ class CardSearch:
 
     def facets(self) -> dict[str, list[tuple[str, int]]]:
         """Return the values of each filter with how many cards have them, the most frequent first."""
-        return {
-            "split": self._values("[split]"),
-            "licence": self._values("list_distinct(licences)"),
-            "source": self._values("list_distinct(sources)"),
-            "kind": self._values("list_distinct(kinds)"),
-            "reason": self._values("[reason]", "NOT whole"),
+        lists = {
+            **{name: f"list_distinct({name}s)" for name in ("licence", "source", "kind")},
+            "split": "[split]",
+            "reason": "CASE WHEN NOT whole THEN [reason] END",
         }
-
-    def _values(self, listed: str, which: str = "true") -> list[tuple[str, int]]:
-        query = f"""SELECT value, count(*)
-            FROM (SELECT unnest({listed}) AS value FROM cards WHERE NOT candidate AND {which})
+        query = """SELECT value, count(*) FROM (SELECT unnest({}) AS value FROM cards WHERE NOT candidate)
             WHERE value != '' GROUP BY ALL ORDER BY 2 DESC, 1 LIMIT 100"""
-        return self.database.execute(query).fetchall()
+        return {name: self.database.execute(query.format(listed)).fetchall() for name, listed in lists.items()}
 
     def unpaired(self, keys: Sequence[str]) -> dict[str, PairRow]:
         """Return the candidates among some cards, which are no pairs of the dataset, as pairs that they could be."""
@@ -151,13 +145,10 @@ class CardSearch:
 
     def sort(self, decisions: Sequence[Decision]) -> Sorted:
         """Return decisions apart by whether there is a card of their key."""
-        asked = [[one.key for one in decisions]]
-        preferences = "SELECT decided FROM cards WHERE whole AND decided IN (SELECT unnest(?))"
-        pairs = "SELECT key FROM cards WHERE second IS NOT NULL AND NOT candidate AND key IN (SELECT unnest(?))"
-        judged = "SELECT key FROM cards WHERE second IS NOT NULL AND key IN (SELECT unnest(?))"
-        known, both, shown = (
-            {key for (key,) in self.database.execute(query, asked).fetchall()} for query in (preferences, pairs, judged)
-        )
+        query = """SELECT list(decided) FILTER (whole), list(key) FILTER (second IS NOT NULL AND NOT candidate),
+            list(key) FILTER (second IS NOT NULL) FROM cards WHERE list_contains(?, decided) OR list_contains(?, key)"""
+        asked = [one.key for one in decisions]
+        known, both, shown = (set[str](keys or ()) for keys in self._one(query, [asked, asked]))
         apart = sort_by_keys([one for one in decisions if one.verdict not in JUDGEMENTS], known, both)
         judgements = [one for one in decisions if one.verdict in JUDGEMENTS]
         apart.known.extend(one for one in judgements if one.key in shown)
@@ -200,6 +191,7 @@ class CardSearch:
         return found[::-1] if direction == "DESC" else found
 
     def _conditions(self, search: Search) -> tuple[str, list[Any]]:
+        verdict = {"undecided": "v.verdict IS NULL", "decided": "v.verdict IS NOT NULL"}
         asked: list[tuple[str, list[Any]]] = [("c.sampled" if search.judge else "NOT c.candidate", [])]
         if search.split:
             asked.append(("c.split = ?", [search.split]))
@@ -210,12 +202,9 @@ class CardSearch:
             asked.append(("NOT c.whole", []) if search.kind == NONE else ("list_contains(c.kinds, ?)", [search.kind]))
         if search.reason:
             asked.append(("NOT c.whole AND c.reason = ?", [search.reason]))
-        if search.decision == "undecided":
-            asked.append(("v.verdict IS NULL", []))
-        elif search.decision == "decided":
-            asked.append(("v.verdict IS NOT NULL", []))
-        elif search.decision:
-            asked.append(("v.verdict = ?", [search.decision]))
+        if search.decision:
+            one = verdict.get(search.decision)
+            asked.append((one, []) if one else ("v.verdict = ?", [search.decision]))
         for column, sign, bound in (
             ("similarity", ">=", search.least),
             ("similarity", "<=", search.most),

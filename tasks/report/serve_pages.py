@@ -7,7 +7,7 @@ another name (Host). No part of an address is ever a path: files are found in ta
 
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -55,7 +55,7 @@ LOCKED_OUT = (
 
 @dataclass(frozen=True)
 class Keys:
-    """Hold the secrets of one start."""
+    """Secrets of one start."""
 
     port: int
     entry: str = field(default_factory=lambda: secrets.token_urlsafe(32))
@@ -121,9 +121,6 @@ def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
         text, status = render(request.query_params, keys.page)
         return HTMLResponse(text.encode("utf-8", "replace"), status)
 
-    def picture(request: Request) -> Response:
-        return _file(pages.picture(request.path_params["name"]))
-
     def overview(request: Request) -> Response:
         try:
             return _file(pages.overview(request.path_params["name"]))
@@ -132,8 +129,8 @@ def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
         except StoreError as error:
             return PlainTextResponse(f"{error}\n", 500)
 
-    def looks(request: Request) -> Response:
-        return _file(FILES.get(request.path_params["name"]))
+    def serving(find: Callable[[str], Path | None]) -> Callable[[Request], Response]:
+        return lambda request: _file(find(request.path_params["name"]))
 
     app = Starlette(
         routes=[
@@ -142,9 +139,9 @@ def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
             Route("/index.html", lambda _: RedirectResponse("/", 303), methods=["GET"]),
             Route("/favicon.ico", lambda _: Response(status_code=204), methods=["GET"]),
             Route("/decisions", partial(_take, pages), methods=["POST"]),
-            Route("/images/{name}", picture, methods=["GET"]),
+            Route("/images/{name}", serving(pages.picture), methods=["GET"]),
             Route("/overview/{name:path}", overview, methods=["GET"]),
-            Route("/{name}", looks, methods=["GET"]),
+            Route("/{name}", serving(FILES.get), methods=["GET"]),
         ]
     )
     app.router.redirect_slashes = False
@@ -186,7 +183,7 @@ def _fault(status: int, why: str) -> Response:
 
 @dataclass(frozen=True)
 class Guard:
-    """Let nobody pass but those who have the token, and nothing without the headers that protect them."""
+    """Guard that lets nobody pass but who has the token, and nothing without the headers that protect them."""
 
     app: Starlette
     keys: Keys

@@ -5,7 +5,7 @@ What is counted over all rows is counted by DuckDB, within the store's memory li
 
 import contextlib
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ FINE = 0.0001
 """Step of cosines and scores: finer than what is shown of them."""
 WORDS = "len(regexp_extract_all({}, '[^\\s]+'))"
 """Words of a text, as SQL."""
+Columns = Mapping[str, Sequence[str]]
+"""Columns of tables that are read, by table."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,26 @@ class Tables:
                     rows += len(table)
             yield database
 
+    def ask(self, query: str, columns: Columns, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return what a query about some columns of tables gives; nothing where the build reached none of them."""
+        if not any(map(self.has, columns)):
+            return []
+        with self.database(**columns) as database:
+            return database.execute(query, list(given)).fetchall()
+
+    def tally(self, query: str, columns: Columns, given: Sequence[Any] = (), *, step: float = FINE) -> dict[str, Tally]:
+        """Count values under names, rounded to a step; the query gives ``place``, by which names are ordered, both."""
+        counted = f"""SELECT name, list(steps ORDER BY steps), list(rows ORDER BY steps) FROM (
+            SELECT min(place) AS place, name, round(value / {step})::BIGINT AS steps, count(*) AS rows
+            FROM ({query}) WHERE value IS NOT NULL GROUP BY name, steps) GROUP BY name ORDER BY min(place), name"""
+        found = self.ask(counted, columns, given)
+        return {name: Tally(np.round(np.array(steps) * step, 4), np.array(rows)) for name, steps, rows in found}
+
+    def count(self, query: str, columns: Columns, given: Sequence[Any] = ()) -> dict[str, int]:
+        """Return how often each ``value`` of a query occurs, the most frequent first; null is empty."""
+        counted = f"SELECT coalesce(value, ''), count(*) FROM ({query}) GROUP BY 1 ORDER BY 2 DESC, 1"
+        return dict(self.ask(counted, columns, given))
+
     def served(self) -> list[str]:
         """Return the tables whose rows say what served models were asked for them, in the order of the build."""
         planned = [one.stage for one in self.build.planned]
@@ -144,25 +166,3 @@ def open_database(path: str, scratch: Path, *, read_only: bool = False) -> Gener
         yield database
     finally:
         database.close()
-
-
-def tally(
-    database: duckdb.DuckDBPyConnection, query: str, given: Sequence[Any] = (), *, step: float = FINE
-) -> dict[str, Tally]:
-    """Count values under names, rounded to a step; the query gives ``place``, by which names are ordered, both."""
-    counted = f"""SELECT min(place) AS place, name, round(value / {step})::BIGINT AS steps, count(*) AS rows
-        FROM ({query}) WHERE value IS NOT NULL GROUP BY name, steps ORDER BY place, name, steps"""
-    found: dict[str, tuple[list[int], list[int]]] = {}
-    for _, name, steps, rows in database.execute(counted, list(given)).fetchall():
-        values, counts = found.setdefault(name, ([], []))
-        values.append(steps)
-        counts.append(rows)
-    return {
-        name: Tally(np.round(np.array(values) * step, 4), np.array(counts)) for name, (values, counts) in found.items()
-    }
-
-
-def count(database: duckdb.DuckDBPyConnection, query: str, given: Sequence[Any] = ()) -> dict[str, int]:
-    """Return how often each value of a query occurs, the most frequent first; null is empty."""
-    counted = f"SELECT coalesce(value, ''), count(*) FROM ({query}) GROUP BY 1 ORDER BY 2 DESC, 1"
-    return dict(database.execute(counted, list(given)).fetchall())

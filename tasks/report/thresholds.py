@@ -8,7 +8,7 @@ the other. Shares stand with the interval that holds the true share nine times i
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import duckdb
 import numpy as np
@@ -33,8 +33,7 @@ class Limits(BaseModel):
     near: Percent = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class Range(NamedTuple):
     """Candidates of one range of similarity, from ``low`` to below ``high``, and what was judged of them."""
 
     low: float
@@ -90,23 +89,15 @@ def view_thresholds(database: duckdb.DuckDBPyConnection, mining: MiningConfig, l
 def read_ranges(database: duckdb.DuckDBPyConnection, side: str, bad: str) -> list[Range]:
     """Return the ranges of the lowest or of the highest similarity ("low", "high"), the most similar first."""
     rows = database.execute(
-        f"""SELECT cell, n, coalesce(shown, 0), coalesce(of, 0), coalesce(bad, 0)
+        f"""SELECT round(cell * {WIDTH}::DOUBLE, 4), round((cell + 1) * {WIDTH}::DOUBLE, 4), n, coalesce(shown, 0),
+            coalesce(bad, 0), coalesce(of, 0)
         FROM (SELECT {side} AS cell, sum(n)::BIGINT AS n FROM counts GROUP BY 1) LEFT JOIN
             (SELECT floor({side} / {WIDTH})::INT AS cell, count(*) AS shown, count(verdict) AS of,
                 count(*) FILTER (verdict = ?) AS bad FROM cards LEFT JOIN judged USING (key) WHERE sampled GROUP BY 1)
             USING (cell) ORDER BY cell DESC""",
         [bad],
     ).fetchall()
-    return [
-        Range(
-            low=round(at * WIDTH, 4),
-            high=round((at + 1) * WIDTH, 4),
-            candidates=n,
-            shown=shown,
-            bad=Share(hits=many, of=of),
-        )
-        for at, n, shown, of, many in rows
-    ]
+    return [Range(*numbers, bad=Share(many, of)) for *numbers, many, of in rows]
 
 
 def _reach(ranges: Sequence[Range], limit: float) -> Range | None:

@@ -25,9 +25,8 @@ from pairwright.tasks.report.gather_cards import (
     gather_preferences,
     make_card_environment,
 )
-from pairwright.tasks.report.measure_dataset import list_dropped, measure_dataset
+from pairwright.tasks.report.measure_dataset import list_dropped, measure_dataset, measure_removals
 from pairwright.tasks.report.measure_health import judge_health, measure_health
-from pairwright.tasks.report.measure_removals import measure_removals
 from pairwright.tasks.report.measure_writing import measure_writing
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.write_images import PictureFolder
@@ -43,7 +42,7 @@ PREFERENCES = "preferences.html"
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """Say which dataset a report is about."""
+    """Dataset that a report is about."""
 
     name: str
     version: str
@@ -123,15 +122,11 @@ def sample_pairs(tables: Tables, number: int) -> list[str]:
             FROM pairs LEFT JOIN splits ON subject::VARCHAR = key"""
         )
         sizes = dict(database.execute("SELECT split, count(*) FROM ranked GROUP BY 1 ORDER BY 1").fetchall())
-        shares = dict(zip(sizes, share_out(list(sizes.values()), number), strict=True))
         chosen = """SELECT key FROM ranked WHERE split = ?
             QUALIFY row_number() OVER (PARTITION BY place * ? // ? ORDER BY hash(key)) = 1"""
-        keys = [
-            key
-            for split, share in shares.items()
-            for (key,) in database.execute(chosen, [split, share, sizes[split]]).fetchall()
-            if share
-        ]
+        keys: list[str] = []
+        for (split, size), share in zip(sizes.items(), share_out(list(sizes.values()), number), strict=True):
+            keys += [key for (key,) in database.execute(chosen, [split, share, size]).fetchall()] if share else []
         # Keys are hashes: another part of them is as good as chance.
         return sorted(keys, key=lambda key: key[8:])
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pairwright.flows.make_train_config import Start, find_run, find_start, make_config
-from pairwright.flows.prepare_namc import namc_defaults
+from pairwright.flows.prepare_training import namc_defaults
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import OptimiserConfig, TrainConfig
 from pairwright.tasks.store.files import Folder

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from pairwright.flows.prepare_retriever import choose_text_vectors, mine_table, prepare_retriever
+from pairwright.flows.prepare_training import choose_text_vectors, mine_table, prepare_retriever
 from pairwright.flows.version import open_present, open_version
 from pairwright.schemas.claims import CLAIMS, all_hold
 from pairwright.schemas.config import EmbeddingConfig

@@ -110,7 +110,7 @@ def test_a_training_shows_up_in_prefect(prefect: PrefectServer, qwen: Path, tmp_
 def test_without_a_server_nothing_of_prefect_is_loaded() -> None:
     code = (
         "import sys, pairwright.flows.run_build, pairwright.flows.train_model, pairwright.flows.show_training\n"
-        "import pairwright.flows.find_workers, pairwright.tasks.training.train_model\n"
+        "import pairwright.flows.run_build, pairwright.tasks.training.train_model\n"
         "print([name for name in sys.modules if name.split('.')[0] == 'prefect'])"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}

@@ -6,7 +6,7 @@ from PIL import Image
 
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.report import card_removals
-from pairwright.tasks.report.card_removals import find_steps, view_removals
+from pairwright.tasks.report.card_removals import Steps, view_removals
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.write_images import PictureFolder
 from tests.tasks.report.handmade import build_handmade, make_whole
@@ -32,7 +32,7 @@ def look(tables, made, tmp_path):
         pair = made.of("pairs")[number]
         both = [images[pair.first], images[pair.second]]
         pictures = PictureFolder(tmp_path)
-        steps = find_steps(tables, [pair.key], images=[pair.first, pair.second])
+        steps = Steps(tables, [pair.key], images=[pair.first, pair.second])
         return view_removals(pair.key, [(row, pictures.add_image(row)) for row in both], steps, pictures)
 
     return look

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from pairwright.schemas.rows import CaptionRow, DifferenceRow
 from pairwright.tasks.report.card_texts import (
     MOST_WORDS,
+    Texts,
     byline,
     find_author,
     find_caption,
-    find_texts,
     mark_words,
     split_sides,
     view_candidates,
@@ -33,7 +33,7 @@ def made():
 @pytest.fixture(scope="module")
 def texts(made, tmp_path_factory):
     with build_handmade(tmp_path_factory.mktemp("texts"), made, line=LINE_SERVED) as (build, _):
-        return find_texts(Tables(build), made.of("pairs"))
+        return Texts(Tables(build), made.of("pairs"))
 
 
 def difference(key, texts):
@@ -103,7 +103,7 @@ def test_rejected_texts_have_their_authors(made, texts):
 def test_scene_graphs_name_no_model_and_have_no_checks(tmp_path):
     made = make_whole(2, 3)
     with build_handmade(tmp_path, made) as (build, _):
-        texts = find_texts(Tables(build), made.of("pairs"))
+        texts = Texts(Tables(build), made.of("pairs"))
     key = made.of("differences")[0].subject
     view = difference(key, texts)
     assert (byline(view.row), view.checks) == (None, [])

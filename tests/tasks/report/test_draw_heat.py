@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pairwright.tasks.report.draw_heat import SIDE, draw_heat, list_colours, measure_distance
+from pairwright.tasks.report.write_images import SIDE, draw_heat, list_colours, measure_distance
 
 
 def plain(colour, size=(64, 48)):

@@ -76,6 +76,8 @@ GOOD = Health(
     true=Share(hits=0, of=50),
     repeated=Share(hits=1, of=100),
     same=0,
+    leaked=Share(0, 0),
+    believed=Share(0, 0),
     changed=(0.01, 0.02, 0.03),
 )
 

@@ -1,7 +1,7 @@
 import pytest
 
 from pairwright.schemas.rows import Dropped
-from pairwright.tasks.report.measure_removals import measure_removals
+from pairwright.tasks.report.measure_dataset import measure_removals
 from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import Handmade, build_handmade, make_whole
 from tests.tasks.report.handmade_removals import TOO_LARGE
