@@ -93,7 +93,9 @@ def resume_dataset(
         settings: Fields of `run` to set ("run.budget.max_calls=5000").
     """
     with logged():
-        return _resume(Dataset.open(dataset), stage=stage, reason=reason, settings=settings or [])
+        opened = Dataset.open(dataset)
+        opened.resume(stage=stage, reason=reason, settings=settings or [], worker=_as_flow_run)
+        return _end_of(opened)
 
 
 @flow(name="update-dataset", flow_run_name="update-{dataset}", task_runner=RUNNER, persist_result=False)
@@ -110,7 +112,8 @@ def update_dataset(dataset: str) -> State[None]:
             with hold(folder, LOCK, _refuse if folder.is_local else None):
                 if folder.is_local:  # whoever is alive holds the lock
                     end_dead_runs()
-                return _resume(opened)
+                opened.resume(worker=_as_flow_run)
+                return _end_of(opened)
         except _Busy:
             said = f"another update of {dataset} is running; the next one sees the same"
             return Completed(name="Skipped", message=said)
@@ -124,13 +127,6 @@ def _refuse() -> None:
     raise _Busy
 
 
-class StageLines(LineWatcher):
-    """Lines of a step's own log; those of its shards are in the logs of their task runs."""
-
-    def advance(self, planned: Planned, outcome: Outcome) -> None:
-        """Nothing to say: who ran the shard has said it."""
-
-
 @contextmanager
 def _as_flow_run(request: Request) -> Generator[Work]:
     dataset, gone = request.folder.url, Event()
@@ -138,13 +134,8 @@ def _as_flow_run(request: Request) -> Generator[Work]:
         yield Work(
             run_shards=_as_task_runs(workers, gone),
             run_step=_as_subflows(dataset, gone),
-            watcher=StageLines(),
+            watcher=LineWatcher(shards=False),  # those are in the logs of their task runs
         )
-
-
-def _resume(dataset: Dataset, **words: Any) -> State[None]:
-    dataset.resume(**words, worker=_as_flow_run)
-    return _end_of(dataset)
 
 
 def _end_of(dataset: Dataset) -> State[None]:

@@ -126,10 +126,8 @@ def _check_prefect(url: str) -> Check:
     return warning("Prefect", "server", f"{url}: version {said}, here is {here}", mend=mend)
 
 
-def _look(area: str, name: str, look: Callable[[], Iterable[Check]]) -> list[Check]:
-    found: list[Check] = []
+def _look(area: str, name: str, look: Callable[[], Iterable[Check]]) -> Iterator[Check]:
     try:
-        found.extend(look())
+        yield from look()
     except (PairwrightError, OSError) as error:
-        found.append(missing(area, name, str(error)))
-    return found
+        yield missing(area, name, str(error))

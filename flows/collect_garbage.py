@@ -13,21 +13,10 @@ from pairwright.flows.stages import BY_NAME
 from pairwright.flows.version import open_present, open_version
 from pairwright.schemas.errors import PairwrightError
 from pairwright.schemas.rows import make_key
+from pairwright.tasks.store import garbage
 from pairwright.tasks.store.dataset import alone, read_record
 from pairwright.tasks.store.decisions import forget_decisions
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.garbage import (
-    Needed,
-    Plan,
-    carry_out,
-    files_below,
-    holds_one,
-    left_work,
-    list_parts,
-    needed_beside,
-    other_folders,
-    unneeded_parts,
-)
 from pairwright.tasks.store.snapshot import latest_snapshot, part_files, read_snapshot, snapshot_numbers
 from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, removed_by, write_swept
 from pairwright.tasks.training.freeze_rows import frozen_places
@@ -41,8 +30,8 @@ OWN = ("tables", "snapshots", "takedowns", "decisions", "work", "journals", "cac
 class Collected:
     """Outcome of clearing up: what was deleted, or would be."""
 
-    plan: Plan
-    needed: Needed
+    plan: garbage.Plan
+    needed: garbage.Needed
     kept: list[int]
     gone: dict[int, str]
     """Per version that goes, why."""
@@ -70,7 +59,7 @@ def collect_garbage(
         found = _plan_garbage(folder, keep, sweep)
         if dry_run:
             return found
-        for done, freed in enumerate(carry_out(folder, found.plan), 1):
+        for done, freed in enumerate(garbage.carry_out(folder, found.plan), 1):
             found.freed += freed
             if watch:
                 watch(done, found.plan.steps)
@@ -85,7 +74,7 @@ def _plan_garbage(folder: Folder, keep: int | None, sweep: int) -> Collected:
     numbers = snapshot_numbers(folder)
     kept = numbers[-keep:] if keep else numbers
     gone = {number: "there are newer ones" for number in numbers if number not in kept}
-    needed = Needed()
+    needed = garbage.Needed()
     with open_present(folder).settled() as (build, stages):
         needed.add(build)
         tables, owes = [planned.table for planned, _ in stages], any(counts.pending for _, counts in stages)
@@ -99,22 +88,21 @@ def _plan_garbage(folder: Folder, keep: int | None, sweep: int) -> Collected:
         for _, places in _frozen(folder):
             needed.files.update(places)
         if owes:  # what is still made may find its rows again, of which it is not known yet that it will
-            needed.files.update(f"{table}/{file}" for table, file in list_parts(folder) if table in tables)
-    made = {table for table, _ in list_parts(folder) if table.split("/")[1] not in {*BY_NAME, "items"}}
+            needed.files.update(f"{table}/{file}" for table, file in garbage.list_parts(folder) if table in tables)
+    made = {table for table, _ in garbage.list_parts(folder) if table.split("/")[1] not in {*BY_NAME, "items"}}
     for table in sorted(made):  # by trainings
-        if owes and not sweeping:
-            parts = [f"{table}/{file}" for file in folder.names(table)]
-        else:
-            parts = needed_beside(folder, table, needed.names, strictly=sweeping)
+        parts = [f"{table}/{file}" for file in folder.names(table)]
+        if sweeping or not owes:
+            parts = garbage.needed_beside(folder, table, needed.names, strictly=sweeping)
         needed.files.update(parts)
         tables += [table] if parts else []
     excluded = {make_key(source)[:16] for source in read_record(folder).profile.exclude.sources}
     unnamed = (name for name in folder.folders("excluded") if name not in excluded)
-    unnamed_sets = [file for name in unnamed for file in files_below(folder, f"excluded/{name}")]
-    plan = Plan(
+    unnamed_sets = [file for name in unnamed for file in garbage.files_below(folder, f"excluded/{name}")]
+    plan = garbage.Plan(
         versions=sorted(gone),
-        files=[*unneeded_parts(folder, needed.files), *left_work(folder), *unnamed_sets],
-        folders=list(other_folders(folder, tables, everything=sweeping)),
+        files=[*garbage.unneeded_parts(folder, needed.files), *garbage.left_work(folder), *unnamed_sets],
+        folders=list(garbage.other_folders(folder, tables, everything=sweeping)),
     )
     return Collected(
         plan=plan,
@@ -129,25 +117,23 @@ def _plan_garbage(folder: Folder, keep: int | None, sweep: int) -> Collected:
 
 
 def _why_not(folder: Folder, sweep: int, *, owes: bool) -> str:
-    newest = latest_snapshot(folder)
+    newest, resume = latest_snapshot(folder), f"pairwright resume {folder.url}"
     if owes:
-        return f"rows are owed without the removed images. First run: pairwright resume {folder.url}"
+        return f"rows are owed without the removed images. First run: {resume}"
     if newest and newest.content.get("takedowns", 0) < sweep:
-        return (
-            f"version {newest.number}, the newest, is from before the removal. First publish one without the removed "
-            f"images: pairwright resume {folder.url}"
-        )
+        before = f"version {newest.number}, the newest, is from before the removal"
+        return f"{before}. First publish one without the removed images: {resume}"
     return ""
 
 
-def _need_versions(folder: Folder, kept: Sequence[int], needed: Needed) -> Iterator[tuple[int, str]]:
+def _need_versions(folder: Folder, kept: Sequence[int], needed: garbage.Needed) -> Iterator[tuple[int, str]]:
     """Enter the parts of the versions that hold nothing of a removed image; yield the others, and why they go."""
     removed = list(removed_by(read_takedowns(folder)))
     for number in kept:
         try:
             with open_version(folder, number).settled() as (build, stages):
                 own = [planned.stage.name for planned, _ in stages if "items" in planned.stage.reads]
-                if any(holds_one(build.ledger, name, removed) for name in own):
+                if any(garbage.holds_one(build.ledger, name, removed) for name in own):
                     yield number, "it holds what was removed on request"
                 elif number != kept[-1] and any(build.ledger.has_stale(planned.stage.name) for planned, _ in stages):
                     yield number, "its parts hold rows of other versions, too, which may be of what was removed"

@@ -4,19 +4,13 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pairwright.flows.prepare_training import find_retriever, mine_table
 from pairwright.flows.progress import say_nothing
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.export_rows import (
-    Order,
-    export_rows,
-    stream_conversations,
-    stream_preferences,
-)
+from pairwright.tasks.export.export_rows import Order, export_rows, stream_conversations, stream_preferences
 from pairwright.tasks.export.form import Form, Setting
 from pairwright.tasks.export.formats import check_target, find_form
 from pairwright.tasks.export.tally_rows import EVERYTHING, About, Selection, Tally
@@ -32,16 +26,8 @@ from pairwright.tasks.training.tiny_model import write_tiny_model
 
 TABLES = {"preferences": "preferences", "conversations": "comparisons"}
 """Which table the rows of a form are in."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verifying:
-    """Configuration of reading an export back."""
-
-    processor: str = ""
-    """A folder or a name on the Hub: rows are measured in its tokens; empty: they are not."""
-    max_length: int = 0
-    """Most tokens of a row; 0: what the processor states."""
+TEXTS = ("What differs between the two images?", "A red ball is new; nothing else has changed.")
+"""What the tokenizer of a tiny processor is trained on. It takes any text: what it has not seen becomes bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +39,12 @@ class ExportConfig:
     """An ADPO run: the rows are those that a training with the negatives that it has mined would see."""
     model: str = ""
     """Who is asked, where the form is requests."""
-    verifying: Verifying | None = None
-    """How the result is read back; ``None``: it is not."""
+    verify: bool = False
+    """Whether the result is read back."""
+    processor: str = ""
+    """With it, a folder or a name on the Hub: rows are measured in its tokens; empty: they are not."""
+    max_length: int = 0
+    """With a processor, most tokens of a row; 0: what the processor states."""
 
 
 ALL = ExportConfig()
@@ -71,7 +61,7 @@ def export_dataset(
     """Write the rows of a version, or those selected, to a new folder."""
     kind = find_form(form)
     _check(kind, target, config)
-    verifier = _make_verifier(kind, config.verifying) if config.verifying else None
+    verifier = _make_verifier(kind, config) if config.verify else None
     beside: list[Planned] = []
     if config.negatives:
         retriever = find_retriever(found.folder, config.negatives)
@@ -131,13 +121,17 @@ def _check(form: Form, target: str, config: ExportConfig) -> None:
     check_target(Path(target))
 
 
-def _make_verifier(form: Form, verifying: Verifying) -> Verifier:
-    if verifying.processor:
-        processor = load_processor(verifying.processor)
-        return Verifier(form=form, processor=processor, ruler=make_ruler(processor, verifying.max_length))
-    if verifying.max_length:
+def _make_verifier(form: Form, config: ExportConfig) -> Verifier:
+    if config.processor:
+        processor = load_processor(config.processor)
+        return Verifier(form=form, processor=processor, ruler=make_ruler(processor, config.max_length))
+    if config.max_length:
         raise ConfigError("--max-length: in whose tokens? Name a processor with --processor")
-    return Verifier(form=form, processor=_load_tiny_processor() if form.collates else None)
+    if not form.collates:
+        return Verifier(form=form, processor=None)
+    require_packages()
+    with tempfile.TemporaryDirectory() as folder:
+        return Verifier(form=form, processor=load_processor(str(write_tiny_model(Path(folder), TEXTS))))
 
 
 def _say_nothing_there(version: Version, what: str) -> str:
@@ -147,13 +141,3 @@ def _say_nothing_there(version: Version, what: str) -> str:
     else:
         remedy = f"See why with: pairwright status {url}. Rows still owed are finished by: pairwright resume {url}"
     return f"{url}: {f'was built until {until} and ' if until else ''}has no {what} to export. {remedy}"
-
-
-TEXTS = ("What differs between the two images?", "A red ball is new; nothing else has changed.")
-"""What its tokenizer is trained on. It takes any text: what it has not seen becomes bytes."""
-
-
-def _load_tiny_processor() -> Any:
-    require_packages()
-    with tempfile.TemporaryDirectory() as folder:
-        return load_processor(str(write_tiny_model(Path(folder), TEXTS)))

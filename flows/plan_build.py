@@ -87,6 +87,7 @@ class Timer(LineWatcher):
     """Progress as lines, which also remembers the seconds per input row of each stage's last shard."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.seconds: dict[str, float] = {}
 
     def advance(self, planned: Planned, outcome: Outcome) -> None:
@@ -187,9 +188,8 @@ def _walk(
             fresh[stage.name] = 0
             yield StagePlan(stage=stage.name, known_from="", **dict.fromkeys(("inputs", "rows", *AMOUNTS), 0))
             continue
-        found = (
-            {} if rates is None or inputs is None else {n: inputs * rate for n, rate in rates.items() if n != "reach"}
-        )
+        known_rates = {} if rates is None or inputs is None else rates
+        found = {n: (inputs or 0) * rate for n, rate in known_rates.items() if n != "reach"}
         rows = found.get("rows")
         fresh[stage.name] = max(0, rows - before.rows) if rows is not None and before and again else rows
         if inputs and "seconds" in found:

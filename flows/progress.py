@@ -4,16 +4,8 @@ import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import Outcome, ShardFailed
@@ -24,7 +16,10 @@ log = logging.getLogger("pairwright")
 
 
 class LineWatcher:
-    """Progress as lines in the log, one per shard and per stage."""
+    """Progress as lines in the log, one per stage and, with ``shards``, per shard."""
+
+    def __init__(self, *, shards: bool = True) -> None:
+        self.shards = shards
 
     def waiting(self, planned: Planned) -> None:
         """Say that another build holds the table."""
@@ -38,36 +33,24 @@ class LineWatcher:
 
     def advance(self, planned: Planned, outcome: Outcome) -> None:
         """Say what a shard did."""
-        log_outcome(planned, outcome)
+        if self.shards:
+            log_outcome(planned, outcome)
 
     def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
         """Say how the stage stands."""
-        log.info(
-            "%s: in=%d ok=%d dropped=%d failed=%d pending=%d %.1f s",
-            planned.stage.name,
-            counts.of,
-            counts.ok,
-            counts.dropped,
-            counts.failed,
-            counts.pending,
-            seconds,
-        )
+        said = f"in={counts.of} ok={counts.ok} dropped={counts.dropped} failed={counts.failed} pending={counts.pending}"
+        log.info("%s: %s %.1f s", planned.stage.name, said, seconds)
 
 
 class BarWatcher(LineWatcher):
     """Progress as bars on a terminal, one per stage that has work."""
 
     def __init__(self, console: Console) -> None:
-        columns = (
-            TextColumn("[bold]{task.description:<12}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
-        self.progress = Progress(*columns, console=console)
-        self._task: TaskID | None = None
+        super().__init__()
+        done = (bars.TextColumn("[bold]{task.description:<12}"), bars.BarColumn(), bars.MofNCompleteColumn())
+        times = (bars.TextColumn("{task.fields[rate]}"), bars.TimeElapsedColumn(), bars.TimeRemainingColumn())
+        self.progress = bars.Progress(*done, *times, console=console)
+        self._task: bars.TaskID | None = None
 
     def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
         """Start a bar where something is owed."""
@@ -128,8 +111,13 @@ def show_steps(what: str) -> Generator[Callable[[int, int], None]]:
         with log_steps(what) as tell:
             yield tell
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    columns = (
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TimeRemainingColumn(),
+    )
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
@@ -141,13 +129,5 @@ def log_outcome(planned: Planned, outcome: Outcome) -> None:
         log.error("%s failed: %s", outcome.shard.name, outcome.result.error)
         return
     counts = " ".join(f"{name}={count}" for name, count in sorted(outcome.result.counts.items()))
-    rate = rows / max(outcome.seconds, 1e-6)
-    log.info(
-        "%s: %d rows of %s, %s %.1f s %.1f rows/s",
-        outcome.shard.name,
-        rows,
-        ", ".join(planned.stage.reads),
-        counts,
-        outcome.seconds,
-        rate,
-    )
+    rate, read = rows / max(outcome.seconds, 1e-6), ", ".join(planned.stage.reads)
+    log.info("%s: %d rows of %s, %s %.1f s %.1f rows/s", outcome.shard.name, rows, read, counts, outcome.seconds, rate)

@@ -14,15 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
-from pairwright.flows.find_models import (
-    gpus_of,
-    pin_models,
-    pin_served,
-    run_served,
-    served_models,
-    servers_of,
-    waits_for,
-)
+from pairwright.flows import find_models
 from pairwright.flows.load_profile import change_profile, load_profile
 from pairwright.flows.pipeline import Pipeline, check_stage, check_table, list_stages
 from pairwright.flows.progress import LineWatcher, watching
@@ -160,7 +152,9 @@ def request_of(pipeline: Pipeline, folder: Folder) -> Request:
     """Return the request of a dataset's build by a pipeline, its tables and models looked up."""
     profile, until = pipeline.profile, pipeline.until
     _check_tables(profile)
-    return Request(folder=folder, profile=pin_models(pin_served(profile, until), until), until=until)
+    return Request(
+        folder=folder, profile=find_models.pin_models(find_models.pin_served(profile, until), until), until=until
+    )
 
 
 def _check_tables(profile: Profile) -> None:
@@ -198,7 +192,7 @@ def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[
     if not stage or any(
         stage in (one.name, one.group) for one in list_stages(request.profile.stages) if one.pin or one.models
     ):
-        request = replace(request, profile=pin_models(request.profile, request.until))
+        request = replace(request, profile=find_models.pin_models(request.profile, request.until))
     return replace(request, only_stage=stage, only_reason=reason)
 
 
@@ -217,14 +211,16 @@ def run_build(request: Request, work: Work) -> Report:
     seconds: list[float] = []
     failures: list[ShardFailed] = []
     run = request.profile.run
-    budget = Budget(request.folder, run.budget, workers=run.workers or count_cores(), gpus=gpus_of)
-    with version.opened() as build, servers_of(request.folder) as servers:
+    budget = Budget(request.folder, run.budget, workers=run.workers or count_cores(), gpus=find_models.gpus_of)
+    with version.opened() as build, find_models.servers_of(request.folder) as servers:
 
         def run_stages(stages: Sequence[Planned]) -> Sequence[Counts]:
             for stage in stages:
                 start = time.monotonic()
                 if stage.stage.is_on:
-                    shards = partial(run_served, work.run_shards, servers, waits_for(stage, counts))
+                    shards = partial(
+                        find_models.run_served, work.run_shards, servers, find_models.waits_for(stage, counts)
+                    )
                     count, failed = run_stage(build, stage, request, replace(work, run_shards=budget.limited(shards)))
                     failures.extend(failed)
                 else:
@@ -341,7 +337,7 @@ def workers_of(request: Request) -> Generator[Runner]:
         with Workers(run.workers) as workers:
             yield workers
         return
-    for field, chat in served_models(request.profile, request.until).items() if run.address else ():
+    for field, chat in find_models.served_models(request.profile, request.until).items() if run.address else ():
         if chat.launch.enabled:
             raise ConfigError(
                 f"{field}.launch starts vLLM on this machine, where workers on other machines do not look for "

@@ -15,7 +15,7 @@ from pydantic import Field
 from pairwright.flows import evaluate_captions as captions
 from pairwright.flows import evaluate_model as models
 from pairwright.flows.dataset import Dataset
-from pairwright.flows.export_dataset import ExportConfig, Verifying
+from pairwright.flows.export_dataset import ExportConfig
 from pairwright.flows.progress import log_steps
 from pairwright.flows.show_in_prefect import dataset_name, logged, publish_table, tagged
 from pairwright.flows.show_training import TrainingLines
@@ -68,8 +68,8 @@ def export_dataset(
     """
     named = {"licences": licences, "sources": sources, "splits": splits, "kinds": kinds}
     chosen: dict[str, Any] = {name: tuple(some or ()) for name, some in named.items()}
-    verifying, selection = Verifying() if verify else None, Selection(**chosen, score=score)
-    config = ExportConfig(selection=selection, negatives=negatives, model=model, verifying=verifying)
+    selection = Selection(**chosen, score=score)
+    config = ExportConfig(selection=selection, negatives=negatives, model=model, verify=verify)
     with logged(), tagged(dataset_name(dataset), form):
         tally = Dataset.open(dataset, version).export(form, to, config=config)
     return Completed(message=f"{tally.rows:,} rows are in {to}")

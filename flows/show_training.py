@@ -15,7 +15,7 @@ from rich.table import Column
 
 from pairwright.flows.progress import draws_bars
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.training import NAMC, TrainConfig
+from pairwright.schemas.training import NAMC
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.runs import HELD_OUT, TRAIN, Run, read_metrics
 
@@ -61,14 +61,16 @@ def _look_at(run: Run) -> Listed:
     steps = run.steps()
     train, held_out = metrics.last(TRAIN), metrics.last(HELD_OUT)
     try:
-        config, version = run.config(), run.data().get("snapshot")
-        problem = ""
+        config, version, problem, model = run.config(), run.data().get("snapshot"), "", "?"
     except ConfigError as error:
-        config, version, problem = None, None, str(error)
+        config, version, problem, model = None, None, str(error), "?"
+    if config:
+        differential = " differential" if config.model.differential.enabled else ""
+        model = f"namc {config.namc.size}" if config.objective == NAMC else f"{config.model.name}{differential}"
     return Listed(
         name=run.folder.name,
         objective=config.objective if config else "?",
-        model=_model_of(config) if config else "?",
+        model=model,
         start=config.start if config else "?",
         version=version,
         step=steps[-1] if steps else 0,
@@ -78,12 +80,6 @@ def _look_at(run: Run) -> Listed:
         held_out_margin=held_out.get("margin"),
         problem=problem,
     )
-
-
-def _model_of(config: TrainConfig) -> str:
-    if config.objective == NAMC:
-        return f"namc {config.namc.size}"
-    return f"{config.model.name}{' differential' if config.model.differential.enabled else ''}"
 
 
 log = logging.getLogger("pairwright")
@@ -117,12 +113,8 @@ class TrainingBar:
     """Training progress as a bar on a terminal."""
 
     def __init__(self, console: Console) -> None:
-        columns = (
-            BarColumn(bar_width=BAR),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[values]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
-            TimeRemainingColumn(),
-        )
+        values = TextColumn("{task.fields[values]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1))
+        columns = (BarColumn(bar_width=BAR), MofNCompleteColumn(), values, TimeRemainingColumn())
         self.progress = Progress(*columns, console=console, expand=True)
         self._task: TaskID | None = None
 

@@ -21,18 +21,9 @@ from pairwright.schemas.config import BuildRecord, Profile
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
 from pairwright.schemas.section import Section
 from pairwright.tasks.sources.readers import READERS
+from pairwright.tasks.store import gates
 from pairwright.tasks.store.dataset import Build, Snapshot, read_record
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.gates import (
-    Gate,
-    Verdict,
-    cannot_judge,
-    judge_columns,
-    judge_counts,
-    judge_reasons,
-    read_verdict,
-    write_verdict,
-)
 from pairwright.tasks.store.index import Index, open_index_file, write_index
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.snapshot import (
@@ -228,28 +219,28 @@ def _leading_to(planned: Sequence[Planned], last: Planned) -> list[Planned]:
 
 def publish_version(
     build: Build, done: Sequence[tuple[Planned, Counts]], *, record: BuildRecord, began: str, force: bool = False
-) -> tuple[Snapshot | None, Verdict]:
+) -> tuple[Snapshot | None, gates.Verdict]:
     """Judge settled stages and publish them; return the newest version, if there is any, and how they were judged."""
     before = latest_snapshot(build.folder)
     counts = [count for _, count in done]
-    gates = tuple(_judge(build, done, record.profile.gates, before))
-    published = force or all(gate.holds for gate in gates)
+    judged = tuple(_judge(build, done, record.profile.gates, before))
+    published = force or all(gate.holds for gate in judged)
     snapshot = write_snapshot(build, done, record=record) if published else before
-    verdict = Verdict(
+    verdict = gates.Verdict(
         began=began,
         ended=now(),
         complete=not any(count.failed or count.pending for count in counts),
         against=before.number if before else 0,
         version=snapshot.number if published and snapshot else 0,
-        gates=gates,
+        gates=judged,
     )
-    write_verdict(build.folder, verdict)
+    gates.write_verdict(build.folder, verdict)
     return snapshot, verdict
 
 
-def publish_anyway(folder: Folder) -> Verdict:
+def publish_anyway(folder: Folder) -> gates.Verdict:
     """Publish what a dataset holds now, whatever its gates say."""
-    earlier, present = read_verdict(folder), open_present(folder)
+    earlier, present = gates.read_verdict(folder), open_present(folder)
     with present.settled() as (build, done):
         began = earlier.began if earlier else now()
         return publish_version(build, done, record=present.record, began=began, force=True)[1]
@@ -262,13 +253,13 @@ def now() -> str:
 
 def _judge(
     build: Build, done: Sequence[tuple[Planned, Counts]], config: GatesConfig, before: Snapshot | None
-) -> Iterator[Gate]:
+) -> Iterator[gates.Gate]:
     counts = [count for _, count in done]
-    yield from judge_counts(config, counts)
+    yield from gates.judge_counts(config, counts)
     if before is None:
         return
     old = before.content["stages"]
-    yield from judge_reasons(config, {name: stage["counts"] for name, stage in old.items()}, counts)
+    yield from gates.judge_reasons(config, {name: stage["counts"] for name, stage in old.items()}, counts)
     changed = [
         (planned, count)
         for planned, count in done
@@ -280,6 +271,6 @@ def _judge(
         return
     try:
         with open_version(build.folder, before.number).settled() as earlier:
-            yield from judge_columns(config, earlier, (build, changed))
+            yield from gates.judge_columns(config, earlier, (build, changed))
     except StoreError as error:
-        yield cannot_judge(config, str(error))
+        yield gates.cannot_judge(config, str(error))

@@ -76,19 +76,19 @@ def export(
     revision: Annotated[str, Option(help="With --push-to-hub: a branch; made where there is none.")] = "",
 ) -> None:
     """Write a dataset in a form that other programs read."""
-    from pairwright.flows.export_dataset import ExportConfig, Selection, Verifying
+    from pairwright.flows.export_dataset import ExportConfig, Selection
     from pairwright.flows.progress import show_steps
 
     named = {"licences": licence, "sources": source, "splits": split, "kinds": kind}
     some: dict[str, Any] = {name: tuple(values or ()) for name, values in named.items()}
-    verifying = Verifying(processor=processor, max_length=max_length) if verify else None
     if not verify and (processor or max_length):
         raise typer.BadParameter("--processor and --max-length go with --verify")
     if (private or revision) and not push:
         raise typer.BadParameter("--private and --revision go with --push-to-hub")
     send = _to_hub(to, push, private=private, revision=revision) if push else None
     selection = Selection(**some, score=score, accepted=accepted)
-    config = ExportConfig(selection=selection, negatives=negatives, model=model, verifying=verifying)
+    verifying: dict[str, Any] = {"verify": verify, "processor": processor, "max_length": max_length}
+    config = ExportConfig(selection=selection, negatives=negatives, model=model, **verifying)
     with show_steps("Rows") as watch:
         tally = open_dataset(dataset, version).export(form, to, config=config, watch=watch)
     _print_tally(tally, form, to, verified=verify)

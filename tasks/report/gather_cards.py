@@ -23,23 +23,8 @@ from pairwright.schemas.rows import (
 )
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.pages.environment import make_environment
+from pairwright.tasks.report import card_texts
 from pairwright.tasks.report.card_removals import RemovalsView, Steps, view_removals
-from pairwright.tasks.report.card_texts import (
-    SHOWN_IMAGES,
-    DifferenceView,
-    RejectedView,
-    Segment,
-    Texts,
-    byline,
-    find_author,
-    find_caption,
-    mark_words,
-    split_sides,
-    view_candidates,
-    view_difference,
-    view_rejected,
-    view_unused,
-)
 from pairwright.tasks.report.measure_texts import says_something
 from pairwright.tasks.report.tables import PREFERENCES, Tables
 from pairwright.tasks.report.write_images import CHANGED, Heat, Picture, PictureFolder
@@ -66,10 +51,10 @@ class PreferenceView(NamedTuple):
 
     key: str
     prompt: str
-    chosen: Sequence[Segment]
+    chosen: Sequence[card_texts.Segment]
     chosen_model: str
-    rejected: RejectedView | None
-    negatives: Sequence[RejectedView]
+    rejected: card_texts.RejectedView | None
+    negatives: Sequence[card_texts.RejectedView]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +70,12 @@ class PairView:
     """Whether both images are of one group; ``None``: not known."""
     changes: Sequence[tuple[str, str]]
     """Side and words of each change that is known."""
-    difference: DifferenceView | None
-    candidates: Sequence[DifferenceView]
+    difference: card_texts.DifferenceView | None
+    candidates: Sequence[card_texts.DifferenceView]
     """Descriptions that were not taken; those that failed no check first."""
     preference: PreferenceView | None
     removals: RemovalsView | None
-    unused: Sequence[RejectedView]
+    unused: Sequence[card_texts.RejectedView]
     """Rejected texts that are in no preference."""
     comparison: ComparisonRow | None
     questions: Sequence[QuestionRow]
@@ -118,7 +103,9 @@ class SingleView(NamedTuple):
 
 def make_card_environment() -> Environment:
     """Return what renders the pages on which cards are."""
-    return make_environment(HERE, byline=byline, says_something=says_something, split_sides=split_sides)
+    return make_environment(
+        HERE, byline=card_texts.byline, says_something=says_something, split_sides=card_texts.split_sides
+    )
 
 
 def gather_pairs(
@@ -136,7 +123,7 @@ def gather_pairs(
     shown = [key for pair in pairs.values() for key in (pair.first, pair.second)]
     images = {row.key: row for row in tables.find("images", ImageRow, shown)}
     splits = {row.subject: row.split for row in tables.find("splits", SplitRow, list(pairs))}
-    steps, texts = Steps(tables, list(pairs), images=shown), Texts(tables, list(pairs.values()))
+    steps, texts = Steps(tables, list(pairs), images=shown), card_texts.Texts(tables, list(pairs.values()))
     for number, pair in enumerate((pairs[key] for key in keys), first_number):
         first, second = both = images[pair.first], images[pair.second]
         difference, preference = texts.differences.get(pair.key), texts.preferences.get(pair.key)
@@ -150,11 +137,11 @@ def gather_pairs(
             split=splits.get(pair.key, ""),
             same_group=first.group == second.group if first.group and second.group else None,
             changes=list(_changes(both)),
-            difference=view_difference(difference, texts, chosen=difference) if difference else None,
-            candidates=view_candidates(pair.key, texts),
+            difference=card_texts.view_difference(difference, texts, chosen=difference) if difference else None,
+            candidates=card_texts.view_candidates(pair.key, texts),
             preference=view_preference(preference, texts) if preference else None,
             removals=view_removals(pair.key, list(zip(both, written, strict=True)), steps, pictures),
-            unused=view_unused(pair.key, texts),
+            unused=card_texts.view_unused(pair.key, texts),
             comparison=texts.comparisons.get(pair.key),
             questions=texts.questions.get(pair.key, ()),
             heat=pictures.add_heat(make_key("heat", pair.key), *written),
@@ -162,14 +149,14 @@ def gather_pairs(
         )
 
 
-def view_preference(row: PreferenceRow, texts: Texts | None = None) -> PreferenceView:
+def view_preference(row: PreferenceRow, texts: card_texts.Texts | None = None) -> PreferenceView:
     """Return a preference, its rejected texts marked where they differ from the chosen one."""
     first = Negative(text=row.rejected, maker=row.rejected_maker, note=row.rejected_note, score=0.0)
     rejected = [
-        view_rejected(
+        card_texts.view_rejected(
             one,
             row.chosen,
-            find_author(row.subject, texts, text=one.text) if texts else None,
+            card_texts.find_author(row.subject, texts, text=one.text) if texts else None,
             scored=one is not first,
         )
         for one in (first, *row.negatives)
@@ -177,14 +164,16 @@ def view_preference(row: PreferenceRow, texts: Texts | None = None) -> Preferenc
     return PreferenceView(
         key=row.key,
         prompt="\n".join(turn.text for turn in row.prompt),
-        chosen=mark_words(row.chosen, row.rejected),
+        chosen=card_texts.mark_words(row.chosen, row.rejected),
         chosen_model=row.chosen_model,
         rejected=rejected[0] if row.rejected else None,
         negatives=rejected[1:],
     )
 
 
-def _view_images(both: tuple[ImageRow, ImageRow], texts: Texts, pictures: PictureFolder) -> tuple[ImageView, ImageView]:
+def _view_images(
+    both: tuple[ImageRow, ImageRow], texts: card_texts.Texts, pictures: PictureFolder
+) -> tuple[ImageView, ImageView]:
     """Return both images, each with the masks of the objects whose state is not the same in the other."""
     graphs = _graphs(both)
     changes = content_changes(graphs[0]) ^ content_changes(graphs[1]) if graphs else ()
@@ -195,7 +184,9 @@ def _view_images(both: tuple[ImageRow, ImageRow], texts: Texts, pictures: Pictur
         masks = [(one.mask, CHANGED) for one in row.graph.objects if one.id in changed] if row.graph else []
         overlay = pictures.add_masks(make_key("changed", row.key, other.key), masks, over=picture)
         views.append(
-            ImageView(picture=picture, name=row.name, side=side, caption=find_caption(row, texts), changed=overlay)
+            ImageView(
+                picture=picture, name=row.name, side=side, caption=card_texts.find_caption(row, texts), changed=overlay
+            )
         )
     return views[0], views[1]
 
@@ -223,7 +214,7 @@ def gather_preferences(tables: Tables, pictures: PictureFolder, decisions: Decis
     # Keys are hashes, so the first of them are a mixed sample, and the same one each time.
     query = f"SELECT DISTINCT subject FROM {name} ORDER BY 1 LIMIT {SINGLES}"
     found = [key for (key,) in tables.ask(query, {name: ["subject"]})]
-    rows = {row.subject: row for row in tables.find(name, PreferenceRow, found, without=SHOWN_IMAGES)}
+    rows = {row.subject: row for row in tables.find(name, PreferenceRow, found, without=card_texts.SHOWN_IMAGES)}
     shown = [(rows[key].key, key) for key in found]
     return gather_singles(tables, name, shown, pictures=pictures, first_number=1, decisions=decisions)
 
@@ -234,7 +225,7 @@ def gather_singles(
 ) -> list[SingleView]:  # fmt: skip
     """Return some preferences of a table, by their keys and what they are about, in the given order."""
     subjects = [subject for _, subject in found]
-    rows = {row.key: row for row in tables.find(name, PreferenceRow, subjects, without=SHOWN_IMAGES)}
+    rows = {row.key: row for row in tables.find(name, PreferenceRow, subjects, without=card_texts.SHOWN_IMAGES)}
     images = {row.key: row for row in tables.find("images", ImageRow, subjects)}
     # A preference with its rejected image was made of the one that the source brought, which is what was scored.
     own = tables.has("preferences")

@@ -10,16 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pairwright.tasks.report.measure_texts import (
-    Check,
-    Differences,
-    Summaries,
-    Variety,
-    measure_checks,
-    measure_differences,
-    measure_summaries,
-    measure_variety,
-)
+from pairwright.tasks.report import measure_texts
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.ledger import Counts
 
@@ -97,10 +88,10 @@ class Written(NamedTuple):
 class Writing:
     """What is measured of texts; what a dataset has nothing of is ``None`` or empty."""
 
-    differences: Differences | None
-    variety: Variety | None
-    summaries: Summaries | None
-    checks: Sequence[Check]
+    differences: measure_texts.Differences | None
+    variety: measure_texts.Variety | None
+    summaries: measure_texts.Summaries | None
+    checks: Sequence[measure_texts.Check]
     uses: Sequence[ServedUse]
     written: Sequence[Written]
 
@@ -109,10 +100,10 @@ def measure_writing(tables: Tables, counts: Sequence[Counts]) -> Writing:
     """Read what is measured, table by table; ``counts`` say what the stages dropped."""
     uses = measure_served(tables)
     return Writing(
-        differences=measure_differences(tables, counts),
-        variety=measure_variety(tables),
-        summaries=measure_summaries(tables),
-        checks=measure_checks(tables),
+        differences=measure_texts.measure_differences(tables, counts),
+        variety=measure_texts.measure_variety(tables),
+        summaries=measure_texts.measure_summaries(tables),
+        checks=measure_texts.measure_checks(tables),
         uses=uses,
         written=list_written(tables, counts, uses),
     )
