@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, overload
 from pairwright.flows.collect_garbage import Collected, collect_garbage
 from pairwright.flows.list_versions import Difference, diff_versions, list_versions
 from pairwright.flows.list_versions import Listed as ListedVersion
-from pairwright.flows.pipeline import Pipeline, check_table
+from pairwright.flows.pipeline import Pipeline
 from pairwright.flows.plan_build import Plan, plan_build, request_to_plan
 from pairwright.flows.progress import say_nothing, show_steps
 from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
@@ -29,7 +29,7 @@ from pairwright.flows.show_training import Listed as ListedRun
 from pairwright.flows.show_training import list_runs
 from pairwright.flows.table import Table
 from pairwright.flows.trace_lineage import Lineage, trace_lineage
-from pairwright.flows.version import Version, open_present, open_version, publish_anyway
+from pairwright.flows.version import Version, open_version, publish_anyway
 from pairwright.schemas.config import Profile
 from pairwright.schemas.decisions import Decisions
 from pairwright.schemas.rows import CaptionRow, DifferenceRow, ImageRow, PairRow, PreferenceRow
@@ -112,7 +112,7 @@ class Dataset:
             worker: gives what runs the shards and who is told; none: this machine's processes, and bars or lines.
         """
         words: dict[str, Any] = {"profile": profile, "settings": _lines(settings), "limit": limit, "until": until}
-        request = make_request(str(out), None if source is None else str(source), **words, exclude=exclude)
+        request = make_request(str(out), source and str(source), **words, exclude=exclude)
         found = cls(request.folder)
         found._run(request, worker)
         return found
@@ -134,7 +134,7 @@ class Dataset:
         ``Dataset.plan("photos/", profile="laptop", trial=50).totals["seconds"]``
         """
         words: dict[str, Any] = {"profile": profile, "settings": _lines(settings), "limit": limit, "until": until}
-        request = request_to_plan(str(out), None if source is None else str(source), **words)
+        request = request_to_plan(str(out), source and str(source), **words)
         return plan_build(request, is_new=not out or not Folder(str(out)).exists(RECORD), trial=trial)
 
     @property
@@ -164,9 +164,6 @@ class Dataset:
         """Return the names of its tables, in the order in which they are made."""
         return [planned.stage.name for planned in self.version.planned]
 
-    def __contains__(self, table: object) -> bool:
-        return table in self.tables
-
     def __iter__(self) -> Iterator[str]:
         return iter(self.tables)
 
@@ -195,10 +192,7 @@ class Dataset:
 
         ``list(album.refused("images"))``
         """
-        check_table(table)
-        present = open_present(self.folder)
-        with present.settled() as (build, _):
-            yield from list_refused(build, present.planned, table)
+        yield from list_refused(self.folder, table)
 
     def resume(
         self, *, stage: str = "", reason: str = "", settings: Settings = (), worker: Worker | None = None
@@ -243,9 +237,9 @@ class Dataset:
             config: which rows, and what goes with them, where that is more than a split.
             watch: hears how many rows have passed by, of how many.
         """
-        from pairwright.flows.export_dataset import ALL, export_dataset
+        from pairwright.flows.export_dataset import ExportConfig, export_dataset
 
-        chosen = config or ALL
+        chosen = config or ExportConfig()
         if split:
             splits = (split,) if isinstance(split, str) else tuple(split)
             chosen = replace(chosen, selection=replace(chosen.selection, splits=splits))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pairwright.flows.prepare_training import find_retriever, mine_table
-from pairwright.flows.progress import say_nothing
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
@@ -47,16 +46,13 @@ class ExportConfig:
     """With a processor, most tokens of a row; 0: what the processor states."""
 
 
-ALL = ExportConfig()
-
-
 def export_dataset(
     found: Version,
     target: str,
     *,
     form: str,
-    config: ExportConfig = ALL,
-    watch: Callable[[int, int], None] = say_nothing,
+    config: ExportConfig,
+    watch: Callable[[int, int], None],
 ) -> Tally:
     """Write the rows of a version, or those selected, to a new folder."""
     kind = find_form(form)

@@ -42,14 +42,9 @@ def pin_models(profile: Profile, until: str) -> ResolvedProfile:
 
 def pin_served(profile: Profile, until: str) -> ResolvedProfile:
     """Return the profile with the name found of each served model that the build asks, and its form of grammar."""
-    images: dict[str, int] = {}
-    for section in _asking(profile, until):
-        name = profile.model_named(section.asks)
-        images[name] = max(images.get(name, 0), section.images)
-    found: dict[str, Any] = {}
-    for name, count in images.items():
-        own = profile.settled.served[name]
-        place = f"models.{name}"
+    asking, found = _asking(profile, until), dict[str, Any]()
+    for place, own in served_models(profile, until).items():
+        count = max(one.images for one in asking if f"models.{profile.model_named(one.asks)}" == place)
         try:
             served = find_model(own, field=place, images=count)
         except ServerError as error:  # nothing has begun: an address is wrong, or nobody is there

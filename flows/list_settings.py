@@ -73,10 +73,8 @@ def _near(section: str, names: Iterable[str]) -> list[str]:
 
 def list_profiles() -> list[dict[str, str]]:
     """Return name, sentence and file of each profile that comes with Pairwright."""
-    return [
-        {"name": name, "about": load_profile(name).about, "path": str(FOLDER / f"{name}.yaml")}
-        for name in profile_names()
-    ]
+    paths = {name: str(FOLDER / f"{name}.yaml") for name in profile_names()}
+    return [{"name": name, "about": load_profile(name).about, "path": path} for name, path in paths.items()]
 
 
 def _describe_all(profile: Profile, section: str) -> Profile:

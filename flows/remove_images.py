@@ -64,10 +64,8 @@ def take_back(folder: Folder, texts: Sequence[str], *, reason: str = "") -> list
     """Enter that removed images are taken back; return their keys."""
     read_record(folder)
     removed = sorted(removed_by(read_takedowns(folder)))
-    keys = [
-        _only(text, [key for key in removed if key.startswith(text)], "no removed image's key begins so")
-        for text in _checked(texts)
-    ]
+    like = {text: [key for key in removed if key.startswith(text)] for text in _checked(texts)}
+    keys = [_only(text, some, "no removed image's key begins so") for text, some in like.items()]
     if keys:
         write_takedown(folder, keys, reason=reason, undo=True)
     return keys

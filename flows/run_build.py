@@ -63,18 +63,14 @@ RunStep = Callable[[str, Callable[[], Sequence[Counts]]], None]
 """Runs a step by calling the function, which returns the counts of its stages, exactly once."""
 
 
-def run_here(_step: str, run: Callable[[], Sequence[Counts]]) -> None:
-    """Run a step as it is."""
-    run()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Work:
     """Way in which a build's work is done: who runs its shards and steps, and who is told."""
 
     run_shards: RunShards
     watcher: LineWatcher
-    run_step: RunStep = run_here
+    run_step: RunStep | None = None
+    """None: a step is run as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,8 +206,8 @@ def run_build(request: Request, work: Work) -> Report:
     counts: list[Counts] = []
     seconds: list[float] = []
     failures: list[ShardFailed] = []
-    run = request.profile.run
-    budget = Budget(request.folder, run.budget, workers=run.workers or count_cores(), gpus=find_models.gpus_of)
+    own = request.profile.run
+    budget = Budget(request.folder, own.budget, workers=own.workers or count_cores(), gpus=find_models.gpus_of)
     with version.opened() as build, find_models.servers_of(request.folder) as servers:
 
         def run_stages(stages: Sequence[Planned]) -> Sequence[Counts]:
@@ -230,7 +226,8 @@ def run_build(request: Request, work: Work) -> Report:
             return counts[-len(stages) :]
 
         for name, stages in groupby(version.planned, lambda one: STEPS[one.stage.group]):
-            work.run_step(name, partial(run_stages, list(stages)))
+            run = partial(run_stages, list(stages))
+            work.run_step(name, run) if work.run_step else run()
         done = list(zip(version.planned, counts, strict=True))
         snapshot, verdict = publish_version(build, done, record=record, began=began)
     return Report(

@@ -125,10 +125,11 @@ def step_state(counts: Sequence[Counts], dataset: str) -> State[None]:
 def publish_report(dataset: str, report: Report) -> None:
     """Show the stage table, with the numbers of `status --json`, under the dataset's name."""
     name = dataset_name(dataset)
-    rows: list[dict[str, Any]] = []
-    for count, spent in zip(report.counts, report.seconds, strict=True):
-        reasons = "; ".join(f"{text} ({n})" for text, n in count.reasons.items())
-        rows.append({**count.as_json(), "seconds": round(spent, 1), "reasons": reasons})
+    reasons = ["; ".join(f"{text} ({n})" for text, n in count.reasons.items()) for count in report.counts]
+    rows: list[dict[str, Any]] = [
+        {**count.as_json(), "seconds": round(spent, 1), "reasons": why}
+        for count, spent, why in zip(report.counts, report.seconds, reasons, strict=True)
+    ]
     publish_table(f"build-{name}", rows, f"What became of the rows of {name}.")
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
+from pairwright.flows.pipeline import check_table
 from pairwright.flows.version import open_present
+from pairwright.schemas.arrow import R
 from pairwright.schemas.rows import ImageRow, PairRow, RemovalRow
 from pairwright.tasks.rejected import remove_elements
 from pairwright.tasks.sources import read_items
@@ -148,19 +150,21 @@ def _title(dataset: str, version: int) -> str:
     return f"{dataset}, version {version}" if version else f"{dataset}, not yet a version"
 
 
-def list_refused(build: Build, stages: Sequence[Planned], table: str) -> Iterator[tuple[str, str, str]]:
-    """Yield status, reason and detail of what a table of a settled build refused, each image by its name.
+def list_refused(folder: Folder, table: str) -> Iterator[tuple[str, str, str]]:
+    """Yield status, reason and detail of what a table refused, each image by its name.
 
     The status is "dropped", "failed", or "kept": a row that is there, and that is not used for this reason, or less.
     """
-    planned = next((stage for stage in stages if stage.stage.name == table), None)
-    refused = list(build.refused(planned)) if planned else []
-    names: dict[str, tuple[str, ...]] = {}
-    if planned and "items" not in planned.stage.reads:  # those tell the names themselves
-        names = _names_of({subject for *_, subject in refused}, build, stages)
-    elif planned and planned.stage.writes is ImageRow:
-        for name, other in build.duplicates(planned, "name"):
-            yield "dropped", DUPLICATE, f"{name}: the same image as {other}"
+    check_table(table)
+    present, names = open_present(folder), dict[str, tuple[str, ...]]()
+    planned = next((stage for stage in present.planned if stage.stage.name == table), None)
+    with present.settled() as (build, _):
+        refused = list(build.refused(planned)) if planned else []
+        if planned and "items" not in planned.stage.reads:  # those tell the names themselves
+            names = _names_of({subject for *_, subject in refused}, build, present.planned)
+        elif planned and planned.stage.writes is ImageRow:
+            for name, other in build.duplicates(planned, "name"):
+                yield "dropped", DUPLICATE, f"{name}: the same image as {other}"
     told = ((s, reason, _told(names.get(about, ()), detail)) for s, reason, detail, about in refused)
     yield from dict.fromkeys(told)  # several rows may be about one image
 
@@ -175,13 +179,15 @@ def _told(names: Sequence[str], detail: str) -> str:
 
 def _names_of(subjects: set[str], build: Build, stages: Sequence[Planned]) -> dict[str, tuple[str, ...]]:
     tables = {stage.stage.name: stage for stage in stages}
-    pairs, removed = tables.get("pairs"), tables.get(remove_elements.STAGE.name)
-    known = find_live(build, pairs, PairRow, subjects=subjects) if pairs else ()
-    big = ("patch", "mask")
-    elements = find_live(build, removed, RemovalRow, subjects=subjects, without=big) if removed else ()
+
+    def find(table: str, kind: type[R], about: set[str], *big: str) -> list[R]:
+        return list(find_live(build, tables[table], kind, subjects=about, without=big)) if table in tables else []
+
+    known = find("pairs", PairRow, subjects)
+    elements = find(remove_elements.STAGE.name, RemovalRow, subjects, "patch", "mask")
     keys = subjects.union(*((pair.first, pair.second) for pair in known), (one.image_key for one in elements))
-    images, big = tables[read_items.IMAGES.name], ("image", "graph", "captions")
-    files = {row.key: row.name for row in find_live(build, images, ImageRow, subjects=keys, without=big)}
+    images = find(read_items.IMAGES.name, ImageRow, keys, "image", "graph", "captions")
+    files = {row.key: row.name for row in images}
     return {
         **{key: (name,) for key, name in files.items()},
         **{pair.key: (" | ".join(files.get(key, key) for key in (pair.first, pair.second)),) for pair in known},

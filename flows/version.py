@@ -134,12 +134,9 @@ class Version:
             stated = stages.get(one.stage.name)
             if stated is None or stated["fingerprint"] != one.fingerprint:
                 return None
-            if stated["counts"]["failed"] or stated["counts"]["pending"]:
-                return None
-            if one.stage.is_on and set(self.folder.names(one.table)) - {".lock"} != {
-                *stated["parts"],
-                *stated["refused"],
-            }:
+            parts = {*stated["parts"], *stated["refused"]} if one.stage.is_on else None
+            there = parts if parts is None else set(self.folder.names(one.table)) - {".lock"}
+            if stated["counts"]["failed"] or stated["counts"]["pending"] or there != parts:
                 return None
         return [_counts(stages[one.stage.name]["counts"]) for one in self.planned]
 

@@ -25,20 +25,14 @@ def built(tmp_path_factory: pytest.TempPathFactory, mined: Path) -> Iterator[str
         yield OUT
 
 
-def test_its_rows_are_those_of_a_build_on_a_disk(built: str, mined: Path) -> None:
+def test_its_rows_are_those_of_a_build_on_a_disk_and_nothing_is_left_or_owed(built: str, mined: Path) -> None:
     tables = ("images", "embeddings", "neighbours", "pairs")
     assert set(tables) <= set(TABLES)
     for table in tables:
         local = sorted(pw.open(mined)[table].rows(), key=lambda row: row.key)
         assert local, table
         assert sorted(pw.open(built)[table].rows(), key=lambda row: row.key) == local
-
-
-def test_it_leaves_no_work_behind(built: str) -> None:
     assert [name for name in Folder(built).folders("") if name not in ("tables", "snapshots")] == []
-
-
-def test_it_owes_nothing(built: str, mined: Path) -> None:
     recorder = Recorder()
     settings = ["run.workers=1"]
     again = build_here(built, mined.parent / "in", until="mining", settings=settings, watcher=recorder)

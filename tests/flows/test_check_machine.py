@@ -42,26 +42,20 @@ def test_what_a_profile_lacks_is_named_with_what_mends_it(capsys: pytest.Capture
     assert {name for area, name in lacks if area == "weights"} >= {"embedding", "detection", "segmentation", "removals"}
     assert lacks["weights", "embedding"]["mend"].startswith("pairwright fetch --profile laptop")
     assert all(set(check) == {"area", "name", "state", "found", "mend"} for check in found["checks"])
-
-
-def test_without_a_profile_each_is_told_in_short(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("doctor") == 0
     printed = capsys.readouterr().out
     assert "scenes: can " in printed
     assert "gpu: cannot " in printed
     assert "pairwright doctor --profile laptop" in printed
+    assert run("doctor", "--profile", "none") == 2
+    assert run("doctor", "--profile", "scenes", "--until", "nowhere") == 2
+    assert "nowhere: " in capsys.readouterr().err
 
 
 def test_only_what_comes_until_a_stage_counts() -> None:
     profile = profile_to_fetch("laptop", [])
     assert {check.area for check in check_profile(profile, "mining")} == {"packages", "weights"}
     assert {check.name for check in check_profile(profile, "sources")} == set()
-
-
-def test_wrong_words_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("doctor", "--profile", "none") == 2
-    assert run("doctor", "--profile", "scenes", "--until", "nowhere") == 2
-    assert "nowhere: " in capsys.readouterr().err
 
 
 def test_a_look_that_fails_is_said() -> None:
@@ -75,7 +69,7 @@ def test_a_look_that_fails_is_said() -> None:
 
 
 def look_at(place: Path | str) -> list[Check]:
-    return check_machine._look("disk", "dataset", lambda: check_machine._check_place("dataset", str(place)))
+    return list(check_machine._look("disk", "dataset", lambda: check_machine._check_place("dataset", str(place))))
 
 
 def test_a_folder_that_is_to_be_made_is_tried_above_it(tmp_path: Path) -> None:

@@ -59,16 +59,10 @@ def test_the_list_says_what_the_models_hold() -> None:
     (found,) = list_settings("train.objective")
     assert found.default is None
     assert "adpo" in found.type
-
-
-def test_a_section_is_its_own_settings_only() -> None:
     assert {one.name.partition(".")[0] for one in list_settings("run")} == {"run"}
     assert {one.command for one in list_settings("train")} == {"train"}
     with pytest.raises(ConfigError):
         list_settings("minin")
-
-
-def test_profiles_are_listed_with_a_sentence_each() -> None:
     assert [one["name"] for one in list_profiles()] == profile_names()
     assert all(one["about"] for one in list_profiles())
 

@@ -68,12 +68,9 @@ def test_a_key_itself_is_refused_and_never_repeated(value) -> None:
     assert str(value) not in str(caught.value).replace("block:NAME", "")
 
 
-def test_a_key_is_named_by_its_variable_or_block() -> None:
+def test_a_key_is_named_by_its_variable_or_block_and_nothing_is_no_text() -> None:
     assert load_profile("scenes", ["models.chat.key=OPENAI_API_KEY"]).models["chat"].key == "OPENAI_API_KEY"
     assert load_profile("scenes", ["models.chat.key=block:my-server"]).models["chat"].key == "block:my-server"
-
-
-def test_a_setting_of_nothing_is_no_text() -> None:
     assert load_profile("gpu", ["models.chat.model="]).models["chat"].model == ""
     with pytest.raises(ConfigError, match=r"--set mining\.gamma=: mining\.gamma: "):
         load_profile("gpu", ["mining.gamma="])

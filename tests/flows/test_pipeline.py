@@ -41,13 +41,17 @@ def fingerprints(profile: Profile, until: str = "") -> dict[str, str]:
     return {one.stage.name: one.fingerprint for one in Pipeline(profile, until).plan()}
 
 
-def test_every_table_has_one_name_and_one_writer() -> None:
+def test_every_table_has_one_name_and_one_writer_and_travels() -> None:
     assert len(set(TABLES)) == len(STAGES)
     known = {"items"}
     for stage in STAGES:
         assert stage.tables <= known, "what a stage reads is written before it"
         known.add(stage.name)
     assert [stage.group for stage in STAGES] == sorted((stage.group for stage in STAGES), key=GROUPS.index)
+    planned = Pipeline(SERVED).plan()
+    assert [stage.fingerprint for stage in pickle.loads(pickle.dumps(planned))] == [
+        stage.fingerprint for stage in planned
+    ]
 
 
 @pytest.mark.parametrize("name", profile_names())
@@ -88,10 +92,19 @@ def test_excluded_images_leave_before_the_search() -> None:
     assert own["neighbours"] != excluding["neighbours"]
 
 
-def test_pairs_by_nouns_need_no_vectors() -> None:
+def test_pairs_by_nouns_need_no_vectors_and_nouns_of_texts_come_first() -> None:
     nouns = reads(PHOTOGRAPHS.model_copy(update={"pairing": "nouns"}))
     assert nouns.keys() == {*USUAL, "nouns", "noun_pairs"} - set(VECTORS)
     assert (nouns["nouns"], nouns["noun_pairs"], nouns["pairs"]) == (["images"], ["nouns"], ["noun_pairs"])
+    both = TaggingConfig(taggers=("scene-graph", "nouns"))
+    of_pairs, of_preferences = (PHOTOGRAPHS, "differences", ["targets"]), (GIVEN, "given_preferences", [])
+    for profile, texts, targets in (of_pairs, of_preferences):
+        found = on(profile.model_copy(update={"tagging": both}))
+        assert list(found["mentions"].reads) == [texts]
+        assert [use.table for use in found["tags"].uses] == ["mentions", *targets]
+        assert "mentions" not in on(profile)
+    off = PHOTOGRAPHS.model_copy(update={"tagging": both, "rejections": RejectionsConfig(enabled=False)})
+    assert {"mentions", "tags"}.isdisjoint(on(off))
 
 
 def test_a_build_stops_after_a_group_or_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,18 +120,6 @@ def test_a_build_stops_after_a_group_or_a_table(monkeypatch: pytest.MonkeyPatch)
 CLIP = {"embedding": {"embedders": ["clip", "dinov2"]}, "rejections": {"scorer": "clip"}}
 CHOOSING = Profile.model_validate({"source": "folder:/photographs", **CLIP})
 GIVEN = CHOOSING.model_copy(update={"source": "rlaif-v:/preferences"})
-
-
-def test_where_texts_tag_their_nouns_are_found_first() -> None:
-    both = TaggingConfig(taggers=("scene-graph", "nouns"))
-    of_pairs, of_preferences = (PHOTOGRAPHS, "differences", ["targets"]), (GIVEN, "given_preferences", [])
-    for profile, texts, targets in (of_pairs, of_preferences):
-        found = on(profile.model_copy(update={"tagging": both}))
-        assert list(found["mentions"].reads) == [texts]
-        assert [use.table for use in found["tags"].uses] == ["mentions", *targets]
-        assert "mentions" not in on(profile)
-    off = PHOTOGRAPHS.model_copy(update={"tagging": both, "rejections": RejectionsConfig(enabled=False)})
-    assert {"mentions", "tags"}.isdisjoint(on(off))
 
 
 def test_where_clip_chooses_images_without_an_element_are_embedded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,10 +183,3 @@ def test_served_models_have_their_stages() -> None:
     assert stages["described"].writes is stages["differences"].writes
     assert {use.table for use in stages["differences"].uses} == {"described", "controlled", "judged"}
     assert {"refuted", "counterfactual", "sampled"} <= {use.table for use in stages["preferences"].uses}
-
-
-def test_stages_with_checks_travel_between_processes() -> None:
-    planned = Pipeline(SERVED).plan()
-    assert [stage.fingerprint for stage in pickle.loads(pickle.dumps(planned))] == [
-        stage.fingerprint for stage in planned
-    ]

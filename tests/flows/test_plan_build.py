@@ -87,7 +87,9 @@ def test_of_a_dataset_only_what_is_owed_is_planned(
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.*")} == files, "a plan writes nothing"
 
 
-def test_what_nobody_has_measured_is_said_to_be_unknown(pictures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_nobody_has_measured_or_the_budget_forbids_is_said(
+    pictures: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run("plan", pictures, "--profile", "laptop", "--set", "models.chat.endpoint=http://127.0.0.1:9/v1") == 0
     printed = capsys.readouterr().out
     assert "12 items" in printed
@@ -96,9 +98,6 @@ def test_what_nobody_has_measured_is_said_to_be_unknown(pictures: Path, capsys: 
     assert list(takewhile("Note:".__ne__, table[table.index("stage") + 1 :])) == [*on, "total"], "none that is off"
     assert f"{', '.join(FIRST)} and {len(on) - 6} more" in printed
     assert "`--trial 50`" in printed
-
-
-def test_a_budget_that_is_too_small_is_said(pictures: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--until", "sources", "--trial", "4", "--set", "run.workers=1", "--set", "run.budget.max_disk_gb=0.000001"]
     assert run("plan", pictures, *words) == 0
     assert "run.budget.max_disk_gb 1e-06 is not enough" in capsys.readouterr().out

@@ -75,9 +75,6 @@ def test_what_is_frozen_is_what_the_tables_hold(run: Path, folder: Folder) -> No
         assert entry.no_change == differences[row.subject].no_change
     train = {plain_text(row.chosen) for row in preferences.values() if row.split == "train"} - held
     assert {plain_text(text) for text in material.pool.texts} == train
-
-
-def test_truth_is_that_of_claims_and_graphs(run: Path, folder: Folder) -> None:
     material = open_material(run / "retriever")
     assert material.truth is not None
     images = {row.key: row for row in rows_of(folder, "images", ImageRow)}

@@ -15,7 +15,7 @@ def text_of(path: Path) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", path.read_text()).split())
 
 
-def test_report_of_rendered_scenes(rendered):
+def test_reports_of_scenes_and_of_photographs(rendered, mined):
     pages = pw.open(rendered).report(pairs=20)
     index, pairs = text_of(rendered / "report/index.html"), text_of(rendered / "report/pairs-1.html")
     assert pages.page == str(rendered / "report/index.html")
@@ -24,9 +24,6 @@ def test_report_of_rendered_scenes(rendered):
     assert "9 images belong to 3 known groups" in index
     for words in ("Chosen scene-graph", "Rejected", "Commonalities and differences", "Conversation", "taken"):
         assert words in pairs
-
-
-def test_report_of_photographs_that_were_mined(mined):
     pages = pw.open(mined).report(pairs=12)
     assert pages.pairs == 12
     index, pairs = text_of(mined / "report/index.html"), text_of(mined / "report/pairs-1.html")

@@ -30,29 +30,20 @@ def listed(out: Path, table: str) -> list[tuple[str, str, str]]:
         return list(list_refused(opened, [planned for planned, _ in stages], table))
 
 
-def test_images_without_tags_are_named(strict: Path, names: dict[str, str]) -> None:
+def test_what_was_refused_is_named(strict: Path, names: dict[str, str]) -> None:
     tagged = {row["subject"] for row in ok_rows(strict, "tags")}
     expected = {
         ("dropped", "no chosen text needs an element of it removed", names[key]) for key in names.keys() - tagged
     }
     assert expected
     assert set(listed(strict, "tags")) == expected
-
-
-def test_removals_that_failed_a_check_are_named(strict: Path, names: dict[str, str]) -> None:
     elements = {row["key"]: row for row in ok_rows(strict, "elements")}
     failed = [row for row in ok_rows(strict, "inspected") if not row["passed"]]
     assert failed
     expected = {("kept", row["why"], f"{names[row['subject']]}: {elements[row['element']]['tag']}") for row in failed}
     assert set(listed(strict, "inspected")) == expected
-
-
-def test_pairs_without_a_rejected_image_are_named(strict: Path, names: dict[str, str]) -> None:
     pairs = {row["key"]: f"{names[row['first']]} | {names[row['second']]}" for row in ok_rows(strict, "pairs")}
     said = [(row["why"], pairs[row["subject"]]) for row in ok_rows(strict, "rejections") if row["why"]]
     assert said
     assert Counter(listed(strict, "rejections")) == Counter(("kept", *one) for one in said)
-
-
-def test_a_table_without_remarks_lists_nothing(strict: Path) -> None:
     assert listed(strict, "masks") == []

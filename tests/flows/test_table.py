@@ -48,9 +48,6 @@ def test_a_table_is_an_arrow_table_a_frame_and_a_dataset(rendered: Path) -> None
     preferences = pw.open(rendered)["preferences"].to_datasets(["images", "chosen"])
     assert [image.size for image in preferences[0]["images"]] == [(96, 72)] * 2
     assert {row.image for row in images.rows(without=["image"])} == {b""}
-
-
-def test_rows_are_chosen_by_place_and_by_condition(rendered: Path) -> None:
     pairs = pw.open(rendered)["pairs"]
     rows = list(pairs.rows())
     assert pairs[0].row == rows[0]

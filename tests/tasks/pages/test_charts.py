@@ -24,16 +24,15 @@ def series(*values, name="all", tone="plain"):
     return (name, tone, Tally(*np.unique(np.array(values, np.float64), return_counts=True)))
 
 
-def test_whole_numbers_have_a_bin_each():
+def test_whole_numbers_have_a_bin_each_and_one_value_stands_in_the_middle():
     edges, step = find_edges(3, 9, whole=True)
     assert step == 1
     assert set(range(3, 11)) <= set(edges.tolist())
-
-
-def test_one_value_stands_in_the_middle_of_a_few_bins():
     edges, step = find_edges(17, 17, whole=True)
     assert (edges[0], edges[-1], step) == (13, 22, 1)
     assert find_edges(0, 0, whole=True)[0][0] == 0
+    assert draw_histogram("x", [series()], unit="") is None
+    assert len(draw_histogram("x", [series(), series(1)], unit="").legend) == 1
 
 
 def test_bars_stand_for_the_counts():
@@ -53,21 +52,13 @@ def test_two_series_share_a_bin_side_by_side():
     assert (a.look, b.look) == ("plain", "rejected")
 
 
-def test_legend_and_summary_say_it_in_words():
+def test_legend_and_summary_say_it_in_words_above_the_numbers():
     chart = draw_histogram("Similarity", [series(*np.linspace(0, 1, 101), name="layout")], unit="cosine")
     assert chart.legend == [("plain", "layout", "median 0.50, nine in ten 0.05 to 0.95 (101)")]
     assert chart.summary == "Similarity. layout: median 0.50, nine in ten 0.05 to 0.95 (101)."
-
-
-def test_the_numbers_behind_a_picture_are_there():
     chart = draw_histogram("x", [series(10, 10, 12, name="a"), series(11, name="b")], unit="words", whole=True)
     assert chart.heads == ("words", "a", "b")
     assert chart.rows == [("10 to 11", "2", "0"), ("11 to 12", "0", "1"), ("12 to 13", "1", "0")]
-
-
-def test_nothing_gives_no_chart():
-    assert draw_histogram("x", [series()], unit="") is None
-    assert len(draw_histogram("x", [series(), series(1)], unit="").legend) == 1
 
 
 @given(st.lists(st.floats(0, 1, width=32), min_size=1, max_size=50), st.booleans())

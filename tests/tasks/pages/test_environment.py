@@ -11,20 +11,16 @@ def render(folder: Path, template: str, **given: object) -> str:
     return make_environment(folder, known="<known>").get_template("own.html.j2").render(**given)
 
 
-def test_texts_are_escaped_wherever_they_come_from(tmp_path: Path) -> None:
+def test_texts_are_escaped_and_what_is_not_given_is_an_error(tmp_path: Path) -> None:
     assert render(tmp_path, "{{ known }} {{ given }}", given="<b>") == "&lt;known&gt; &lt;b&gt;"
-
-
-def test_what_is_not_given_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UndefinedError):
         render(tmp_path, "{{ forgotten }}")
-
-
-def test_numbers_are_written_for_people(tmp_path: Path) -> None:
     assert render(tmp_path, '{{ 1000 | number }}, {{ 2 | things("pair") }}, {{ 0.125 | percent }}') == (
         "1,000, 2 pairs, 12.5%"
     )
     assert count_things(2, "match", "matches") == "2 matches"
+    write_page(tmp_path / "page.html", "a\ud800b")
+    assert (tmp_path / "page.html").read_bytes() == b"a?b"
 
 
 def test_a_package_has_the_frame_and_the_looks_for_its_own_pages(tmp_path: Path) -> None:
@@ -40,8 +36,3 @@ def test_a_package_has_the_frame_and_the_looks_for_its_own_pages(tmp_path: Path)
     (tmp_path / "out").mkdir()
     copy_looks(tmp_path / "out", [own])
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["own.css", "report.css"]
-
-
-def test_half_a_character_does_not_stop_a_page(tmp_path: Path) -> None:
-    write_page(tmp_path / "page.html", "a\ud800b")
-    assert (tmp_path / "page.html").read_bytes() == b"a?b"

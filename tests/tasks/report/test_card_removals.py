@@ -52,7 +52,7 @@ def test_what_was_found_and_what_was_refused(look, made):
     assert first.elements[0].mask_score == pytest.approx(0.97)
 
 
-def test_candidates_come_best_first_and_those_that_failed_last(look):
+def test_candidates_come_best_first_with_what_was_measured(look):
     view = look(0)
     assert [one.chosen for one in view.candidates].index(True) == 0
     assert [(one.side, one.element.number, one.score.score) for one in view.candidates] == [
@@ -61,14 +61,14 @@ def test_candidates_come_best_first_and_those_that_failed_last(look):
     assert [one.share for one in view.candidates[:4]] == [1.0, 0.75, 0.0, 0.0]
     assert [bool(one.why) for one in view.candidates] == [False] * 4 + [True] * 2
     assert view.candidates[0].inpainter == "LaMa xxh3:0123abcd"
-
-
-def test_checks_say_what_they_measured(look):
     facts = {one.why: one.facts for n in range(4) for one in look(n).candidates}
     assert facts["still detected"][0] == "detected 0.60 before, 0.50 after"
     assert "grown: kettle 0.41" in facts["something grew"]
     assert "rim 2.6 x its surroundings" in facts["halo"]
     assert "17 pixels changed outside" in facts["changed outside"]
+    view = look(2)
+    assert (view.crop, view.why) == (None, "no removal changes how the text fits")
+    assert len(view.candidates) == 6
 
 
 def test_a_candidate_shows_the_image_without_its_element(look, tmp_path):
@@ -86,12 +86,6 @@ def test_a_crop_stands_in(look, tmp_path):
     assert view.crop_share == (x1 - x0) * (y1 - y0) / (160 * 120)
     assert (view.crop.width, view.crop.height) == (160, 120)
     assert (tmp_path / view.crop.src).is_file()
-
-
-def test_nothing_chosen_says_why(look):
-    view = look(2)
-    assert (view.crop, view.why) == (None, "no removal changes how the text fits")
-    assert len(view.candidates) == 6
 
 
 def test_few_candidates_are_shown_and_only_their_pixels_are_read(look, tables, monkeypatch):

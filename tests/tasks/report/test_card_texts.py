@@ -55,7 +55,7 @@ def test_a_byline_names_prompts_once_and_counts_attempts():
     assert byline(row_of(CaptionRow, source="", model="scene-graph")) is None
 
 
-def test_the_description_that_was_taken(made, texts):
+def test_descriptions_say_who_wrote_them_and_why_they_failed(made, texts):
     view = difference(pair(made, 2), texts)
     line = byline(view.row)
     assert (view.row.model, line.prompts) == (CHAT, ["difference_from_edit"])
@@ -64,24 +64,15 @@ def test_the_description_that_was_taken(made, texts):
     assert view.failed == []
     assert next(check.served[-1].model for check in view.checks if check.check == "judged") == JUDGE
     assert byline(difference(pair(made, 5), texts).row).attempts == 2
-
-
-def test_a_description_that_failed_says_why(made, texts):
     (view,) = view_candidates(pair(made, 2), texts)
     (check,) = view.failed
     assert (check.check, check.why, check.score) == ("judged", "judge: low rating", 1.0)
     assert any(segment.differs for segment in view.segments)
-
-
-def test_where_no_description_passed_the_candidates_are_there(made, texts):
     assert difference(pair(made, 1), texts) is None
     (view,) = view_candidates(pair(made, 1), texts)
     assert [check.check for check in view.failed] == ["grounded"]
     assert not any(segment.differs for segment in view.segments), "there is nothing to compare it with"
     assert view_candidates(pair(made, 0), texts) == []
-
-
-def test_comparisons_and_captions(made, texts):
     line = byline(texts.comparisons[pair(made, 2)])
     assert (line.prompts, line.told) == (["compare_captions"], "the captions")
     line = byline(find_caption(made.of("images")[0], texts))

@@ -33,14 +33,8 @@ def test_what_differs_glows_and_the_rest_is_veiled():
     assert shown.shape == (48, 64, 4)
     assert tuple(shown[24, 24]) == (*list_colours()[-1], 235)
     assert tuple(shown[2, 2]) == (*list_colours()[0], 150)
-
-
-def test_colours_become_lighter_with_every_step():
     rising = list_colours().astype(float) @ (0.2126, 0.7152, 0.0722)
     assert (np.diff(rising) > 0).all()
-
-
-def test_pictures_that_differ_everywhere_or_nowhere_have_no_map():
     assert draw_heat(plain(30), plain(220)) == (b"", 1.0)
     noise = plain(100)
     noise[::2, ::2] = 104

@@ -37,7 +37,6 @@ def truth(groups, pairs):
 
 
 def test_truth_by_hand():
-    # Groups: {a, b, c}, {d, e}, {f}; g has none. Right: ab, de. Wrong: af. Not judged: ag, ax.
     groups = {"a": "1", "b": "1", "c": "1", "d": "2", "e": "2", "f": "3", "g": ""}
     found = truth(groups, [("a", "b"), ("d", "e"), ("a", "f"), ("a", "g"), ("a", "x")])
     assert (found.images, found.groups, found.judged, found.right) == (6, 3, 3, 2)
@@ -47,14 +46,8 @@ def test_truth_by_hand():
     assert (found.partnered, found.found) == (5, 4)
     assert found.recall_of_images == pytest.approx(4 / 5)
     assert found.chance == pytest.approx(4 / 15)
-
-
-def test_no_groups_no_truth():
     assert truth({"a": "", "b": ""}, [("a", "b")]) is None
     assert truth({}, []) is None
-
-
-def test_groups_without_pairs():
     found = truth({"a": "1", "b": "1"}, [])
     assert (found.judged, found.precision, found.recall_of_images) == (0, 0, 0)
 

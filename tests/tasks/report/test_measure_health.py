@@ -56,12 +56,9 @@ def test_what_is_learnt_of_a_component_does_not_count_for_it() -> None:
     assert 0.4 < found.mean() < 0.6
 
 
-def test_equal_texts_cannot_be_told_apart() -> None:
+def test_rows_that_tell_nothing() -> None:
     rows = [{"chosen": "a b", "rejected": "a b", "component": str(number)} for number in range(LEAST_ROWS)]
     assert np.array_equal(tell(rows), np.full(LEAST_ROWS, 0.5))
-
-
-def test_few_rows_tell_nothing() -> None:
     assert tell(rows_of(LEAST_ROWS - 1, marked=1.0)) is None
     assert tell(rows_of(400, marked=1.0, components=FOLDS - 1)) is None
 
@@ -108,13 +105,9 @@ def test_what_is_beyond_its_bound_is_said(change: dict[str, object], name: str) 
     )
 
 
-def test_intervals_are_wilson_s() -> None:
-    # 2 of 10 at 90 %: (0.2 + z²/20 ± z·sqrt(0.016 + z²/400)) / (1 + z²/10) with z = 1.645.
+def test_intervals_are_wilson_s_and_spare_few_rows() -> None:
     assert Share(hits=2, of=10).value == 0.2
     assert Share(hits=2, of=10).interval(1.645) == pytest.approx((0.0686, 0.4592), abs=1e-3)
-
-
-def test_few_rows_above_a_bound_by_chance_are_not_beyond_it() -> None:
     few = replace(GOOD, told=Share(hits=34, of=40))
     assert all(one.good for one in judge_health(few, HealthConfig(max_text_only_accuracy=0.8)))
 

@@ -22,7 +22,7 @@ def found(tmp_path_factory, made):
     return measure(tmp_path_factory.mktemp("whole"), made)
 
 
-def test_every_step_is_counted_with_its_reasons(found):
+def test_every_step_is_counted_with_its_reasons(found, made):
     """24 images of four looked-for tags each, three balls and a table, beside a cloud and one refused name."""
     assert found.images == 24
     assert (found.tags, found.refused_tags) == (24 * 6, {"names no thing": 24})
@@ -31,10 +31,7 @@ def test_every_step_is_counted_with_its_reasons(found):
         "passed all checks": 48, "changed outside": 6, "halo": 6, "something grew": 6, "still detected": 6,
     }  # fmt: skip
     assert found.empty == {}
-
-
-def test_preferences_by_how_their_image_was_rejected(found, made):
-    """Of seven pairs in a row, one has a crop and one has nothing; a pair without a preference does not count."""
+    # Of seven pairs in a row, one has a crop and one has nothing; a pair without a preference does not count.
     made_of = [row.rejected_image_maker for row in made.of("preferences")]
     names = {"removal": "an element removed", "crop": "a random crop", "": "none"}
     assert found.made == {name: made_of.count(maker) for maker, name in names.items()}

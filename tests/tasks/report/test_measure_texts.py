@@ -53,14 +53,10 @@ def axes(*lists):
 
 
 def test_the_first_of_equal_sentences_is_unique():
-    # Paper 001, Table 14: repetition = total - unique, and its share of the total.
     assert repetition("a b", "a b", "a b", "c", "d", "d") == Repetition(total=6, unique=3)
     assert repetition("a b", "a b", "a b", "c", "d", "d").share == pytest.approx(3 / 6)
     assert Repetition(total=767_697, unique=744_128).repeated == 23_569
     assert f"{Repetition(total=767_697, unique=744_128).share:.2%}" == "3.07%"
-
-
-def test_white_space_does_not_count_but_every_character_does():
     assert repetition("a  b\n", " a b").unique == 1
     assert repetition("a b", "A b", "a b.", "a, b").unique == 4
     assert repetition("", None).unique == 1
@@ -208,7 +204,7 @@ def checks(made, tmp_path_factory):
         return {check.name: check for check in measure_checks(Tables(build))}
 
 
-def test_passed_and_failed_with_reasons(made, checks):
+def test_passed_and_failed_with_reasons_and_scores(made, checks):
     assert list(checks) == ["swapped", "same", "grounded", "judged"]
     rows = [row for name in ("controlled", "grounded", "judged") for row in made.of(name)]
     for name, check in checks.items():
@@ -218,9 +214,6 @@ def test_passed_and_failed_with_reasons(made, checks):
         assert check.against == sum(number for why, number in failed.items() if why in AGAINST)
         assert check.meaning
     assert checks["same"].share == 1
-
-
-def test_scores_are_drawn_of_what_was_found_out(made, checks):
     grounded = checks["grounded"].scores
     counts = {name: int(words.rpartition("(")[2].strip(")")) for _, name, words in grounded.legend}
     rows = made.of("grounded")
@@ -231,8 +224,5 @@ def test_scores_are_drawn_of_what_was_found_out(made, checks):
     assert any(row.why == NOTHING_AFFIRMED for row in rows)
     assert checks["same"].scores is None, "all have one score"
     assert checks["judged"].scores.unit == "rating"
-
-
-def test_what_says_something():
     assert all(says_something(why) for why in (*AGAINST, SEEN_IN_SAME))
     assert not any(says_something(why) for why in ("", NO_RATING, NOTHING_AFFIRMED))

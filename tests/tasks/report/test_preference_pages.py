@@ -24,7 +24,7 @@ def articles(folder):
     return [" ".join(re.sub(r"<[^>]+>", " ", one).split()) for one in text.split('<article class="pair"')[1:]]
 
 
-def test_preferences_have_a_page_of_their_own(pages):
+def test_preferences_have_a_page_of_their_own(pages, made):
     assert sorted(path.name for path in pages.glob("*.html")) == ["index.html", "preferences.html"]
     for name in ("index.html", "preferences.html"):
         page = read(pages, name)
@@ -32,9 +32,6 @@ def test_preferences_have_a_page_of_their_own(pages):
         assert all((pages / link.partition("#")[0]).is_file() for link in page.links if link.partition("#")[0])
         assert len(page.ids) == len(set(page.ids))
     assert "12 in full" in read(pages).text
-
-
-def test_each_shows_what_was_found_removed_and_chosen(pages, made):
     found = articles(pages)
     assert len(found) == 12
     taken, crops, none = (
@@ -52,9 +49,6 @@ def test_each_shows_what_was_found_removed_and_chosen(pages, made):
         assert "3 tags refused" in one
         assert "first image" not in one, "there is only one"
         assert "second image" not in one
-
-
-def test_what_a_source_says_is_shown_not_interpreted(pages):
     page = read(pages, "preferences.html")
     assert [given for tag, given in page.tags if tag == "script"] == WITH_DECISIONS
     assert not any(name.startswith("on") or name == "style" for _, given in page.tags for name in given)

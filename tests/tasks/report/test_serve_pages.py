@@ -15,16 +15,13 @@ def asked(keys: Keys, query: str) -> Request:
     return Request({"type": "http", "method": "GET", "path": "/", "query_string": query.encode(), "headers": [host]})
 
 
-def test_the_address_for_a_started_browser_lets_one_in_once():
+def test_secrets_are_of_one_start_and_one_lets_in_once():
     keys = Keys(1234)
     guard, (_, query) = Guard(Starlette(), keys), keys.url_once.split("?")
     assert keys.url_once != keys.url
     assert [guard._refuse(asked(keys, query)).status_code for _ in range(2)] == [303, 401]
     query = keys.url.partition("?")[2]
     assert [guard._refuse(asked(keys, query)).status_code for _ in range(2)] == [303, 303]
-
-
-def test_each_start_has_secrets_of_its_own():
     secrets = [one for keys in (Keys(1), Keys(1)) for one in (keys.entry, keys.cookie, keys.page, *keys.once)]
     assert len(set(secrets)) == 8
     assert all(len(one) >= 43 for one in secrets)

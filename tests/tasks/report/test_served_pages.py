@@ -49,7 +49,7 @@ def article(folder, pair):
     raise AssertionError("no such pair")
 
 
-def test_the_first_page_sets_numbers_beside_the_papers(pages, made):
+def test_the_first_page_says_what_models_were_asked_and_refused(pages, made):
     text = words(pages)
     texts = [row.text for row in made.of("described")]
     repeated = len(texts) - len(set(texts))
@@ -59,9 +59,6 @@ def test_the_first_page_sets_numbers_beside_the_papers(pages, made):
     assert "Paper: about 0.2%, never asked again." in text
     assert "Words of commonalities 18 on average. Paper: 40." in text
     assert "on average. Paper: 117." in text
-
-
-def test_the_first_page_lists_what_models_were_asked(pages, made):
     table = (pages / "index.html").read_text().split('aria-label="Served models"')[1].split("</table>")[0]
     cells = {
         row[0]: row[1:]
@@ -74,9 +71,6 @@ def test_the_first_page_lists_what_models_were_asked(pages, made):
     ]  # fmt: skip
     assert cells["judged"][0] == JUDGE
     assert "differences" not in cells
-
-
-def test_the_first_page_shows_checks_and_what_was_refused(pages, made):
     text = words(pages)
     for phrase in ("Grounded 74.4% 32 of 43 descriptions passed, 6 were found wrong.", "Scores, judged rating",
                    "grounding: no half says what is there 5", "1 × off the template",
@@ -111,22 +105,16 @@ def test_a_pair_says_who_wrote_its_texts_and_what_checks_found(pages, made):
         assert phrase in text, phrase
 
 
-def test_a_pair_without_a_description_shows_those_that_failed(pages):
+def test_texts_are_marked_and_shown_not_interpreted(pages):
     text = article(pages, lambda part: "No description of this pair was taken." in part)
     assert "other description" not in text
     assert "Failed grounded" in text
     assert "grounding: second half fits the first image as well" in text
-
-
-def test_rejected_texts_of_all_six_makers_are_marked(pages):
     html = "".join(path.read_text() for path in pages.glob("pairs-*.html"))
     for maker in ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual"):
         boxes = re.findall(rf'<span class="how">{maker}.*?</p>', html, re.DOTALL)
         assert boxes, maker
         assert any("<mark>" in box for box in boxes), maker
-
-
-def test_what_models_say_is_shown_not_interpreted(pages):
     for path in sorted(pages.glob("*.html")):
         page = read(pages, path.name)
         scripts = SCRIPTS if path.name == "index.html" else WITH_DECISIONS

@@ -121,15 +121,9 @@ def test_masks_have_their_own_colours(tmp_path, images):
     assert overlay[60, 30].tolist() == [*TONE_COLOURS[0], 96]
     assert overlay[60, 110].tolist() == [*TONE_COLOURS[3], 96]
     assert overlay[60, 70, 3] == 0
-
-
-def test_the_style_sheet_has_the_same_colours():
     text = (environment.HERE / environment.LOOKS).read_text()
     for tone, colour in enumerate(TONE_COLOURS):
         assert f".tone{tone} {{ --tone: #{bytes(colour).hex()}; }}" in text
-
-
-def test_mask_is_half_transparent_with_a_full_rim():
     mask = np.zeros((5, 6), bool)
     mask[1:4, 1:5] = True
     pixels = paint_mask(mask, CHANGED)
@@ -138,6 +132,9 @@ def test_mask_is_half_transparent_with_a_full_rim():
     expected[2, 2:4] = 96
     assert np.array_equal(pixels[:, :, 3], expected)
     assert pixels[2, 2, :3].tolist() == list(CHANGED)
+    folder = PictureFolder(tmp_path)
+    picture, empty = folder.add_image(images["png"]), encode_mask(np.zeros((120, 160), bool))
+    assert folder.add_masks("m", [(empty, CHANGED)], over=picture) == folder.add_masks("n", [], over=picture) == ""
 
 
 def test_masks_of_a_colour_are_joined_and_follow_the_preview(tmp_path):
@@ -151,9 +148,3 @@ def test_masks_of_a_colour_are_joined_and_follow_the_preview(tmp_path):
     assert alpha[240, 128] > 0 < alpha[240, 512]
     assert alpha[240, 320] == 0
     assert (alpha > 0).sum() == pytest.approx(2 * np.pi * 64**2, rel=0.02)
-
-
-def test_empty_masks_have_no_file(tmp_path, images):
-    folder = PictureFolder(tmp_path)
-    picture, empty = folder.add_image(images["png"]), encode_mask(np.zeros((120, 160), bool))
-    assert folder.add_masks("m", [(empty, CHANGED)], over=picture) == folder.add_masks("n", [], over=picture) == ""

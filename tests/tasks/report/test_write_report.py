@@ -46,9 +46,6 @@ def test_pages_are_well_formed_and_refer_to_what_is_there(whole):
         for button in (attributes for tag, attributes in read(whole, name).tags if tag == "button"):
             for src in (button.get("data-mask", "") + "|" + button.get("data-changed", "")).split("|"):
                 assert not src or (whole / src).is_file()
-
-
-def test_every_picture_is_used_and_written_once(whole):
     used = "".join((whole / path.name).read_text() for path in whole.glob("*.html"))
     assert all(f"images/{path.name}" in used for path in (whole / "images").iterdir())
 
@@ -76,9 +73,6 @@ def test_what_is_known_of_a_pair_is_on_its_page(whole, made):
         assert words in text
     marks = re.findall(r"<mark>(.*?)</mark>", (whole / "pairs-1.html").read_text())
     assert {"ball", "cube"} <= set(marks)
-
-
-def test_the_steps_to_a_rejected_image_are_on_its_page(whole, made):
     text = " ".join(read(whole, "pairs-1.html").text.split() + read(whole, "pairs-2.html").text.split())
     for words in ("Rejected image", "removed from the first image taken", "Score 0.50 its sum of cosines (Eq. 9) 1.00",
                   "Of 6 candidates, it is the one without which the text fits least and that passed its checks.",
