@@ -6,14 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
-from pairwright.flows.collect_garbage import Collected, collect_garbage
 from pairwright.flows.list_versions import Difference, diff_versions, list_versions
 from pairwright.flows.list_versions import Listed as ListedVersion
 from pairwright.flows.pipeline import Pipeline
 from pairwright.flows.plan_build import Plan, plan_build, request_to_plan
 from pairwright.flows.progress import say_nothing, show_steps
 from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
-from pairwright.flows.remove_images import Removal, list_removed, remove_images, take_back
+from pairwright.flows.remove_images import Collected, Removal, collect_garbage, list_removed, remove_images, take_back
 from pairwright.flows.run_build import (
     Report,
     Request,

@@ -8,15 +8,16 @@ import sys
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 from pairwright.flows.load_profile import load_profile
 from pairwright.flows.stages import BY_NAME, GROUPS, RESULTS, STAGES, TABLES
 from pairwright.prompts import load
 from pairwright.schemas.config import Profile
-from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.errors import ConfigError, SourceError
 from pairwright.schemas.rows import CheckRow, PairRow, PreferenceRow, make_key
-from pairwright.tasks.sources.readers import READERS
+from pairwright.tasks.sources.readers import READERS, recognise_source
 from pairwright.tasks.store.stage import Planned, Stage, fingerprint
 
 
@@ -200,3 +201,17 @@ def draw_tables() -> str:
         looked_up = f"  (with {', '.join(table.uses)})" if table.uses else ""
         lines += [f"  {table.name:18}<- {', '.join(table.reads)}{looked_up}", f"{'':23}{table.about}"]
     return "\n".join(lines[1:])
+
+
+def with_source(profile: Profile, source: str | None) -> Profile:
+    """Return the profile reading another source; ``None`` keeps its own."""
+    text = profile.source if source is None else source
+    if not text:
+        raise SourceError(
+            f"profile {profile.name} names no source: give one, as in `pairwright build PHOTOS --out DIR`"
+        )
+    images = profile.reading.images
+    if images and "://" not in images:
+        images = str(Path(images).absolute())  # a build is resumed from anywhere
+    reading = profile.reading.model_copy(update={"images": images})
+    return profile.model_copy(update={"source": recognise_source(text), "reading": reading})

@@ -11,9 +11,9 @@ from typing import Any
 
 from pairwright.flows.find_models import pin_models, pin_served
 from pairwright.flows.load_profile import change_profile, load_profile
-from pairwright.flows.pipeline import Pipeline, check_stage
+from pairwright.flows.pipeline import Pipeline, check_stage, with_source
 from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Request, Work, make_request, run_build, with_source
+from pairwright.flows.run_build import Request, Work, make_request, run_build
 from pairwright.flows.version import Version, open_present
 from pairwright.schemas.bounds import BudgetConfig, GatesConfig
 from pairwright.schemas.config import RunConfig

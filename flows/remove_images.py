@@ -1,22 +1,31 @@
 """Remove images from a dataset on request, or take them back: an entry in a list, which the next build reads.
 
-Nothing is changed in the tables: the next build makes the parts that hold them anew without them, and
-``flows.collect_garbage`` deletes the old ones once a version without them is published.
+Nothing is changed in the tables: the next build makes the parts that hold them anew without them. The garbage
+collection deletes what no kept version and not the present state needs, not while a build or a reader is at work (an
+object store has no locks). Once a version without the removed images is published, the versions that hold something
+of them go, and so do all parts that are left over.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
-from pairwright.flows.version import open_version
-from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.rows import ImageRow
-from pairwright.tasks.store.dataset import Build, read_record
+from pairwright.flows.stages import BY_NAME
+from pairwright.flows.version import open_present, open_version
+from pairwright.schemas.errors import ConfigError, PairwrightError
+from pairwright.schemas.rows import ImageRow, make_key
+from pairwright.tasks.store import garbage
+from pairwright.tasks.store.dataset import Build, alone, read_record
+from pairwright.tasks.store.decisions import forget_decisions
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.lineage import count_rows, follow, keys_like
-from pairwright.tasks.store.snapshot import stream_live
+from pairwright.tasks.store.snapshot import latest_snapshot, part_files, read_snapshot, snapshot_numbers, stream_live
 from pairwright.tasks.store.stage import Planned
-from pairwright.tasks.store.takedowns import read_takedowns, removed_by, write_takedown
+from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, removed_by, write_swept, write_takedown
+from pairwright.tasks.training.freeze_rows import frozen_places
+from pairwright.tasks.training.runs import Run
 
 KEY = re.compile(r"[0-9a-f]{1,32}")
 WHOLE = 32
@@ -106,3 +115,137 @@ def _only(text: str, keys: Sequence[str], none: str) -> str:
         return keys[0]
     several = f"several begin so: {', '.join(keys[:5])}. Give more of it"
     raise ConfigError(f"{text}: {several if keys else none}")
+
+
+OWN = ("tables", "snapshots", "takedowns", "decisions", "work", "journals", "cache", "excluded")
+"""Folders of a dataset that are cleared up; what is beside them is not touched."""
+
+
+@dataclass(kw_only=True)
+class Collected:
+    """Outcome of clearing up: what was deleted, or would be."""
+
+    plan: garbage.Plan
+    needed: garbage.Needed
+    kept: list[int]
+    gone: dict[int, str]
+    """Per version that goes, why."""
+    blocked: str = ""
+    """Why what was removed on request cannot go yet."""
+    swept: int = 0
+    """The last removal of which nothing is left in the tables now; 0: there was none."""
+    broken: Sequence[str] = ()
+    """Unfinished trainings that cannot go on, since rows of theirs have to go."""
+    beside: Sequence[str] = ()
+    """Folders that may hold something of a removed image, and are not touched."""
+    freed: int = 0
+
+
+def collect_garbage(
+    folder: Folder, *, keep: int | None, dry_run: bool, watch: Callable[[int, int], None] | None = None
+) -> Collected:
+    """Delete what is not needed; say what that was."""
+    with ExitStack() as stack:
+        if not dry_run:
+            stack.enter_context(alone(folder))
+        sweep = last_unswept(folder, read_takedowns(folder))
+        for run in _runs(folder) if sweep and not dry_run else ():
+            stack.enter_context(run.locked())
+        found = _plan_garbage(folder, keep, sweep)
+        if dry_run:
+            return found
+        for done, freed in enumerate(garbage.carry_out(folder, found.plan), 1):
+            found.freed += freed
+            if watch:
+                watch(done, found.plan.steps)
+        if found.swept:
+            forget_decisions(folder, found.needed.names)
+            write_swept(folder, found.swept)
+    return found
+
+
+def _plan_garbage(folder: Folder, keep: int | None, sweep: int) -> Collected:
+    """Return what is to be deleted; ``sweep`` is the last removal on request of which something may be left."""
+    numbers = snapshot_numbers(folder)
+    kept = numbers[-keep:] if keep else numbers
+    gone = {number: "there are newer ones" for number in numbers if number not in kept}
+    needed = garbage.Needed()
+    with open_present(folder).settled() as (build, stages):
+        needed.add(build)
+        tables, owes = [planned.table for planned, _ in stages], any(counts.pending for _, counts in stages)
+    blocked = _why_not(folder, sweep, owes=owes) if sweep else ""
+    sweeping = bool(sweep and not blocked)
+    if sweeping:
+        gone |= dict(_need_versions(folder, kept, needed))
+    else:
+        for number in kept:
+            needed.files.update(part_files(read_snapshot(folder, number)))
+        for _, places in _frozen(folder):
+            needed.files.update(places)
+        if owes:  # what is still made may find its rows again, of which it is not known yet that it will
+            needed.files.update(f"{table}/{file}" for table, file in garbage.list_parts(folder) if table in tables)
+    made = {table for table, _ in garbage.list_parts(folder) if table.split("/")[1] not in {*BY_NAME, "items"}}
+    for table in sorted(made):  # by trainings
+        parts = [f"{table}/{file}" for file in folder.names(table)]
+        if sweeping or not owes:
+            parts = garbage.needed_beside(folder, table, needed.names, strictly=sweeping)
+        needed.files.update(parts)
+        tables += [table] if parts else []
+    excluded = {make_key(source)[:16] for source in read_record(folder).profile.exclude.sources}
+    unnamed = (name for name in folder.folders("excluded") if name not in excluded)
+    unnamed_sets = [file for name in unnamed for file in garbage.files_below(folder, f"excluded/{name}")]
+    plan = garbage.Plan(
+        versions=sorted(gone),
+        files=[*garbage.unneeded_parts(folder, needed.files), *garbage.left_work(folder), *unnamed_sets],
+        folders=list(garbage.other_folders(folder, tables, everything=sweeping)),
+    )
+    return Collected(
+        plan=plan,
+        needed=needed,
+        kept=[number for number in kept if number not in gone],
+        gone=dict(sorted(gone.items())),
+        blocked=blocked,
+        swept=sweep if sweeping else 0,
+        broken=[name for name, places in _frozen(folder) if not places.keys() <= needed.files] if sweeping else (),
+        beside=[name for name in folder.folders("") if name not in OWN] if sweep else (),
+    )
+
+
+def _why_not(folder: Folder, sweep: int, *, owes: bool) -> str:
+    newest, resume = latest_snapshot(folder), f"pairwright resume {folder.url}"
+    if owes:
+        return f"rows are owed without the removed images. First run: {resume}"
+    if newest and newest.content.get("takedowns", 0) < sweep:
+        before = f"version {newest.number}, the newest, is from before the removal"
+        return f"{before}. First publish one without the removed images: {resume}"
+    return ""
+
+
+def _need_versions(folder: Folder, kept: Sequence[int], needed: garbage.Needed) -> Iterator[tuple[int, str]]:
+    """Enter the parts of the versions that hold nothing of a removed image; yield the others, and why they go."""
+    removed = list(removed_by(read_takedowns(folder)))
+    for number in kept:
+        try:
+            with open_version(folder, number).settled() as (build, stages):
+                own = [planned.stage.name for planned, _ in stages if "items" in planned.stage.reads]
+                if any(garbage.holds_one(build.ledger, name, removed) for name in own):
+                    yield number, "it holds what was removed on request"
+                elif number != kept[-1] and any(build.ledger.has_stale(planned.stage.name) for planned, _ in stages):
+                    yield number, "its parts hold rows of other versions, too, which may be of what was removed"
+                else:
+                    needed.add(build)
+        except PairwrightError as error:
+            if number == kept[-1]:
+                raise
+            yield number, f"whether it holds what was removed on request cannot be known: {error}"
+
+
+def _runs(folder: Folder) -> Iterator[Run]:
+    places = sorted(Path(folder.path("runs")).glob("*/config.yaml")) if folder.is_local else []
+    yield from (Run(place.parent) for place in places)
+
+
+def _frozen(folder: Folder) -> Iterator[tuple[str, dict[str, set[int]]]]:
+    for run in _runs(folder):
+        if not run.is_finished and run.rows.exists():
+            yield run.folder.name, frozen_places(run.rows)

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from pairwright.flows import find_models
 from pairwright.flows.load_profile import change_profile, load_profile
-from pairwright.flows.pipeline import Pipeline, check_stage, check_table, list_stages
+from pairwright.flows.pipeline import Pipeline, check_stage, check_table, list_stages, with_source
 from pairwright.flows.progress import LineWatcher, watching
 from pairwright.flows.show_status import Status, say_held
 from pairwright.flows.stages import BY_NAME
@@ -304,20 +304,6 @@ def record_of(request: Request, items: tuple[str, ...]) -> BuildRecord:
         limit=request.limit,
         until=request.until,
     )
-
-
-def with_source(profile: Profile, source: str | None) -> Profile:
-    """Return the profile reading another source; ``None`` keeps its own."""
-    text = profile.source if source is None else source
-    if not text:
-        raise SourceError(
-            f"profile {profile.name} names no source: give one, as in `pairwright build PHOTOS --out DIR`"
-        )
-    images = profile.reading.images
-    if images and "://" not in images:
-        images = str(Path(images).absolute())  # a build is resumed from anywhere
-    reading = profile.reading.model_copy(update={"images": images})
-    return profile.model_copy(update={"source": recognise_source(text), "reading": reading})
 
 
 def _with_excluded(profile: Profile, sources: Sequence[str]) -> Profile:

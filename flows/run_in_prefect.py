@@ -14,10 +14,10 @@ from pydantic import Field
 
 from pairwright.flows import evaluate_captions as captions
 from pairwright.flows import evaluate_model as models
+from pairwright.flows.build_dataset import dataset_name, logged, publish_table, tagged
 from pairwright.flows.dataset import Dataset
 from pairwright.flows.export_dataset import ExportConfig
 from pairwright.flows.progress import log_steps
-from pairwright.flows.show_in_prefect import dataset_name, logged, publish_table, tagged
 from pairwright.flows.show_training import TrainingLines
 from pairwright.flows.train_model import Trained
 from pairwright.schemas.training import Objective

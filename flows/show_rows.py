@@ -10,7 +10,7 @@ from typing import Any
 from pairwright.flows.version import Version
 from pairwright.schemas.arrow import R
 from pairwright.schemas.rows import ImageRow, PairRow, Row, Turn
-from pairwright.tasks.report.render_card import ShownRow, render_card, render_rows, small_picture
+from pairwright.tasks.report.gather_cards import ShownRow, render_card, render_rows, small_picture
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.index import columns_without
 

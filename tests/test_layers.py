@@ -36,13 +36,12 @@ LAZY = {"pairwright.flows.verbs": 35, "pairwright.flows.dataset": 7, "pairwright
 SHOWING = ("say_", "show_", "progress", "list_")
 """Modules that print and draw, or look up what can be printed."""
 OTHER_WORK = {
-    "build": {"load_profile", "build_dataset", "fetch_weights"},  # a wrong setting first; as a flow run; no dataset yet
+    "build": {"load_profile", "build_dataset", "find_models"},  # a wrong setting first; as a flow run; no dataset yet
     "evaluate": {"evaluate_captions", "evaluate_model"},  # of any files, of any model
     "export": {"export_dataset"},  # what an export is configured with
     "look": {"pipeline"},  # the list of tables
-    "operate": {"check_machine", "fetch_weights", "load_profile", "schedule_dataset"},
     "train": {"run_in_prefect"},
-    "versions": {"trace_lineage"},  # drawn as trees
+    "versions": {"trace_lineage", "check_machine", "find_models", "load_profile", "schedule_dataset"},
 }
 """What verbs import from ``flows`` beside ``flows.dataset``, by which all work on a dataset is done."""
 TASKS = {

@@ -35,9 +35,9 @@ VERBS = (
     Verb("train", "train", "Train a vision-language model, or NAMC, on the preferences of a dataset.", EXPORT),
     Verb("runs", "train", "List the training runs of a dataset.", EXPORT),
     Verb("evaluate", "evaluate", "Score texts against references, and models on benchmarks.", EXPORT),
-    Verb("doctor", "operate", "Look at versions, devices, disk, weights and servers.", OPERATE),
-    Verb("schedule", "operate", "Update a dataset at certain times.", OPERATE),
-    Verb("publish", "operate", "Publish what a dataset holds as its newest version.", OPERATE),
+    Verb("doctor", "versions", "Look at versions, devices, disk, weights and servers.", OPERATE),
+    Verb("schedule", "versions", "Update a dataset at certain times.", OPERATE),
+    Verb("publish", "versions", "Publish what a dataset holds as its newest version.", OPERATE),
     Verb("remove", "versions", "Remove images on request.", OPERATE),
     Verb("gc", "versions", "Delete what no kept version and not the present state needs.", OPERATE),
 )

@@ -201,7 +201,7 @@ def fetch(
     ] = False,
 ) -> None:
     """Fetch and verify all weights that a build with the same options loads. Ends with 1 where some are missing."""
-    from pairwright.flows import fetch_weights as flow
+    from pairwright.flows import find_models as flow
 
     chosen = flow.profile_to_fetch(profile, settings or [], source)
     try:

@@ -10,7 +10,7 @@ from httpx import Request, Response
 
 from pairwright.flows import check_machine
 from pairwright.flows.check_machine import check_profile, memory_bytes
-from pairwright.flows.fetch_weights import profile_to_fetch
+from pairwright.flows.find_models import profile_to_fetch
 from pairwright.tasks.models.check_packages import Check, ok
 from tests.fixtures.command import run
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 import pairwright as pw
-from pairwright.flows.collect_garbage import collect_garbage
+from pairwright.flows.remove_images import collect_garbage
 from pairwright.flows.version import open_version
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.store.decisions import read_decisions

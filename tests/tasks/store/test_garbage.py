@@ -26,7 +26,7 @@ ROWS = 4
 
 
 def plan(root: Path | str, words: Sequence[str], *, gone: Sequence[int], kept: Sequence[int], sweep: bool) -> Plan:
-    """Return what goes when some versions are kept, as ``flows.collect_garbage`` finds it for real datasets."""
+    """Return what goes when some versions are kept, as ``flows.remove_images`` finds it for real datasets."""
     folder, needed = Folder(str(root)), Needed()
     with open_toy(root, words) as build:
         for planned in build.planned:
