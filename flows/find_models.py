@@ -1,7 +1,7 @@
 """Find out which models a build loads or asks, before it starts; have a server up for each stage that needs one.
 
-Fetches and verifies all weights ahead of a build: each stage that has a ``pin`` looks for its files when a build starts,
-and does so here while an inventory is taken. Models that vLLM serves are a matter of their own: large, loaded elsewhere.
+Fetches and verifies all weights ahead of a build: each stage that has a ``pin`` looks for its files when a build
+starts, and does so here while an inventory is taken. Models that vLLM serves are left to it: large, loaded elsewhere.
 """
 
 import logging
