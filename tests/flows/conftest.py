@@ -31,6 +31,18 @@ def rendered(tmp_path_factory):
     return build(tmp_path_factory.mktemp("scenes") / "demo", None, settings=[*SMALL, *WIDE])
 
 
+@pytest.fixture
+def copy(rendered, tmp_path):
+    """Return a copy of it, which a test may change."""
+    return Path(shutil.copytree(rendered, tmp_path / "demo", ignore=shutil.ignore_patterns("work", "report")))
+
+
+@pytest.fixture(scope="module")
+def dataset(rendered, tmp_path_factory):
+    """Return a copy of it, which the tests of a file may change."""
+    return Path(shutil.copytree(rendered, tmp_path_factory.mktemp("copy") / "demo"))
+
+
 @pytest.fixture(scope="session")
 def mined(tmp_path_factory):
     """Return a dataset of photographs that stopped at mining."""

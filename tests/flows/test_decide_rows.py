@@ -1,9 +1,6 @@
 """From a page's file to what is exported and trained on, and what clearing up leaves of it."""
 
 import json
-import shutil
-
-import pytest
 
 import pairwright as pw
 from pairwright.flows.remove_images import collect_garbage
@@ -16,13 +13,8 @@ from tests.fixtures.command import run
 from tests.flows.conftest import SMALL, WIDE, build
 
 
-@pytest.fixture
-def dataset(rendered, tmp_path):
-    return shutil.copytree(rendered, tmp_path / "demo")
-
-
-def preferences(dataset) -> list[PreferenceRow]:
-    rows = pw.open(dataset)["preferences"].rows(without=("images", "rejected_images"))
+def preferences(copy) -> list[PreferenceRow]:
+    rows = pw.open(copy)["preferences"].rows(without=("images", "rejected_images"))
     return [row for row in rows if isinstance(row, PreferenceRow) and row.rejected]
 
 
@@ -32,9 +24,9 @@ def write(path, *decisions):
     return path
 
 
-def test_a_file_is_stored_and_what_it_is_not_about_is_named(dataset, tmp_path, capsys):
-    rows = preferences(dataset)
-    pair = next(row.key for row in pw.open(dataset)["pairs"].rows() if row.key != rows[0].subject)
+def test_a_file_is_stored_and_what_it_is_not_about_is_named(copy, tmp_path, capsys):
+    rows = preferences(copy)
+    pair = next(row.key for row in pw.open(copy)["pairs"].rows() if row.key != rows[0].subject)
     file = write(
         tmp_path / "decisions.jsonl",
         (rows[0].key, "edit", {"chosen": "New."}),
@@ -42,26 +34,26 @@ def test_a_file_is_stored_and_what_it_is_not_about_is_named(dataset, tmp_path, c
         (pair, "edit", {"chosen": "A pair has no text."}),
         ("f" * 32, "accept", {}),
     )
-    assert run("decide", dataset, file) == 1
+    assert run("decide", copy, file) == 1
     said = capsys.readouterr()
     assert "stored: 2" in said.out
     assert "2 (1 edited, 1 rejected)" in said.out
-    assert f"pairwright export {dataset} --to DIR --accepted" in said.out
+    assert f"pairwright export {copy} --to DIR --accepted" in said.out
     assert "f" * 32 in said.err
     assert pair in said.err
-    assert run("decide", dataset, "--json") == 0
+    assert run("decide", copy, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["decided"], told["accept"], told["edit"], told["reject"]) == (2, 0, 1, 1)
     file.write_text('{"key": 1}\n')
-    assert run("decide", dataset, file) == 2
+    assert run("decide", copy, file) == 2
     assert "line 1: key: " in (capsys.readouterr().err)
-    assert run("export", dataset, "--to", tmp_path / "out", "--format", "trl") == 0
+    assert run("export", copy, "--to", tmp_path / "out", "--format", "trl") == 0
     assert "1 edited, 1 rejected" in capsys.readouterr().out
 
 
-def test_trainings_leave_out_what_people_rejected_or_edited(dataset, tmp_path):
-    rejected, edited = (row.key for row in preferences(dataset)[:2])
-    folder = Folder(str(dataset))
+def test_trainings_leave_out_what_people_rejected_or_edited(copy, tmp_path):
+    rejected, edited = (row.key for row in preferences(copy)[:2])
+    folder = Folder(str(copy))
     file = write(tmp_path / "d.jsonl", (rejected, "reject", {}), (edited, "edit", {"rejected": "Wrong."}))
     assert len(pw.open(folder.url).decide(file).known) == 2
     with open_version(folder).settled() as (build, stages):
@@ -75,8 +67,8 @@ def test_trainings_leave_out_what_people_rejected_or_edited(dataset, tmp_path):
     assert reasons["edited by people: its new texts are in exports only"] == 1
 
 
-def test_clearing_up_forgets_what_was_said_of_a_removed_image(dataset, tmp_path):
-    folder, rows = Folder(str(dataset)), preferences(dataset)
+def test_clearing_up_forgets_what_was_said_of_a_removed_image(copy, tmp_path):
+    folder, rows = Folder(str(copy)), preferences(copy)
     gone = rows[0]
     kept = next(row for row in rows if not set(row.image_keys) & set(gone.image_keys))
     file = write(tmp_path / "d.jsonl", (gone.key, "edit", {"chosen": "Private words."}), (kept.key, "accept", {}))
@@ -84,7 +76,7 @@ def test_clearing_up_forgets_what_was_said_of_a_removed_image(dataset, tmp_path)
     collect_garbage(folder, keep=None, dry_run=False)
     assert len(read_decisions(folder)) == 2
     pw.open(folder.url).remove(keys=[gone.image_keys[0]])
-    build(dataset, None, settings=[*SMALL, *WIDE])
+    build(copy, None, settings=[*SMALL, *WIDE])
     assert collect_garbage(folder, keep=None, dry_run=False).swept == 1
     assert set(read_decisions(folder).by_key) == {kept.key}
-    assert not any(b"Private" in path.read_bytes() for path in (dataset / "decisions").iterdir())
+    assert not any(b"Private" in path.read_bytes() for path in (copy / "decisions").iterdir())

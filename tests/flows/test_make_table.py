@@ -1,6 +1,5 @@
 """Tables beside a dataset's own: made once, gone on with after a fault, others where anything differs."""
 
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +19,8 @@ CONFIG = TextVectorsConfig(dimension=64)
 
 
 @pytest.fixture
-def folder(rendered: Path, tmp_path: Path) -> Folder:
-    return Folder(str(shutil.copytree(rendered, tmp_path / "demo")))
+def folder(copy: Path) -> Folder:
+    return Folder(str(copy))
 
 
 def parts(folder: Folder, table: str) -> dict[str, int]:

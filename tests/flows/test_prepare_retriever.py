@@ -30,8 +30,8 @@ CONFIG = TrainConfig.model_validate(
 
 
 @pytest.fixture(scope="module")
-def folder(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Folder:
-    return Folder(str(shutil.copytree(rendered, tmp_path_factory.mktemp("retriever") / "demo")))
+def folder(dataset: Path) -> Folder:
+    return Folder(str(dataset))
 
 
 def rows_of(folder: Folder, table: str, kind: type) -> list:

@@ -44,11 +44,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return write_models(tmp_path_factory.mktemp("models"))
 
 
-@pytest.fixture(scope="module")
-def dataset(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Path(shutil.copytree(rendered, tmp_path_factory.mktemp("namc") / "data"))
-
-
 def settings(models: list[str]) -> list[str]:
     return ["namc.size=paper", *models, *(f"{name}={value}" for name, value in FAST.items())]
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,11 +32,6 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
         return said.out + said.err
 
     return called
-
-
-@pytest.fixture
-def copy(rendered: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(rendered, tmp_path / "demo", ignore=shutil.ignore_patterns("work", "report"))
 
 
 def images_of(dataset: Path, version: int | None = None) -> dict[str, ImageRow]:

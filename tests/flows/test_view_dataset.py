@@ -3,7 +3,6 @@
 import http.client
 import json
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -69,12 +68,6 @@ class Page:
         self.links = {link["rel"]: dict(urllib.parse.parse_qsl(link["href"].partition("?")[2])) for link in links}
         self.token = next(given["data-token"] for tag, given in self.read.tags if tag == "body")
         self.total = int(re.search(r"<small>([\d,]+)", text)[1].replace(",", ""))
-
-
-@pytest.fixture(scope="module")
-def dataset(rendered, tmp_path_factory):
-    """Return a copy of a rendered dataset, to decide about."""
-    return shutil.copytree(rendered, tmp_path_factory.mktemp("view") / "demo")
 
 
 @pytest.fixture(scope="module")

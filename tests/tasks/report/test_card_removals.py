@@ -9,13 +9,8 @@ from pairwright.tasks.report import card_removals
 from pairwright.tasks.report.card_removals import Steps, view_removals
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.write_images import PictureFolder
-from tests.tasks.report.handmade import build_handmade, make_whole
+from tests.tasks.report.handmade import build_handmade
 from tests.tasks.report.handmade_removals import CROP, GREY, TOO_LARGE
-
-
-@pytest.fixture(scope="module")
-def made():
-    return make_whole()
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pairwright.schemas.decisions import Decision, Decisions, parse_decision
-from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows
-from tests.tasks.report.handmade import HOSTILE, make_whole
+from tests.tasks.report.browser import broken_images, open_page, overflows
+from tests.tasks.report.handmade import HOSTILE
 from tests.tasks.report.pages import PHONE, report
 
 DESK = {"viewport": {"width": 1280, "height": 900}}
@@ -16,19 +16,8 @@ CARD = ".pair[data-key]"
 
 
 @pytest.fixture(scope="module")
-def made():
-    return make_whole()
-
-
-@pytest.fixture(scope="module")
 def whole(tmp_path_factory, made):
     return report(tmp_path_factory.mktemp("decide"), made, pairs=12)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with open_chromium() as browser:
-        yield browser
 
 
 def press(page, *keys):

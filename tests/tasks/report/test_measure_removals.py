@@ -3,18 +3,13 @@ import pytest
 from pairwright.schemas.rows import Dropped
 from pairwright.tasks.report.measure_dataset import measure_removals
 from pairwright.tasks.report.tables import Tables
-from tests.tasks.report.handmade import Handmade, build_handmade, make_whole
+from tests.tasks.report.handmade import Handmade, build_handmade
 from tests.tasks.report.handmade_removals import TOO_LARGE
 
 
 def measure(root, made, until="preferences"):
     with build_handmade(root, made, until=until) as (build, counts):
         return measure_removals(Tables(build), counts)
-
-
-@pytest.fixture(scope="module")
-def made():
-    return make_whole()
 
 
 @pytest.fixture(scope="module")

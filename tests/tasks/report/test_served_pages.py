@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows
+from tests.tasks.report.browser import broken_images, open_page, overflows
 from tests.tasks.report.handmade import HOSTILE, Handmade
 from tests.tasks.report.handmade_served import CHAT, JUDGE, LANGUAGE, LINE_SERVED, make_served
 from tests.tasks.report.pages import PHONE, SCRIPTS, WITH_DECISIONS, read, report
@@ -23,12 +23,6 @@ def made():
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory, made):
     return report(tmp_path_factory.mktemp("served"), made, pairs=23, line=LINE_SERVED)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with open_chromium() as browser:
-        yield browser
 
 
 def plain(text):

@@ -10,26 +10,15 @@ from pairwright.schemas.rows import Dropped, Failed
 from pairwright.tasks.pages.environment import count_things
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.write_report import Subject, sample_pairs, share_out
-from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows, shown_in
+from tests.tasks.report.browser import broken_images, open_page, overflows, shown_in
 from tests.tasks.report.handmade import HOSTILE, Handmade, build_handmade, make_whole
 from tests.tasks.report.handmade_removals import TOO_LARGE
 from tests.tasks.report.pages import PHONE, SCRIPTS, WITH_DECISIONS, read, report
 
 
 @pytest.fixture(scope="module")
-def made():
-    return make_whole()
-
-
-@pytest.fixture(scope="module")
 def whole(tmp_path_factory, made):
     return report(tmp_path_factory.mktemp("whole"), made, pairs=14)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with open_chromium() as browser:
-        yield browser
 
 
 def test_pages_are_well_formed_and_refer_to_what_is_there(whole):
