@@ -124,6 +124,7 @@ def test_conversations_are_those_of_the_dataset(rendered, tmp_path):
         (["--format", "openai-batch"], "--model"),
         (["--model", "m"], "--format hf "),
         (["--format", "llava", "--negatives", "hard"], "conversations "),
+        (["--private"], "--push-to-hub"),
         (["--split", "nowhere"], "licences: "),
         (["--score", "2"], "licences: "),
         (["--kind", "given"], "edited"),

@@ -62,11 +62,6 @@ def test_a_missing_server_ends_with_two_before_anything_is_done(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_source_has_to_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("build", "--profile", "laptop", "--out", tmp_path / "out") == 2
-    assert "profile laptop " in capsys.readouterr().err
-
-
 def test_the_gpu_profile_is_the_papers() -> None:
     profile = load_profile("gpu")
     assert (profile.embedding.clip.model, profile.embedding.clip.pretrained) == ("ViT-L-14-quickgelu", "openai")

@@ -169,8 +169,3 @@ def test_what_is_refused_says_what_to_do(hub, push, monkeypatch, token, name, wo
     assert not token or token not in said
     assert hub.repositories["owner/photographs"].branches["main"] == files
     assert not hub.received
-
-
-def test_where_nothing_is_pushed_its_options_are_wrong(rendered, tmp_path, capsys):
-    assert run("export", rendered, "--to", tmp_path / "o", "--private") == 2
-    assert "--push-to-hub" in capsys.readouterr().err

@@ -87,9 +87,3 @@ def test_similarities_are_compared_with_the_version_before(tmp_path: Path, capsy
     said = capsys.readouterr().err
     assert re.search(r"pairs: .*\(PSI\).* 0\.25 \(gates\.max_similarity_drift\)", said)
     assert versions(out) == ["000001.json"]
-
-
-def test_a_gate_of_no_table_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    photographs = write_pictures(tmp_path / "in", ["a"])
-    assert run("build", photographs, "--out", tmp_path / "out", "--set", "gates.min_yield={pears: 0.5}") == 2
-    assert "pears: " in capsys.readouterr().err
