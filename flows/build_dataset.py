@@ -212,8 +212,6 @@ def _as_task_runs(workers: Runner, gone: Event) -> RunShards:
 
 
 def _task_of(stage: Stage, workers: Runner) -> Task[[Planned, ShardRef, list[Outcome]], State[None] | None]:
-    """Return a stage as a Prefect task, whose runs are its shards."""
-
     def run_shard(planned: Planned, shard: ShardRef, outcomes: list[Outcome]) -> State[None] | None:
         outcomes.append(workers.run_one(planned, shard))
         log_outcome(planned, outcomes[0])

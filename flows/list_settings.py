@@ -58,17 +58,12 @@ def list_settings(section: str = "", *, profile: str = "scenes") -> list[Setting
     found = [one for name, one in named.items() if f"{name}.".startswith(f"{section}.") or not section]
     if not found:
         sections = dict.fromkeys(one.name.partition(".")[0] for one in build if "." in one.name)
-        near = ", ".join(_near(section, named))
+        known = dict.fromkeys(part for name in named for part in accumulate(name.split("."), "{}.{}".format))
+        last = [name for name in known if name.rpartition(".")[2] == section.rpartition(".")[2]][:3]
+        near = ", ".join(difflib.get_close_matches(section, known, n=3) or last)
         hint = f"did you mean {near}?" if near else f"choose from {', '.join(sections)}, {TRAIN}"
         raise ConfigError(f"{section}: no such section or setting; {hint}")
     return found
-
-
-def _near(section: str, names: Iterable[str]) -> list[str]:
-    known = [part for name in names for part in accumulate(name.split("."), "{}.{}".format)]
-    whole = difflib.get_close_matches(section, dict.fromkeys(known), n=3)
-    last = section.rpartition(".")[2]
-    return whole or [name for name in dict.fromkeys(known) if name.rpartition(".")[2] == last][:3]
 
 
 def list_profiles() -> list[dict[str, str]]:

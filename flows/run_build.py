@@ -139,7 +139,10 @@ def make_request(
     exclude: Sequence[str] = (),
 ) -> Request:
     """Return what a user asked for, everything checked that can be checked without reading the source."""
-    chosen = _with_excluded(with_source(load_profile(profile, settings), source), exclude)
+    chosen = with_source(load_profile(profile, settings), source)
+    places = dict.fromkeys(recognise_source(text) for text in (*chosen.exclude.sources, *exclude))
+    excluded = chosen.exclude.model_copy(update={"sources": tuple(places)})
+    chosen = chosen.model_copy(update={"exclude": excluded})
     _check_place(out, chosen)
     return replace(request_of(Pipeline(chosen, until), Folder(out)), limit=limit)
 
@@ -304,12 +307,6 @@ def record_of(request: Request, items: tuple[str, ...]) -> BuildRecord:
         limit=request.limit,
         until=request.until,
     )
-
-
-def _with_excluded(profile: Profile, sources: Sequence[str]) -> Profile:
-    places = dict.fromkeys(recognise_source(text) for text in (*profile.exclude.sources, *sources))
-    exclude = profile.exclude.model_copy(update={"sources": tuple(places)})
-    return profile.model_copy(update={"exclude": exclude})
 
 
 @contextmanager

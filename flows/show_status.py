@@ -53,7 +53,6 @@ def say_reasons(reasons: Mapping[str, int]) -> str:
 
 
 def _retry_command(dataset: str, stage: str, reasons: Mapping[str, int]) -> str:
-    """Return the command that retries what one stage owes; only for its reason where it has a single one."""
     words = ["pairwright", "resume", dataset, "--stage", stage]
     return shlex.join([*words, "--reason", *reasons] if len(reasons) == 1 else words)
 

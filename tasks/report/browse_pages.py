@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -83,7 +83,13 @@ class BrowsePages:
             "worded": self.tables.has("differences") or not self.file.about_pairs,
             "noun": "pair" if self.file.about_pairs else "preference",
             "all_cards": self.cards.count(),
-            "options": {name: list(_options(name, values)) for name, values in self.cards.facets().items()},
+            # One value that all cards have filters nothing.
+            "options": {
+                name: [(value, f"{value} ({number:,})") for value, number in values]
+                if len(values) > 1 or name == "reason"
+                else []
+                for name, values in self.cards.facets().items()
+            },
             "has": {name: self.cards.has(name) for name in ("similarity", "score", "gap")},
             "orders": ORDERS,
             "sizes": SIZES,
@@ -197,12 +203,6 @@ class BrowsePages:
             found.set_result({str(one.relative_to(place)): one for one in place.rglob("*") if one.is_file()})
         except Exception as error:  # noqa: BLE001  (of another thread: who asks next hears it)
             found.set_exception(StoreError(f"the charts cannot be made: {error}"))
-
-
-def _options(name: str, values: Sequence[tuple[str, int]]) -> Iterator[tuple[str, str]]:
-    """Yield the values of a filter with what is shown for them; one that all cards have filters nothing."""
-    if len(values) > 1 or name == "reason":
-        yield from ((value, f"{value} ({number:,})") for value, number in values)
 
 
 def _query(search: Search, **changes: Any) -> str:

@@ -279,22 +279,16 @@ def render_card(tables: Tables, table: str, row: Row) -> str:
             (told["single"],) = gather_singles(tables, table, found, pictures=pictures, first_number=1)
         else:
             images = tables.find("images", ImageRow, [row.subject])
-            told |= {"images": [(pictures.add_image(image), image.name) for image in images], "fields": _fields(row)}
+            told["images"] = [(pictures.add_image(image), image.name) for image in images]
+            values = [(one.name, getattr(row, one.name)) for one in fields(row)]
+            filled = [one for one in values if one[1] not in ("", (), None) and not isinstance(one[1], bytes)]
+            told["fields"] = [(name, str(value)[:LONGEST]) for name, value in filled]
         looks = "\n".join(path.read_text() for path in STYLES)
         page = make_card_environment().get_template("card.html.j2").render(**told, table=table, row=row, looks=looks)
         for picture in pictures.written.values():
             path = pictures.root / picture.src
             page = page.replace(f'src="{picture.src}"', f'src="{_address(path.read_bytes(), KINDS[path.suffix])}"')
         return page
-
-
-def _fields(row: Row) -> list[tuple[str, str]]:
-    values = [(one.name, getattr(row, one.name)) for one in fields(row)]
-    return [
-        (name, str(value)[:LONGEST])
-        for name, value in values
-        if value not in ("", (), None) and not isinstance(value, bytes)
-    ]
 
 
 def _address(data: bytes, kind: str) -> str:

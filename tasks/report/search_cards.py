@@ -223,7 +223,6 @@ class CardSearch:
         return " AND ".join(f"({one})" for one, _ in asked), [value for _, some in asked for value in some]
 
     def _find_words(self, words: Sequence[str]) -> None:
-        """Make the table of the numbers of the cards that hold all words."""
         if words == self._words:
             return
         has = f"contains({{}}, {PLAIN.format('?')})"
