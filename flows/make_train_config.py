@@ -12,7 +12,7 @@ from typing import Any
 from pairwright.flows.load_profile import make_section, set_field
 from pairwright.flows.prepare_training import namc_defaults
 from pairwright.flows.table import Table
-from pairwright.flows.version import open_version
+from pairwright.flows.version import Version, open_version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.namc import SMALL as SMALL_NAMC
 from pairwright.schemas.rows import PreferenceRow
@@ -31,8 +31,6 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.find_model import Found, find_model, find_module, read_module, require_packages
 from pairwright.tasks.training.runs import Run
 from pairwright.tasks.training.tiny_model import write_tiny_model
-
-PICTURES = ("images", "rejected_images")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +60,7 @@ def find_start(folder: Folder, config: TrainConfig, run: Run, *, version: int | 
         name = config.model.name
         if name in (TINY, SMALL):
             known = begun.get("folder", "")
-            if not known or not Path(known).is_dir():
-                rows = Table[PreferenceRow](open_version(folder, version), "preferences").rows(without=PICTURES)
-                texts = [
-                    text for row in rows for text in (row.chosen, row.rejected, *(turn.text for turn in row.prompt))
-                ]
-                known = str(write_tiny_model(Path(folder.path("models")), texts, size=name))
-            name = known
+            name = known if known and Path(known).is_dir() else str(_write_small(open_version(folder, version), name))
         found = find_model(name, wanted)
         model = {"name": _lasting(config.model), "revision": found.revision}
     if begun and begun["revision"] != found.revision:
@@ -125,6 +117,12 @@ def _model_of(other: Run, config: TrainConfig) -> dict[str, Any]:
         if small or find_model(asked.name, asked.revision).revision != own.revision:
             raise ConfigError(f"--from {config.start}: that run trained {own.name}, and --model says {asked.name}")
     return {"name": own.name, "revision": own.revision}
+
+
+def _write_small(version: Version, size: str) -> Path:
+    rows = Table[PreferenceRow](version, "preferences").rows(without=("images", "rejected_images"))
+    texts = [text for row in rows for text in (row.chosen, row.rejected, *(turn.text for turn in row.prompt))]
+    return write_tiny_model(Path(version.folder.path("models")), texts, size=size)
 
 
 PAPER_BATCH = 256
