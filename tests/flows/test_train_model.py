@@ -20,6 +20,7 @@ from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 from pairwright.tasks.training.runs import Run
 from tests.fixtures.command import run, words_of
 from tests.fixtures.pictures import picture
+from tests.fixtures.runs_to_train import At
 from tests.fixtures.tables import IMAGE, fill_column, struct, write_table
 
 BIN = Path(sys.executable).parent
@@ -119,7 +120,7 @@ def test_a_run_goes_on_with_the_version_that_it_began_with(trainer: Trainer, qwe
     settings: dict[str, Any] = {"output__save_steps": 1, "model__tuning": "full"}
     words = grown.words(**settings)
     with pytest.raises(KeyboardInterrupt):
-        train(str(out), _config(words), name="one", watcher=Interrupting(2))
+        train(str(out), _config(words), name="one", watcher=interrupt(2))
     keys = grown.run.rows.read_bytes()
     assert run("build", f"rlaif-v:{tmp_path / 'grown-source'}", "--out", out, "--limit", 8) == 0
     assert run(*words, "--version", 2) == 2
@@ -137,27 +138,14 @@ def _config(words: list[str]) -> Any:
     return make_config("dpo", settings, model=words[words.index("--model") + 1])
 
 
-class Interrupting:
+def interrupt(step: int) -> At:
     """Press Ctrl-C twice at a step."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def begin(self, step: int, steps: int) -> None:
-        pass
-
-    def advance(self, step: int) -> None:
-        if step == self.step:
-            os.kill(os.getpid(), signal.SIGINT)
-            os.kill(os.getpid(), signal.SIGINT)
-
-    def logged(self, step: int, split: str, values: Any) -> None:
-        pass
+    return At(step, lambda: [os.kill(os.getpid(), signal.SIGINT) for _ in range(2)])
 
 
 def test_a_run_without_a_checkpoint_begins_anew(trainer: Trainer) -> None:
     with pytest.raises(KeyboardInterrupt):
-        train(str(trainer.dataset), _config(trainer.words(dpo__beta=0.9)), name=trainer.name, watcher=Interrupting(1))
+        train(str(trainer.dataset), _config(trainer.words(dpo__beta=0.9)), name=trainer.name, watcher=interrupt(1))
     assert trainer.run.config() is not None
     assert trainer.run.steps() == []
     assert trainer()[0] == 0
@@ -251,7 +239,7 @@ def test_a_part_that_is_gone(trainer: Trainer, qwen: Path, tmp_path: Path) -> No
     out = write_dataset(tmp_path / "lost")
     lost = Trainer(out, qwen, "lost", trainer.capsys)
     with pytest.raises(KeyboardInterrupt):
-        train(str(out), _config(lost.words(output__save_steps=1)), name="lost", watcher=Interrupting(2))
+        train(str(out), _config(lost.words(output__save_steps=1)), name="lost", watcher=interrupt(2))
     (part, *_) = (out / "tables/preferences").rglob("part-*.parquet")
     part.unlink()
     code, _, err = lost(output__save_steps=1)
@@ -279,7 +267,7 @@ def test_a_signal_ends_it_in_order_and_the_same_command_goes_on(number: int, tra
     assert "Traceback" not in err
     assert (trainer.run.folder / "report/index.html").exists()
     with pytest.raises(KeyboardInterrupt):
-        train(str(trainer.dataset), _config(words), name=trainer.name, watcher=Interrupting(step + 2))
+        train(str(trainer.dataset), _config(words), name=trainer.name, watcher=interrupt(step + 2))
     rows = pq.read_table(trainer.run.metrics).to_pylist()
     steps = [row["step"] for row in rows if (row["name"], row["split"]) == ("loss", "train")]
     assert steps == [*range(1, step + 1)]

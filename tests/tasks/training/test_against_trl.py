@@ -110,6 +110,18 @@ def assert_same_step(model, loss, other, wanted):
         assert_close(ours[name], gradient, scale=largest, name=name)
 
 
+def compare_steps(trainer, folder, rows, config, *, frozen=None, **words):
+    """Check a step of ours against TRL's, and return our loss."""
+    model = policy_of(folder, config)
+    loss = loss_of_ours(model, batch_of(folder, rows, config), config, frozen=frozen)
+    loss.value.backward()
+    take_weights(trainer, model)
+    wanted = trainer.compute_loss(trainer.model, batch_of_trl(trainer), **words)
+    wanted.backward()
+    assert_same_step(model, loss.value, trainer.model, wanted)
+    return loss
+
+
 def test_tokens_are_the_same(folder, rows, tmp_path):
     config = config_of("dpo")
     batch = batch_of(folder, rows, config)
@@ -131,50 +143,28 @@ def test_tokens_are_the_same(folder, rows, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "changes"),
+    ("tuning", "kind", "changes"),
     [
-        ("sigmoid", {}),
-        ("ipo", {"loss_type": "ipo", "length_normalised": True}),
-        ("sigmoid_norm", {"length_normalised": True}),
+        ("lora", "sigmoid", {}),
+        ("lora", "ipo", {"loss_type": "ipo", "length_normalised": True}),
+        ("lora", "sigmoid_norm", {"length_normalised": True}),
+        ("full", "sigmoid", {}),
     ],
 )
-def test_loss_and_gradients_of_dpo(kind, changes, folder, rows, tmp_path):
-    config = config_of("dpo", dpo=changes)
-    model = policy_of(folder, config)
-    loss = loss_of_ours(model, batch_of(folder, rows, config), config)
-    loss.value.backward()
+def test_loss_and_gradients_of_dpo(tuning, kind, changes, folder, rows, tmp_path):
+    """With adapters against the model without them, with all weights against a copy."""
+    config = config_of("dpo", dpo=changes, model={"tuning": tuning})
+    copy = load_model(folder, config.model, dtype=torch.float32) if tuning == "full" else None
     trainer = dpo_trainer(folder, rows, config, loss_type=[kind], **settings_of(tmp_path))
-    take_weights(trainer, model)
-    wanted = trainer.compute_loss(trainer.model, batch_of_trl(trainer))
-    wanted.backward()
-    assert_same_step(model, loss.value, trainer.model, wanted)
+    loss = compare_steps(trainer, folder, rows, config, frozen=copy)
     (margin,) = trainer._metrics["train"]["rewards/margins"]
     assert abs(margin) > 0.01
     if kind == "sigmoid":
         assert loss.metrics["margin"].item() == pytest.approx(margin, abs=CLOSE)
 
 
-def test_full_tuning_against_a_copy(folder, rows, tmp_path):
-    config = config_of("dpo", model={"tuning": "full"})
-    model = policy_of(folder, config)
-    start = load_model(folder, config.model, dtype=torch.float32)
-    loss = loss_of_ours(model, batch_of(folder, rows, config), config, frozen=start)
-    loss.value.backward()
-    trainer = dpo_trainer(folder, rows, config, **settings_of(tmp_path))
-    take_weights(trainer, model)
-    wanted = trainer.compute_loss(trainer.model, batch_of_trl(trainer))
-    wanted.backward()
-    assert_same_step(model, loss.value, trainer.model, wanted)
-
-
 def test_loss_and_gradients_of_sft(folder, rows, tmp_path):
     config = config_of("sft")
-    model = policy_of(folder, config)
-    loss = loss_of_ours(model, batch_of(folder, rows, config), config)
-    loss.value.backward()
     trainer = sft_trainer(folder, rows, config, **settings_of(tmp_path))
-    take_weights(trainer, model)
-    inputs = batch_of_trl(trainer)
-    wanted = trainer.compute_loss(trainer.model, inputs, num_items_in_batch=(inputs["labels"] != -100).sum())
-    wanted.backward()
-    assert_same_step(model, loss.value, trainer.model, wanted)
+    labels = batch_of_trl(trainer)["labels"]
+    compare_steps(trainer, folder, rows, config, num_items_in_batch=(labels != -100).sum())

@@ -5,8 +5,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,40 +23,26 @@ LATEST = {TRAINING: 1.0, SAVING: 0.05, FINISHING: 0.05}
 SETTINGS: dict[str, Any] = {"output": {"save_steps": 1, "eval_steps": 7}}
 
 
-@dataclass(frozen=True)
-class Case:
-    """Be a training that is killed at these moments."""
-
-    write: Callable[..., Job]
-    moments: Sequence[str]
-    results: Sequence[str]
-    """Files of the run that must be the same, byte for byte."""
-    settings: dict[str, Any]
-
-
 WEIGHTS = "checkpoint/adapter_model.safetensors"
 RETRIEVER = ("retriever/retriever.safetensors", "retriever/retriever.json")
-CASES = {
-    "dpo": Case(write_run, [SAVING, TRAINING] * 2, [WEIGHTS], {"optimiser": {"max_steps": 30}}),
-    "adpo": Case(
-        write_adpo_run,
-        [SAVING, TRAINING, SAVING, FINISHING],
-        [WEIGHTS, *RETRIEVER],
-        {"optimiser": {"max_steps": 20}, "adpo": LIVELY | {"samples": 2}},
-    ),
-}
+ADPO = {"optimiser": {"max_steps": 20}, "adpo": LIVELY | {"samples": 2}}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", CASES)
-def test_killed_trainings_end_like_an_unkilled_one(objective: str, tmp_path: Path) -> None:
-    case = CASES[objective]
-    config = settings(objective, write_qwen2_vl(tmp_path / "qwen"), **SETTINGS, **case.settings)
-    unkilled, killed = (case.write(tmp_path, config, name=name) for name in ("unkilled", "killed"))
+@pytest.mark.parametrize(
+    ("objective", "write", "moments", "results", "values"),
+    [
+        ("dpo", write_run, [SAVING, TRAINING] * 2, [WEIGHTS], {"optimiser": {"max_steps": 30}}),
+        ("adpo", write_adpo_run, [SAVING, TRAINING, SAVING, FINISHING], [WEIGHTS, *RETRIEVER], ADPO),
+    ],
+)
+def test_killed_trainings_end_like_an_unkilled_one(objective, write, moments, results, values, tmp_path) -> None:
+    config = settings(objective, write_qwen2_vl(tmp_path / "qwen"), **SETTINGS, **values)
+    unkilled, killed = (write(tmp_path, config, name=name) for name in ("unkilled", "killed"))
     assert Killer().run(unkilled)
-    assert kill_at(case.moments, killed) > 0
+    assert kill_at(moments, killed) > 0
     assert logged(killed.run) == logged(unkilled.run)
-    for name in case.results:
+    for name in results:
         assert (killed.run.folder / name).read_bytes() == (unkilled.run.folder / name).read_bytes(), name
 
 

@@ -1,23 +1,45 @@
-"""Log-probabilities of tokens and their gradients, against PyTorch's own on the whole of the logits."""
+"""Log-probabilities against PyTorch's own; a table, adapters switched off and a copy are the same reference."""
 
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import peft
 import pytest
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from pairwright.schemas.errors import TrainingError
+from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
+from pairwright.schemas.rows import PreferenceRow, ReferenceRow
+from pairwright.schemas.training import Objective, TrainConfig
 from pairwright.tasks.training import score_answers as module
-from pairwright.tasks.training.collate import Collator
-from pairwright.tasks.training.losses import CHOSEN, TEXTS
-from pairwright.tasks.training.pack_answers import Packed
-from pairwright.tasks.training.score_answers import packs_well, score_answers, target_log_probabilities
+from pairwright.tasks.training.collate import Batch, Collator, load_example
+from pairwright.tasks.training.find_model import find_model
+from pairwright.tasks.training.freeze_rows import make_example
+from pairwright.tasks.training.load_model import load_model, load_processor, prepare_model
+from pairwright.tasks.training.losses import CHOSEN, TEXTS, compute_loss, needs_of
+from pairwright.tasks.training.pack_answers import Packed, pack_answers
+from pairwright.tasks.training.score_answers import (
+    Adapters,
+    Copy,
+    Table,
+    choose_reference,
+    open_reference,
+    open_table,
+    packs_well,
+    score_answers,
+    seen_once,
+    target_log_probabilities,
+)
+from pairwright.tasks.training.score_rows import release_scorer, score_rows, scoring_config
 from tests.fixtures.examples_to_pack import ragged
 from tests.fixtures.families_of_models import PACKED
+from tests.fixtures.preferences_to_train import preference
 
 PLACES, TARGETS = torch.tensor([0, 1, 2, 0, 3, 0, 6]), torch.tensor([4, 0, 9, 4, 3, 7, 1])
 """Three tokens share a place, two of them are the same token."""
@@ -123,3 +145,228 @@ def test_the_model_stays_as_it_was(qwen: Path) -> None:
     assert not packs_well(model, replace(collator, apart=True, late=3), ragged())
     assert [module.training for module in model.modules()] == before
     assert {parameter.grad for parameter in model.parameters()} == {None}
+
+
+ROWS = [
+    preference(0),
+    preference(1, images=1),
+    preference(2, rejected_images=2),
+    replace(preference(3, rejected_images=2), rejected=""),
+]
+"""Of two images and of one, with rejected images and without a rejected text."""
+
+
+def settings(objective: str = "adavip", **values: Any) -> TrainConfig:
+    return TrainConfig.model_validate({"objective": objective, **values})
+
+
+def batch_of(qwen: Path, config: TrainConfig, rows: Sequence[PreferenceRow] = ROWS) -> Batch:
+    needs = needs_of(config)
+    collator = Collator(load_processor(qwen), config.model.max_length)
+    return collator([load_example(make_example(row, needs), config.model.max_pixels) for row in rows])["batch"]
+
+
+def packed_of(batch: Batch, model: Any, width: int = TEXTS + 1) -> Packed:
+    return pack_answers(batch, model, width=width)
+
+
+def table_of(qwen: Path, config: TrainConfig, rows: Sequence[PreferenceRow] = ROWS) -> Table:
+    found = [
+        row for row in score_rows(rows, scoring_config(find_model(str(qwen)), config)) if isinstance(row, ReferenceRow)
+    ]
+    release_scorer()
+    found.sort(key=lambda row: row.subject)
+    return Table(
+        keys=np.array([bytes.fromhex(row.subject) for row in found], dtype="S16"),
+        logps=np.array([row.logps for row in found], dtype=np.float32),
+        tokens=np.array([row.tokens for row in found], dtype=np.int32),
+    )
+
+
+def policy_of(qwen: Path, config: TrainConfig) -> Any:
+    """Return a policy whose adapters have learnt something."""
+    policy = prepare_model(load_model(qwen, config.model, dtype=torch.float32), config)
+    torch.manual_seed(5)
+    for name, parameter in policy.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.02)
+    return policy.eval()
+
+
+@pytest.mark.parametrize("objective", ["adavip", "mdpo", "dpo"])
+def test_three_ways_to_the_same_numbers_and_the_same_loss(qwen: Path, objective: Objective) -> None:
+    config = settings(objective)
+    policy, batch = policy_of(qwen, config), batch_of(qwen, config)
+    packed = packed_of(batch, policy)
+    copy = Copy(load_model(qwen, config.model, dtype=torch.float32).eval())
+    scored = [one.score(policy, packed, batch.keys) for one in (Adapters(), copy, table_of(qwen, config))]
+    now = score_answers(policy, packed)
+    assert (now.logps - scored[0].logps).abs().max() > 0.1, "the policy is another by now"
+    losses = [compute_loss(now, one, config).value for one in scored]
+    for one, loss in zip(scored, losses, strict=True):
+        torch.testing.assert_close(one.logps, scored[0].logps, rtol=1e-5, atol=1e-5)
+        assert torch.equal(one.tokens, scored[0].tokens)
+        assert not one.logps.requires_grad
+        torch.testing.assert_close(loss, losses[0], rtol=1e-5, atol=1e-5)
+
+
+def test_a_table_is_read_in_any_order_and_at_any_width(qwen: Path) -> None:
+    config = settings()
+    table, policy = table_of(qwen, config), policy_of(qwen, config)
+    for rows in (ROWS[::-1], ROWS[1:2], [ROWS[2], ROWS[0], ROWS[2]]):
+        batch = batch_of(qwen, config, rows)
+        narrow, wide = (table.score(policy, packed_of(batch, policy, width), batch.keys) for width in (3, 5))
+        for place, row in enumerate(rows):
+            own = table.logps[table.keys.tolist().index(bytes.fromhex(row.key))]
+            assert narrow.logps[place].tolist() == own.tolist()
+        assert torch.equal(wide.logps[:, :3], narrow.logps)
+        assert not wide.logps[:, 3:].any()
+
+
+def test_answers_that_are_not_asked_for_are_not_given(qwen: Path) -> None:
+    """The table holds the rejected images of all rows; DPO shows them where there is no rejected text."""
+    table, config = table_of(qwen, settings()), settings("dpo")
+    batch, policy = batch_of(qwen, config), policy_of(qwen, config)
+    found = table.score(policy, packed_of(batch, policy), batch.keys)
+    assert found.present.tolist() == [
+        [True, False, True],
+        [True, False, True],
+        [True, False, True],
+        [True, True, False],
+    ]
+    assert torch.equal(found.logps != 0, found.present)
+
+
+def test_rows_that_are_not_as_they_were_scored_are_refused(qwen: Path) -> None:
+    config = settings()
+    table, policy = table_of(qwen, config), policy_of(qwen, config)
+    changed = replace(ROWS[0], chosen="A red ball is new, and a blue one.")
+    batch = batch_of(qwen, config, [ROWS[1], changed])
+    with pytest.raises(TrainingError, match=f"row {changed.key}: answer 0 "):
+        table.score(policy, packed_of(batch, policy), batch.keys)
+    stranger = preference(9)
+    batch = batch_of(qwen, config, [ROWS[1], stranger])
+    for one, lacks in ((table, stranger), (Table(table.keys[:0], table.logps[:0], table.tokens[:0]), ROWS[1])):
+        with pytest.raises(TrainingError, match=lacks.key):
+            one.score(policy, packed_of(batch, policy), batch.keys)
+
+
+@pytest.mark.parametrize(
+    ("objective", "tuning", "by", "chosen"),
+    [
+        ("sft", "full", "auto", "nothing"),
+        ("dpo", "lora", "auto", "adapters"),
+        ("adpo", "lora", "auto", "adapters"),
+        ("dpo", "full", "auto", "table"),
+        ("adavip", "full", "auto", "table"),
+        ("adpo", "full", "auto", "copy"),
+        ("dpo", "lora", "table", "table"),
+        ("dpo", "lora", "copy", "copy"),
+        ("dpo", "full", "copy", "copy"),
+    ],
+)
+def test_what_a_run_is_compared_with(objective: str, tuning: str, by: str, chosen: str) -> None:
+    assert choose_reference(settings(objective, model={"tuning": tuning}, reference={"method": by})) == chosen
+
+
+def test_what_a_run_cannot_be_compared_with() -> None:
+    with pytest.raises(ConfigError, match=r"reference\.method: table"):
+        choose_reference(settings("adpo", reference={"method": "table"}))
+    with pytest.raises(ConfigError, match=r"reference\.method: adapters: .*model\.tuning=full"):
+        choose_reference(settings("dpo", model={"tuning": "full"}, reference={"method": "adapters"}))
+
+
+def test_what_is_opened(qwen: Path, tmp_path: Path) -> None:
+    assert open_reference(settings("sft"), qwen, tmp_path) is None
+    assert isinstance(open_reference(settings("dpo"), qwen, tmp_path), Adapters)
+    copy = open_reference(settings("dpo", reference={"method": "copy"}), qwen, tmp_path)
+    assert isinstance(copy, Copy)
+    assert not any(parameter.requires_grad for parameter in copy.model.parameters())
+    assert not copy.model.training
+    for content in (None, b"no table", b""):
+        if content is not None:
+            (tmp_path / "reference.npz").write_bytes(content)
+        with pytest.raises(StoreError, match=r"reference\.npz"):
+            open_table(tmp_path / "reference.npz")
+
+
+TOWERS = ("visual", "vision_tower", "vision_model")
+
+
+def load(folder: Path) -> Any:
+    return AutoModelForImageTextToText.from_pretrained(folder).train()
+
+
+def packed_for(folder: Path, model: Any) -> Packed:
+    collator = Collator(AutoProcessor.from_pretrained(folder), 4096, apart=folder.name == "gemma3")
+    return pack_answers(collator(ragged())["batch"], model, width=5)
+
+
+def freeze_eyes(model: Any) -> None:
+    language = set(model.get_decoder().parameters()) | set(model.get_output_embeddings().parameters())
+    for parameter in model.parameters():
+        parameter.requires_grad = parameter in language
+
+
+@contextmanager
+def counted(*models: Any) -> Iterator[list[bool]]:
+    """Give a list that gets whether gradients were on, each time that one of the models' vision towers runs."""
+    calls: list[bool] = []
+    towers = [part for model in models for name, part in model.named_modules() if name.endswith(TOWERS)]
+    hooks = [tower.register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled())) for tower in towers]
+    yield calls
+    for hook in hooks:
+        hook.remove()
+
+
+def gradients(model: Any) -> dict[str, torch.Tensor]:
+    return {name: given.grad for name, given in model.named_parameters() if given.grad is not None}
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")  # peft asks for it
+def test_adapters_and_their_absence_see_once(family: Path) -> None:
+    model = load(family)
+    inside = next(name for name, part in model.named_modules() if part is model.get_decoder())
+    model = peft.get_peft_model(
+        model, peft.LoraConfig(r=2, target_modules=rf"{inside}\..*_proj", init_lora_weights=False)
+    )
+    packed, results = packed_for(family, model), []
+    for once in (nullcontext(), seen_once(model)):
+        model.zero_grad()
+        with once, counted(model) as calls:
+            with torch.no_grad(), model.disable_adapter():
+                reference = score_answers(model, packed).logps
+            policy = score_answers(model, packed).logps
+        (policy - reference).square().sum().backward()
+        results.append((reference, policy.detach(), gradients(model), calls))
+    (first, second) = results
+    assert (len(first[3]), second[3]) == (2, [False])
+    assert torch.equal(first[0], second[0])
+    assert torch.equal(first[1], second[1])
+    assert not torch.equal(first[0], first[1])
+    assert all(torch.equal(grad, second[2][name]) for name, grad in first[2].items())
+
+
+def test_a_copy_gets_the_same_features(family: Path) -> None:
+    model, copy = load(family), load(family)
+    freeze_eyes(model)
+    copy.requires_grad_(requires_grad=False)
+    packed = packed_for(family, model)
+    with counted(model, copy) as calls:
+        with seen_once(model, copy), torch.no_grad():
+            found = [score_answers(each, packed).logps for each in (model, copy)]
+        assert calls == [False]
+        with torch.no_grad():
+            assert torch.equal(found[0], score_answers(copy, packed).logps)
+    assert torch.equal(*found)
+
+
+def test_what_sees_and_is_trained_looks_each_time(family: Path) -> None:
+    model = load(family)
+    packed = packed_for(family, model)
+    with counted(model) as calls, seen_once(model):
+        with torch.no_grad():
+            score_answers(model, packed)
+        score_answers(model, packed).logps.sum().backward()
+    assert calls == [False, True]
+    assert any("vis" in name and float(grad.abs().max()) > 0 for name, grad in gradients(model).items())

@@ -26,7 +26,7 @@ from pairwright.tasks.training.train_model import fitting, make_trainer
 from pairwright.tasks.training.train_model import train_model as train
 from tests.fixtures.families_of_models import write_qwen2_5_vl, write_qwen2_vl
 from tests.fixtures.preferences_to_train import CHOSEN
-from tests.fixtures.runs_to_train import PART, TABLE, curve, logged, preferences, settings, write_run
+from tests.fixtures.runs_to_train import PART, TABLE, At, curve, logged, preferences, settings, write_run
 
 pytestmark = pytest.mark.usefixtures("no_samples")
 WEIGHTS = "model.safetensors"
@@ -260,21 +260,9 @@ def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(shutil.copytree(job.run.checkpoint(2), root / "checkpoint-2"))
 
 
-class Filling:
+def fill(step: int, most: int) -> At:
     """Let no file of this process grow beyond a size, from a step on: what a full disk does to large files."""
-
-    def __init__(self, step: int, most: int) -> None:
-        self.step, self.most = step, most
-
-    def begin(self, step: int, steps: int) -> None:
-        pass
-
-    def advance(self, step: int) -> None:
-        if step == self.step:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (self.most, resource.RLIM_INFINITY))
-
-    def logged(self, step: int, split: str, values: Any) -> None:
-        pass
+    return At(step, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY)))
 
 
 @pytest.fixture
@@ -293,7 +281,7 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_written(file: str, qwen: Path
     most = (job.run.checkpoint(1) / file).stat().st_size - 100
     job = write_run(tmp_path, job.config, name="full")
     with pytest.raises(TrainingError, match=r"checkpoint-4 .*checkpoint-3"):
-        train(replace(job, watcher=Filling(4, most)))
+        train(replace(job, watcher=fill(4, most)))
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert job.run.steps() == [2, 3]
     assert not (job.run.folder / ".saving").exists()
@@ -306,7 +294,7 @@ def test_a_disk_that_is_full_while_the_finished_model_is_written(qwen: Path, tmp
     job = write_run(tmp_path, config)
     most = (job.start / "model.safetensors").stat().st_size // 2
     with pytest.raises(TrainingError, match=str(job.run.folder)):
-        train(replace(job, watcher=Filling(2, most)))
+        train(replace(job, watcher=fill(2, most)))
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert (job.run.steps(), job.run.is_finished) == ([2], False)
     assert train(job).finished

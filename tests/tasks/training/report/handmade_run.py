@@ -1,4 +1,4 @@
-"""Write the folder of a training run by hand: settings, metrics that move as those of a real one, hostile texts."""
+"""Write the folder of a training run by hand: settings, metrics that move, hostile texts."""
 
 import json
 from collections.abc import Sequence
@@ -38,31 +38,18 @@ def make_samples() -> list[Sample]:
     ]
 
 
+LOGGED = (
+    *("loss", "reward/chosen", "reward/rejected", "margin", "accuracy", "logp/chosen", "logp/rejected"),
+    *("retriever/entropy share", "retriever/effective", "retriever/candidates", "retriever/reward"),
+    *("retriever/true share", "retriever/most common share", "retriever/scale"),
+    *("learning_rate", "grad_norm", "rows per second", HOSTILE),
+)
+
+
 def curves(steps: Sequence[int]) -> dict[str, list[float]]:
-    """Return what an ADPO run would log: a loss that falls, rewards that part, a retriever that narrows its choice."""
+    """Return what an ADPO run would log, each metric on its way from 2 to nearly 0."""
     random, share = np.random.default_rng(0), np.array(steps) / max(steps)
-    noise = random.normal(size=(8, len(steps)))
-    margin = 2.2 * share**0.8 + 0.35 * noise[0]
-    return {
-        "loss": list(np.logaddexp(0, -margin)),
-        "reward/chosen": list(0.4 * share - 0.5 * share**3 + 0.15 * noise[1]),
-        "reward/rejected": list(0.4 * share - 0.5 * share**3 + 0.15 * noise[1] - margin),
-        "margin": list(margin),
-        "accuracy": list(np.clip(0.5 + 0.45 * share + 0.12 * noise[2], 0, 1)),
-        "logp/chosen": list(-60 + 4 * share + 2 * noise[3]),
-        "logp/rejected": list(-60 - 18 * share + 2 * noise[4]),
-        "retriever/entropy share": list(np.clip(1 - 0.6 * share + 0.03 * noise[5], 0, 1)),
-        "retriever/effective": list(128 ** np.clip(1 - 0.6 * share, 0, 1)),
-        "retriever/candidates": [128.0] * len(steps),
-        "retriever/reward": list(0.7 + 0.2 * noise[6]),
-        "retriever/true share": list(0.04 + 0.08 * share + 0.01 * noise[7]),
-        "retriever/most common share": list(0.02 + 0.1 * share),
-        "retriever/scale": [100.0] * len(steps),
-        "learning_rate": list(3e-4 * (0.5 + 0.5 * np.cos(np.pi * share))),
-        "grad_norm": list(1 + np.abs(noise[0]) + 40 * (np.arange(len(steps)) == len(steps) // 2)),
-        "rows per second": list(20 + noise[1]),
-        HOSTILE: list(share),
-    }
+    return {name: list(2 - 1.9 * share + 0.1 * random.normal(size=len(steps))) for name in LOGGED}
 
 
 def write_metrics(run: Run, steps: Sequence[int], *, measured: Sequence[int] = ()) -> None:
