@@ -194,14 +194,11 @@ def sft(policy: Scored, reference: Scored | None, config: settings.SftConfig) ->
     Metrics are ``nll``, per token in both cases, and ``logp/chosen``. A reference is not looked at.
     """
     del reference
-    counts = policy.present[:, CHOSEN]
-    logps = policy.logps[:, CHOSEN]
-    tokens = policy.tokens[:, CHOSEN]
+    counts, logps, tokens = policy.present[:, CHOSEN], policy.logps[:, CHOSEN], policy.tokens[:, CHOSEN]
     # n log p / (tokens of the batch): its mean over the n examples is the mean over tokens.
     per_batch = -logps * counts.sum() / tokens.sum().clamp(min=1)
     per_example = -logps / tokens.clamp(min=1) if config.average_over == "examples" else per_batch
-    logged: dict[str, tuple[Tensor, Tensor]] = {"nll": (per_batch, counts), "logp/chosen": (logps, counts)}
-    loss = loss_of(per_example, counts, logged)
+    loss = loss_of(per_example, counts, {"nll": (per_batch, counts), "logp/chosen": (logps, counts)})
     return replace(loss, counts={**loss.counts, **({"nll": float(tokens.sum())} if "nll" in loss.counts else {})})
 
 
@@ -215,9 +212,8 @@ def dpo(policy: Scored, reference: Scored | None, config: DpoConfig) -> Loss:
     """
     from torch import cat
 
-    rewards = rewards_of(
-        policy, reference, beta=config.beta, texts=config.max_negatives, per_token=config.length_normalised
-    )
+    per_token, most = config.length_normalised, config.max_negatives
+    rewards = rewards_of(policy, reference, beta=config.beta, texts=most, per_token=per_token)
     has_texts = rewards.has_texts
     alone = rewards.has_image & ~has_texts.any(1)
     counts = alone | has_texts.any(1)

@@ -256,14 +256,9 @@ def open_adversary(
     if (folder / CLIP).exists():
         shown = _shown(material, config, rows=rows, dataset=dataset)
         clip = (ClipConfig.model_validate_json((folder / CLIP).read_text()), shown)
-    return make_adversary(
-        material,
-        config,
-        tokenize=tokenize,
-        device=torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu"),
-        average=average_over_ranks if count_ranks() > 1 else None,
-        clip=clip,
-    )
+    device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+    average = average_over_ranks if count_ranks() > 1 else None
+    return make_adversary(material, config, tokenize=tokenize, device=device, average=average, clip=clip)
 
 
 def make_adversary(

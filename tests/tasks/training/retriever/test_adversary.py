@@ -1,4 +1,4 @@
-"""The retriever as the trainer meets it: answers in columns, refused texts, ranks without rows; alarms when they must."""
+"""The retriever as the trainer meets it: answers in columns, refused texts, ranks without rows, its alarms."""
 
 import hashlib
 import json
