@@ -35,13 +35,8 @@ def attend_in_parts(
 ) -> tuple[Tensor, None]:
     """Return (P, T, heads, size) as transformers' SDPA does; queries before those of the mask need none.
 
-    Args:
-        module: the attention layer.
-        query: (P, heads, T, size).
-        key: (P, key heads, T, size).
-        value: as ``key``.
-        attention_mask: (P, 1, A, T) for the last A queries, those before being causal; (P, 1, T, T) for all, or none.
-        words: passed on.
+    Queries are (P, heads, T, size), keys and values (P, key heads, T, size); the mask is (P, 1, A, T) for the last A
+    queries, those before being causal, (P, 1, T, T) for all, or none.
     """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward as attend
 

@@ -100,15 +100,11 @@ class Sentence:
 
 
 class Batches:
-    """Makes batches of rows.
+    """Batches of rows: what they say, and what is seen of their images.
 
-    Args:
-        texts: what the rows say.
-        copies: what is seen of their images.
-        clip: splits texts into words that can be masked.
-        words: the decoder's.
-        length: maximum tokens of a description.
-        show: what returns ``(B, 2, 3, h, w)``, CLIP's pixels, of rows with these features; ``None``: nothing is masked.
+    ``clip`` splits texts into words that can be masked, ``words`` are the decoder's, ``length`` bounds the tokens of a
+    description. ``show`` returns ``(B, 2, 3, h, w)``, CLIP's pixels, of rows with these features; ``None``: nothing is
+    masked.
     """
 
     def __init__(
