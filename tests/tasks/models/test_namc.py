@@ -10,23 +10,8 @@ import torch
 
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.namc import NamcConfig
-from pairwright.tasks.models.namc import (
-    IGNORED,
-    NO_WORD,
-    Described,
-    Describer,
-    MaskedImageEncoder,
-    Namc,
-    NamcSizes,
-    NoiseIdentifier,
-    alignment_loss,
-    description_loss,
-    mask_probabilities,
-    mask_tokens,
-    reconstruction_loss,
-    relevance,
-    relevance_of_words,
-)
+from pairwright.tasks.models import namc as namc_file
+from pairwright.tasks.models.namc import NO_WORD, NamcSizes, NoiseIdentifier, alignment_loss, mask_probabilities
 from pairwright.tasks.models.namc_words import ClipWords, learnt_words
 from tests.fixtures.checkpoints import READING_CLIP, make_clip
 
@@ -74,7 +59,7 @@ def test_what_is_masked_leaves_no_trace(noise):
     tokens, words = text(2)
     changed = tokens.clone()
     changed[0, 2:4] = torch.tensor([77, 78])
-    hidden = mask_tokens(torch.tensor([[False, True, False], [True, True, True]]), words)
+    hidden = namc_file.mask_tokens(torch.tensor([[False, True, False], [True, True, True]]), words)
     assert hidden.nonzero().tolist() == [[0, 2], [0, 3]]
     assert not torch.allclose(noise.read(tokens)[0], noise.read(changed)[0])
     torch.testing.assert_close(noise.read(tokens, hidden)[0], noise.read(changed, hidden)[0])
@@ -83,16 +68,16 @@ def test_what_is_masked_leaves_no_trace(noise):
 def test_relevance_is_the_highest_cosine():
     patches = torch.tensor([[[3.0, 0.0], [0.0, 2.0]]])
     tokens = torch.tensor([[[9.0, 9.0], [1.0, 0.0], [3.0, 4.0]]])
-    seen, read = relevance(patches, tokens, torch.tensor([[False, True, True]]))
+    seen, read = namc_file.relevance(patches, tokens, torch.tensor([[False, True, True]]))
     torch.testing.assert_close(seen, torch.tensor([[1.0, 0.8]]))  # the first token is no word
     torch.testing.assert_close(read, torch.tensor([[math.sqrt(0.5), 1.0, 0.8]]))
-    seen, _ = relevance(patches, tokens, torch.zeros(1, 3, dtype=torch.bool))
+    seen, _ = namc_file.relevance(patches, tokens, torch.zeros(1, 3, dtype=torch.bool))
     assert seen.tolist() == [[0.0, 0.0]]
 
 
 def test_a_word_is_as_relevant_as_its_best_piece():
     words = torch.tensor([[NO_WORD, 0, 1, 1, NO_WORD]])
-    found, real = relevance_of_words(torch.tensor([[0.9, 0.1, 0.2, 0.3, 0.8]]), words)
+    found, real = namc_file.relevance_of_words(torch.tensor([[0.9, 0.1, 0.2, 0.3, 0.8]]), words)
     assert real.tolist() == [[True, True, False, False, False]]
     torch.testing.assert_close(found, torch.tensor([[0.1, 0.3, 0.0, 0.0, 0.0]]))
 
@@ -112,7 +97,7 @@ def test_so_much_is_masked_as_was_asked_for(noise):
     torch.manual_seed(0)
     many = pixels(1).expand(rows, -1, -1, -1), tokens.expand(rows, -1), words.expand(rows, -1)
     found, hidden = noise.draw_masks(*many, shares=(0.2, 0.15))
-    seen, _ = relevance(noise.see(pixels(1))[1], noise.read(tokens)[1], words != NO_WORD)
+    seen, _ = namc_file.relevance(noise.see(pixels(1))[1], noise.read(tokens)[1], words != NO_WORD)
     wanted = mask_probabilities(seen, 0.2, torch.ones_like(seen, dtype=torch.bool))[0]
     spread = (wanted * (1 - wanted) / rows).sqrt()
     assert ((found.float().mean(0) - wanted).abs() <= 4 * spread + 1e-6).all()
@@ -135,7 +120,7 @@ IMAGE_SIZES = NamcSizes(width=16, heads=2, places=4, features=6, codes=5, vocabu
 @pytest.fixture(scope="module")
 def encoder():
     torch.manual_seed(0)
-    return MaskedImageEncoder(IMAGE_SIZES).eval()
+    return namc_file.MaskedImageEncoder(IMAGE_SIZES).eval()
 
 
 def features(seed: int) -> torch.Tensor:
@@ -197,7 +182,7 @@ START, END, MASK = 1, 2, 3
 @pytest.fixture(scope="module")
 def describer():
     torch.manual_seed(3)
-    made = Describer(SIZES).eval()
+    made = namc_file.Describer(SIZES).eval()
     with torch.no_grad():
         made.words.weight.mul_(40)  # so that its choices are clear
     return made
@@ -239,7 +224,7 @@ def test_no_banned_word_is_written_and_no_more_than_there_are_places(describer):
 def test_the_default_has_as_many_weights_as_the_paper_says():
     """64.2 M in reconstruction and description, the encoders of CLIP and the CNN aside."""
     with torch.device("meta"):
-        parts = (MaskedImageEncoder(NamcSizes()), Describer(NamcSizes()))
+        parts = (namc_file.MaskedImageEncoder(NamcSizes()), namc_file.Describer(NamcSizes()))
         count = sum(weight.numel() for part in parts for weight in part.parameters())
     assert round(count / 1e6, 1) == 64.2
 
@@ -261,7 +246,7 @@ def batch(vocabulary):
     written = [vocabulary.write(both, ("shows", "has"), length=40) for both in halves]
     longest = max(len(one.tokens) for one in written)
     generator = torch.Generator().manual_seed(0)
-    return Described(
+    return namc_file.Described(
         pixels=torch.randn(3, 2, 3, 64, 64, generator=generator),
         features=torch.randn(3, 2, 16, 12, generator=generator),
         codes=torch.zeros(3, 2, 16, dtype=torch.long),
@@ -281,7 +266,7 @@ def filled(values, length: int, padding: int) -> torch.Tensor:
 def model(vocabulary):
     torch.manual_seed(1)
     sizes = replace(SIZES, places=16, features=12, vocabulary=vocabulary.size, length=40)
-    return Namc(sizes, NoiseIdentifier(make_clip(READING_CLIP), width=16))
+    return namc_file.Namc(sizes, NoiseIdentifier(make_clip(READING_CLIP), width=16))
 
 
 def pretrain(model, batch, vocabulary, share=0.4, **settings):
@@ -372,18 +357,18 @@ def test_alignment_is_not_rounded():
 def test_reconstruction_counts_masked_places_only():
     logits = torch.zeros(1, 3, 4, requires_grad=True)
     codes, masked = torch.tensor([[1, 2, 3]]), torch.tensor([[True, False, True]])
-    loss = reconstruction_loss(logits, codes, masked)
+    loss = namc_file.reconstruction_loss(logits, codes, masked)
     assert loss.item() == pytest.approx(math.log(4))
     (slope,) = torch.autograd.grad(loss, logits)
     assert slope[0, 1].abs().sum() == 0
     assert slope[0, 0, 1].item() == pytest.approx((0.25 - 1) / 2)  # of two places
-    assert reconstruction_loss(logits, codes, torch.zeros_like(masked)).item() == 0
+    assert namc_file.reconstruction_loss(logits, codes, torch.zeros_like(masked)).item() == 0
 
 
 def test_description_ignores_what_is_not_to_be_learnt():
     logits = torch.zeros(1, 3, 4)
     logits[0, 1, 2] = 1.0
-    labels = torch.tensor([[0, 2, IGNORED]])
+    labels = torch.tensor([[0, 2, namc_file.IGNORED]])
     expected = (math.log(4) + math.log(3 + math.e) - 1) / 2
-    assert float(description_loss(logits, labels)) == pytest.approx(expected)
-    assert float(description_loss(logits, torch.full((1, 3), IGNORED))) == 0
+    assert float(namc_file.description_loss(logits, labels)) == pytest.approx(expected)
+    assert float(namc_file.description_loss(logits, torch.full((1, 3), namc_file.IGNORED))) == 0

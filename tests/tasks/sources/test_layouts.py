@@ -11,20 +11,8 @@ from pairwright.flows.stages import TABLES
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ImageRow, PairRow
 from pairwright.tasks.sources.readers import READERS
-from tests.fixtures.layouts import (
-    cut,
-    list_all,
-    put,
-    put_lines,
-    read_all,
-    source_of,
-    write_clevr_change,
-    write_clevr_dc,
-    write_image_editing_request,
-    write_localized_narratives,
-    write_omnidiff,
-    write_spot_the_diff,
-)
+from tests.fixtures import layouts
+from tests.fixtures.layouts import cut, list_all, put, put_lines, read_all, source_of, write_omnidiff
 from tests.fixtures.tables import build
 
 
@@ -51,15 +39,16 @@ NARRATED = "coco_train_localized_narratives-00001-of-00002.jsonl"
 EDITS = ["Zhopped_1", "Zhopped_2", "Zhopped_3", "reddit_4"]
 NUMBERS = ["000010.png", "000000.png", "000002.png", "000047.png"]
 SPOTS = ["12998", "7", "12", "40", "41"]
+SPOT = "resized_images/7_2.png"
 CLEVR = "sc_images/CLEVR_semantic_000001.png"
 COCO = "images/train2017/000000000139.jpg"
 SAMPLES = [
     # 4 before, 4 after, 4 distractors of which one is its own before
-    Sample("clevr-change", write_clevr_change, CHANGES, 11, CLEVR, 4, "change_captions.json"),
-    Sample("clevr-dc", write_clevr_dc, NUMBERS, 8, "aft/10.png", 0, "captions.json"),
-    Sample("spot-the-diff", write_spot_the_diff, SPOTS, 10, "resized_images/7_2.png", 1, "annotations/train.json"),
-    Sample("image-editing-request", write_image_editing_request, EDITS, 7, "images/d_b.jpg", 3, "train.json"),
-    Sample("localized-narratives", write_localized_narratives, NARRATIVES, 4, COCO, 1, NARRATED),
+    Sample("clevr-change", layouts.write_clevr_change, CHANGES, 11, CLEVR, 4, "change_captions.json"),
+    Sample("clevr-dc", layouts.write_clevr_dc, NUMBERS, 8, "aft/10.png", 0, "captions.json"),
+    Sample("spot-the-diff", layouts.write_spot_the_diff, SPOTS, 10, SPOT, 1, "annotations/train.json"),
+    Sample("image-editing-request", layouts.write_image_editing_request, EDITS, 7, "images/d_b.jpg", 3, "train.json"),
+    Sample("localized-narratives", layouts.write_localized_narratives, NARRATIVES, 4, COCO, 1, NARRATED),
     Sample("omnidiff", write_omnidiff, ["2", "same", "0", "1"], 6, "real/1_b.jpg", 3, "train.jsonl"),
 ]
 PAIRS = ("given_pairs", "pairs")

@@ -10,17 +10,10 @@ import pytest
 
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import ImageRow
+from pairwright.tasks.store import snapshot as snapshot_file
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.snapshot import (
-    check_parts,
-    describe_version,
-    latest_snapshot,
-    missing_files,
-    read_live,
-    read_snapshot,
-    write_snapshot,
-)
+from pairwright.tasks.store.snapshot import check_parts, describe_version, latest_snapshot, read_live, read_snapshot
 from tests.tasks.store.toy import ToyConfig, build_toy, check_rows, open_toy, plan_toy, record_of
 
 WORDS = ["a1", "a1/again", "b2", "bad", "c3", "failing", "failing/too"]
@@ -83,7 +76,7 @@ def test_what_is_gone_is_named(tmp_path: Path) -> None:
     assert len(paths) == 3
     for path in paths:
         path.unlink()
-    assert sorted(missing_files(folder, snapshot)) == [str(path.relative_to(tmp_path)) for path in paths]
+    assert sorted(snapshot_file.missing_files(folder, snapshot)) == [str(path.relative_to(tmp_path)) for path in paths]
     with pytest.raises(StoreError, match=r"part-.* 2 others.*version 1 .*`pairwright gc`"):
         check_parts(folder, snapshot)
 
@@ -131,7 +124,7 @@ def test_of_two_that_write_at_once_the_second_takes_the_next_number(
     monkeypatch.setattr(Folder, "create", create_late)
     with open_toy(tmp_path, ["a"]) as build:
         done = [(planned, build.settle(planned)) for planned in build.planned]
-        snapshot = write_snapshot(build, done, record=record_of(limit=3))
+        snapshot = snapshot_file.write_snapshot(build, done, record=record_of(limit=3))
     assert (snapshot.number, snapshot.content["parent"]) == (3, 2)
     assert (tmp_path / "snapshots/000002.json").read_bytes() == other
 

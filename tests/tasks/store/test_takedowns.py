@@ -9,19 +9,11 @@ import pytest
 from pairwright.schemas.arrow import to_table
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import CaptionRow, ItemRow, PairRow, make_key
+from pairwright.tasks.store import takedowns as takedowns_file
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import latest_snapshot
 from pairwright.tasks.store.stage import Stage
-from pairwright.tasks.store.takedowns import (
-    REMOVED,
-    bury,
-    last_unswept,
-    mark_of,
-    read_takedowns,
-    removed_by,
-    write_swept,
-    write_takedown,
-)
+from pairwright.tasks.store.takedowns import REMOVED, bury, last_unswept, mark_of, read_takedowns, write_takedown
 from tests.fixtures.rows import row_of
 from tests.tasks.store.test_pinned import check as check_version
 from tests.tasks.store.toy import ToyConfig, build_toy, check, items_of, key_of, take_calls
@@ -89,9 +81,9 @@ def test_the_list_is_only_added_to(tmp_path: Path) -> None:
     entries = read_takedowns(folder)
     assert entries[0] == one
     assert [entry.number for entry in entries] == [1, 2, 3]
-    assert [removed_by(entries[:last]) for last in range(4)] == [set(), {"1", "2"}, {"1"}, {"1", "3"}]
+    assert [takedowns_file.removed_by(entries[:last]) for last in range(4)] == [set(), {"1", "2"}, {"1"}, {"1", "3"}]
     assert last_unswept(folder, entries) == 3
-    write_swept(folder, 3)
+    takedowns_file.write_swept(folder, 3)
     assert last_unswept(folder, entries) == 0
 
 
