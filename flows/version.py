@@ -15,6 +15,7 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from pairwright.flows.pipeline import Pipeline
+from pairwright.flows.stages import RESULTS
 from pairwright.prompts import load
 from pairwright.schemas.bounds import GatesConfig
 from pairwright.schemas.config import BuildRecord, Profile
@@ -220,7 +221,7 @@ def publish_version(
     """Judge settled stages and publish them; return the newest version, if there is any, and how they were judged."""
     before = latest_snapshot(build.folder)
     counts = [count for _, count in done]
-    judged = tuple(_judge(build, done, record.profile.gates, before))
+    judged = tuple(_judge(build, done, record.profile.gates, before=before, until=record.until))
     published = force or all(gate.holds for gate in judged)
     snapshot = write_snapshot(build, done, record=record) if published else before
     verdict = gates.Verdict(
@@ -248,11 +249,25 @@ def now() -> str:
     return datetime.now(UTC).isoformat()
 
 
+def _asked(done: Sequence[tuple[Planned, Counts]], until: str) -> list[str]:
+    """Return the table up to which a build went, or the results of the last group."""
+    stages = [planned.stage for planned, _ in done]
+    if until in (stage.name for stage in stages):
+        return [until]
+    return [stage.name for stage in stages if stage.group == stages[-1].group and stage.name in RESULTS]
+
+
 def _judge(
-    build: Build, done: Sequence[tuple[Planned, Counts]], config: GatesConfig, before: Snapshot | None
+    build: Build,
+    done: Sequence[tuple[Planned, Counts]],
+    config: GatesConfig,
+    *,
+    before: Snapshot | None,
+    until: str,
 ) -> Iterator[gates.Gate]:
     counts = [count for _, count in done]
     yield from gates.judge_counts(config, counts)
+    yield from gates.judge_result(config, done, _asked(done, until))
     if before is None:
         return
     old = before.content["stages"]

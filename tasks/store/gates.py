@@ -170,6 +170,31 @@ def judge_counts(config: GatesConfig, counts: Sequence[Counts]) -> Iterator[Gate
             yield Gate(gate="max_failed", stage=one.stage, about=about, measured=share, bound=config.max_failed)
 
 
+def judge_result(config: GatesConfig, done: Settled, asked: Sequence[str]) -> Iterator[Gate]:
+    """Yield the gate of what was asked for: one of these tables has a row, unless a yield is set for the last.
+
+    Says of the tables that it is made of which ones became empty, the first three, and why.
+    """
+    on = {planned.stage.name: (planned, count) for planned, count in done if planned.stage.is_on}
+    found = [on[name][1] for name in asked if name in on]
+    if (
+        not found
+        or found[-1].stage in config.min_yield
+        or any(count.failed + count.pending for _, count in on.values())
+    ):
+        return
+    if any(count.rows for count in found):
+        return
+    wanted = set(asked)
+    for planned, _ in reversed(on.values()):
+        wanted |= planned.stage.tables if planned.stage.name in wanted else set()
+    empty = [count for name, (_, count) in on.items() if name in wanted and count.of and not count.rows]
+    why = "; ".join(f"{count.stage}: {max(count.reasons, key=count.reasons.__getitem__)}" for count in empty[:3])
+    about = f"ok of {found[-1].of:,} inputs{f' (empty: {why})' if why else ''}"
+    bound = 1 / max(1, found[-1].of)
+    yield Gate(gate="min_yield", stage=found[-1].stage, about=about, measured=0.0, bound=bound)
+
+
 def judge_reasons(
     config: GatesConfig, before: Mapping[str, Mapping[str, Any]], counts: Sequence[Counts]
 ) -> Iterator[Gate]:

@@ -7,13 +7,24 @@ from typing import Any
 
 import pytest
 
+from pairwright.flows.stages import STAGES
 from pairwright.schemas.bounds import GatesConfig
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store import gates as gates_file
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.gates import cannot_judge, judge_counts, judge_reasons, measure_drift, read_verdict
+from pairwright.tasks.store.gates import (
+    cannot_judge,
+    judge_counts,
+    judge_reasons,
+    judge_result,
+    measure_drift,
+    read_verdict,
+)
 from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.stage import Planned
 from tests.tasks.store.toy import build_toy, open_toy
+
+ANY = GatesConfig()
 
 
 def count(*, reasons: dict[str, int] | None = None, **numbers: Any) -> Counts:
@@ -40,6 +51,31 @@ def test_a_yield_is_ok_of_all_inputs() -> None:
     assert re.fullmatch(r"pairs: .*\b100\b.* 0\.19, .* 0\.2 \(gates\.min_yield\)", gate.say())
     (gate,) = judge_counts(config, [count()])
     assert not gate.holds, "a table of which rows are expected is empty"
+
+
+def test_a_build_that_came_to_nothing_says_where_it_became_empty() -> None:
+    on = {stage.name: stage for stage in STAGES if stage.name in ("images", "pairs", "captions", "differences")}
+    counts = {
+        "images": Counts(stage="images", fingerprint="f", of=4, ok=4, rows=4),
+        "pairs": Counts(stage="pairs", fingerprint="f", of=2, ok=2, rows=2),
+        "captions": Counts(stage="captions", fingerprint="f", of=4, dropped=4, reasons={"no graph": 4}),
+        "differences": Counts(stage="differences", fingerprint="f", of=2, dropped=2, reasons={"no": 1}),
+    }
+
+    def judge(asked: list[str], config: GatesConfig = ANY, **changed: Counts) -> list[gates_file.Gate]:
+        planned = {name: Planned(stage=on[name], config=None, fingerprint="f") for name in on}
+        return list(judge_result(config, [(planned[name], (counts | changed)[name]) for name in on], asked))
+
+    (gate,) = judge(["differences"])
+    assert (gate.stage, gate.holds) == ("differences", False)
+    assert gate.about == "ok of 2 inputs (empty: differences: no)"
+    assert judge(["pairs"]) == []
+    assert judge(["captions", "pairs"]) == [], "one of the tables that were asked for has rows"
+    (gate,) = judge(["captions", "differences"])
+    assert gate.about == "ok of 2 inputs (empty: captions: no graph; differences: no)"
+    undone = Counts(stage="images", fingerprint="f", of=4, ok=3, pending=1, rows=3)
+    assert judge(["differences"], images=undone) == [], "there may be rows yet"
+    assert judge(["differences"], GatesConfig(min_yield={"differences": 0})) == []
 
 
 def test_reasons_are_compared_with_the_last_version() -> None:
