@@ -17,6 +17,7 @@ from pairwright.schemas.rows import DifferenceRow, ImageRow, Images, PairRow, Pa
 from pairwright.tasks.rejected.compare_words import Halves, repeats, says_no_change, says_nothing_else
 from pairwright.tasks.rejected.read_phrases import read_phrases
 from pairwright.tasks.store.stage import Uses
+from pairwright.tasks.texts.say_claims import surely_said
 
 TRUTH_USES = (
     Uses(table="pairs", row=PairRow),
@@ -36,7 +37,7 @@ class Truth:
 
     def of(self, claims: tuple[Claim, ...]) -> bool | None:
         """Say whether the claims hold, or may pass for true; ``None`` where it cannot be known."""
-        return may_hold(claims, self.graphs) if claims and self.graphs else None
+        return may_hold(surely_said(claims), self.graphs) if claims and self.graphs else None
 
     def of_words(self, halves: Halves) -> bool | None:
         """Say whether a text without claims is true, by its words; ``None`` where it cannot be known."""

@@ -215,7 +215,7 @@ def _is_rendered(selector: Selector, count: int) -> bool:
 
 STAGE = Stage(
     name="edited",
-    version=6,
+    version=7,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

@@ -194,7 +194,7 @@ def _content(row: DifferenceRow) -> str:
 
 STAGE = Stage(
     name="retrieved",
-    version=5,
+    version=6,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

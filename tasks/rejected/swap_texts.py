@@ -58,7 +58,7 @@ OTHER = {"first": "second", "second": "first", "left": "right", "right": "left",
 
 STAGE = Stage(
     name="swapped",
-    version=4,
+    version=5,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

@@ -106,6 +106,21 @@ def say_claims(claims: Sequence[Claim], kind: Kind, rng: Random) -> str:
     return " ".join(map(_sentence, clauses))
 
 
+def surely_said(claims: Sequence[Claim]) -> list[Claim]:
+    """Return the claims that every kind of text makes as strongly.
+
+    "The red lamp on the left is gone" is said where there is no red lamp any more; and of one that only has moved.
+    """
+    teller = Teller(claims, Random(0))
+    weaker: list[Claim] = []
+    for pair in zip(teller.mentions(0), teller.mentions(1), strict=False):
+        for thing, absent in (pair, pair[::-1]):
+            more = thing.selector != absent.selector or bool(teller.beside(thing))
+            if absent.kind == "absent" and _names(thing, absent) and more:
+                weaker.append(absent)
+    return [claim for claim in claims if claim not in weaker]
+
+
 def _sentence(text: str) -> str:
     return f"{capital(text)}."
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pairwright.schemas.claims import Claim
+from pairwright.schemas.claims import Claim, Selector
 from pairwright.tasks.rejected.check_texts import Truth, is_as_true, likeness, truth_of
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import graph, image_row, pair_row, thing
@@ -37,6 +37,20 @@ def test_truth_is_looked_up_or_unknown():
     assert truth_of(row, {pair.key: pair}, images) == Truth(BALL, ("a man left",))
     assert truth_of(row, {pair.key: pair}, {}) == Truth(None, ("a man left",))
     assert truth_of(row, {}, images) == Truth(None)
+
+
+def test_a_thing_that_has_only_moved_may_pass_for_gone():
+    # "The red ball on the left is gone": the claim denies any red ball, the words perhaps only one on the left.
+    graphs = (graph(thing(colour="red", column="left")), graph(thing(colour="red", column="right")))
+    ball = Selector(shape="ball", colour="red")
+    there = Claim(side=0, kind="exists", selector=ball.model_copy(update={"column": "left"}))
+    assert Truth(graphs).of((there, Claim(side=1, kind="absent", selector=ball))) is True
+    assert (
+        Truth(graphs).of((there.model_copy(update={"selector": ball}), Claim(side=1, kind="absent", selector=ball)))
+        is False
+    )
+    blue = there.model_copy(update={"selector": Selector(shape="ball", colour="blue", column="left")})
+    assert Truth(graphs).of((blue, Claim(side=1, kind="absent", selector=ball))) is False
 
 
 BALL = (graph(thing(colour="red")), graph(thing(colour="blue"), thing("b", "cube", "green")))
