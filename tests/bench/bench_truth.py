@@ -16,6 +16,7 @@ from random import Random
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 import pairwright as pw
@@ -208,16 +209,25 @@ def measure_images(truth: Truth) -> Iterator[Figure]:
     removals = {row.source_key: row for row in truth.tables["removals"].rows(without=("patch",))}
     statistics: list[list[float]] = []
     worlds: list[str] = []
+    anew: list[list[float]] = []
+    where: list[str] = []
     found: list[tuple[str, str, str]] = []
     for row in truth.tables["preferences"].rows():
         if row.rejected_image_maker == "removal":
             shown, rejected, side = _changed(row)
+            world = truth.of_pair(row.subject)[side].world
             statistics += [statistics_of(shown), statistics_of(rejected)]
-            worlds += [truth.of_pair(row.subject)[side].world] * 2
-            found += [_check_removal(truth, row, removals[chosen[row.subject]])] if row.key in sample else []
+            worlds += [world] * 2
+            if row.key in sample:
+                faults, empty = _check_removal(truth, row, removals[chosen[row.subject]])
+                found.append(faults)
+                anew += [statistics_of(empty), statistics_of(rejected)]
+                where += [world] * 2
     if made:
         right, of = tell_apart("image statistics", statistics, [0, 1] * len(made), worlds)
-        yield Figure("images: rejected told by statistics", right, of, most=0.55)
+        yield Figure("images: rejected told from the originals", right, of, most=0.55)
+        right, of = tell_apart("image statistics", anew, [0, 1] * len(sample), where)
+        yield Figure("images: rejected told from the emptier scene", right, of, most=0.55)
     for number, (what, most) in enumerate(REMOVAL_FAULTS.items()):
         faults = [faults[number] for faults in found if faults[number]]
         yield Figure(f"removals: {what}", len(faults), len(found), most=most, examples=faults)
@@ -237,8 +247,10 @@ def _changed(row: PreferenceRow) -> tuple[np.ndarray, np.ndarray, int]:
     return np.array(pictures[0]), np.array(pictures[1]), side
 
 
-def _check_removal(truth: Truth, row: PreferenceRow, removal: RemovalRow) -> tuple[str, str, str]:
-    """Compare with the scene without the element, photographed with other noise: what is wrong, or nothing, of each."""
+def _check_removal(
+    truth: Truth, row: PreferenceRow, removal: RemovalRow
+) -> tuple[tuple[str, str, str], NDArray[np.uint8]]:
+    """Compare with the scene without the element, photographed with other noise: what is wrong of each, and that."""
     shown, rejected, side = _changed(row)
     graph = truth.of_pair(row.subject)[side]
     exposure = exposure_of(graph)
@@ -253,11 +265,12 @@ def _check_removal(truth: Truth, row: PreferenceRow, removal: RemovalRow) -> tup
     # What a photograph differs from its like is noise: a removal may differ from the empty scene by as much.
     odd = _blurred(rejected, empty, removal.window) - _blurred(shown, again, removal.window)
     name = f"{graph.world}/photograph-{graph.photograph}, {removal.tag}"
-    return (
+    faults = (
         f"{name}: {kept:.0%} kept" if kept > KEPT else "",
         f"{name}: {apart.sum()} pixels" if apart.any() else "",
         f"{name}: {odd:.1f} levels" if odd > ODD else "",
     )
+    return faults, empty
 
 
 def _blurred(a: np.ndarray, b: np.ndarray, window: tuple[int, int, int, int]) -> float:
