@@ -32,7 +32,7 @@ LEAST_LIKENESS = 0.7
 MOST_WORDS = 4
 """Nor are those of which more content words than these came, or went."""
 STILL_TRUE = "edited text is as true"
-EDIT, KINDS, CONTRADICTION = "edit_difference", "edit_kinds", "ask_contradiction"
+EDIT, EDIT_GIVEN, KINDS, CONTRADICTION = "edit_difference", "edit_sentence", "edit_kinds", "ask_contradiction"
 CHOICES = ("contradict", "compatible")
 CHOICE_TOKENS = 16
 BOTH = "the model holds both for possible"
@@ -108,11 +108,12 @@ def _edit_question(
     row: DifferenceRow, config: CounterfactualsConfig, *, kind: str, side: int, attempt: int
 ) -> Question:
     (change,) = load_wordings(KINDS).kinds[kind]
-    names = {"side": "", "other": ""} if row.is_given else {"side": SIDES[side], "other": SIDES[1 - side]}
+    prompt = EDIT_GIVEN if row.is_given else EDIT
+    names = {} if row.is_given else {"side": SIDES[side], "other": SIDES[1 - side]}
     return Question(
-        prompt=EDIT,
-        text=load(EDIT).render(sentence=quoted(row.text), change=change.text, **names),
-        seed=seed_of(row.key, load(EDIT), seed=config.seed, attempt=attempt),
+        prompt=prompt,
+        text=load(prompt).render(sentence=quoted(row.text), change=change.text, **names),
+        seed=seed_of(row.key, load(prompt), seed=config.seed, attempt=attempt),
         max_tokens=config.max_tokens,
         grammar=None if row.is_given else Grammar(regex=difference_regex()),
     )
@@ -181,7 +182,7 @@ STAGE = Stage(
     writes=RejectedTextRow,
     function=edit_with_model,
     config="counterfactuals",
-    prompts=(EDIT, KINDS, CONTRADICTION, TEMPLATE),
+    prompts=(EDIT, EDIT_GIVEN, KINDS, CONTRADICTION, TEMPLATE),
     remembers=True,
     enabled=attrgetter("is_served"),
     uses=TRUTH_USES,

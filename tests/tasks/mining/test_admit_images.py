@@ -152,7 +152,7 @@ class Interrupting(LineWatcher):
 
 
 def test_a_build_that_ends_among_the_excluded_images_is_resumed(pictures: Path, tmp_path: Path) -> None:
-    request = requested(tmp_path / "out", pictures, [str(pictures)])
+    request = requested(tmp_path / "out", pictures, [str(pictures)], "gates.min_yield={pairs: 0}")
     with Workers(1) as workers, pytest.raises(KeyboardInterrupt):
         run_build(request, Work(run_shards=workers.run, watcher=Interrupting()))
     assert not request.folder.folders("tables/images")

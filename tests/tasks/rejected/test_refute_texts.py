@@ -53,6 +53,7 @@ def test_a_description_that_failed_becomes_a_rejected_text():
         note="judge: low rating (1)",
         score=likeness(CHOSEN.text, CLOSE.text),
         skipped_true=0,
+        description=CHOSEN.key,
         served=served,
     )
 
