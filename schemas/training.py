@@ -198,6 +198,8 @@ class DataConfig(Section):
 
     split: str = "train"
     """Split that is trained on."""
+    only_accepted: bool = False
+    """Whether only rows that people accepted are trained on (`pairwright view`, `decide`); held-out rows stay."""
     eval_split: str = "validation"
     """Held-out split that is evaluated on; empty: none."""
     max_eval_rows: Count = 256

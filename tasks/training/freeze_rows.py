@@ -79,6 +79,8 @@ class Needs:
     """Whether a row must have a rejected text or rejected images."""
     pairs: bool = False
     """Whether its images are compared in twos (differential perception)."""
+    accepted: str = ""
+    """Split of which only rows are taken that people accepted; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +201,8 @@ def _refuse(row: PreferenceRow, needs: Needs, decisions: Decisions) -> Refused |
     decision = decisions.about(row)
     if decision and decision.verdict in BY_PEOPLE:
         return Refused(key=row.key, reason=BY_PEOPLE[decision.verdict])
+    if needs.accepted and row.split == needs.accepted and not decision:
+        return Refused(key=row.key, reason="not accepted by people")
     try:
         check_row(row, needs)
     except RefusedRowError as error:

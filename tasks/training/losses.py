@@ -339,9 +339,11 @@ def compute_loss(policy: Scored, reference: Scored | None, config: TrainConfig) 
 
 def needs_of(config: TrainConfig) -> Needs:
     """Return what a run takes of each row."""
+    accepted = config.data.split if config.data.only_accepted else ""
     if config.objective == NAMC:
-        return Needs()
-    needs = replace(OBJECTIVES[config.objective].needs, pairs=config.model.differential.enabled)
+        return Needs(accepted=accepted)
+    needs = OBJECTIVES[config.objective].needs
+    needs = replace(needs, pairs=config.model.differential.enabled, accepted=accepted)
     return replace(needs, texts=config.dpo.max_negatives) if config.objective == "dpo" else needs
 
 

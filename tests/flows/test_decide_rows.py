@@ -1,6 +1,7 @@
 """From a page's file to what is exported and trained on, and what clearing up leaves of it."""
 
 import json
+from itertools import chain
 
 import pairwright as pw
 from pairwright.flows.remove_images import collect_garbage
@@ -8,7 +9,7 @@ from pairwright.flows.version import open_version
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training.freeze_rows import Needs, count_reasons, freeze_rows
+from pairwright.tasks.training.freeze_rows import FrozenRows, Needs, count_reasons, freeze_rows
 from tests.fixtures.command import run
 from tests.flows.conftest import SMALL, WIDE, build
 
@@ -65,6 +66,21 @@ def test_trainings_leave_out_what_people_rejected_or_edited(copy, tmp_path):
     reasons = count_reasons(after)
     assert reasons["rejected by people"] == 1
     assert reasons["edited by people: its new texts are in exports only"] == 1
+
+
+def test_trainings_may_take_only_what_people_accepted(copy, tmp_path):
+    folder, rows = Folder(str(copy)), preferences(copy)
+    trained = [row.key for row in rows if row.split == "train"]
+    held_out = {row.key for row in rows if row.split != "train"}
+    pw.open(folder.url).decide(write(tmp_path / "d.jsonl", *((key, "accept", {}) for key in trained[:3])))
+    with open_version(folder).settled() as (build, stages):
+        planned = next(planned for planned, _ in stages if planned.stage.name == "preferences")
+        told = {"needs": Needs(accepted="train"), "splits": ("train", "validation", "test")}
+        refused = freeze_rows(build, planned, tmp_path / "rows.arrow", decisions=read_decisions(folder), **told)
+    assert {one.key for one in refused} == set(trained[3:])
+    assert {one.reason for one in refused} == {"not accepted by people"}
+    frozen = [FrozenRows(folder=folder, file=str(tmp_path / "rows.arrow"), split=split) for split in told["splits"]]
+    assert set(chain.from_iterable(map(FrozenRows.keys, frozen))) == held_out | set(trained[:3])
 
 
 def test_clearing_up_forgets_what_was_said_of_a_removed_image(copy, tmp_path):
