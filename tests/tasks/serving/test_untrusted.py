@@ -32,6 +32,7 @@ DATA = {
     "difference_from_human": CAPTIONS | {"difference"},
     "difference_from_human_only": {"difference"},
     "edit_difference": {"sentence"},
+    "edit_sentence": {"sentence"},
     "judge_answer": {"question", "reference", "answer"},
     "judge_coverage": {"reference", "answer"},
     "judge_difference": {"first", "second", "description"},
