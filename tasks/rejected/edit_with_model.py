@@ -27,8 +27,8 @@ from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.differences import read_difference, read_plain
 from pairwright.tasks.texts.words import WORD
 
-LEAST_LIKENESS = 0.7
-"""Edited texts less like the chosen one than this are no small edits."""
+LEAST_LIKENESS, LEAST_LIKENESS_GIVEN = 0.7, 0.5
+"""Edited texts less like the chosen one than this are no small edits; people write few words beside the template's."""
 MOST_WORDS = 4
 """Nor are those of which more content words than these came, or went."""
 STILL_TRUE = "edited text is as true"
@@ -164,7 +164,8 @@ def _checked(halves: tuple[str, str], row: DifferenceRow, *, side: int, truth: T
     changed = f"{' '.join(change.went) or 'nothing'} -> {' '.join(change.came) or 'nothing'}"
     if change.refusal:
         return RefusedText(change.refusal, changed)
-    if likeness(row.text, text) < LEAST_LIKENESS or max(len(change.went), len(change.came)) > MOST_WORDS:
+    least = LEAST_LIKENESS_GIVEN if row.is_given else LEAST_LIKENESS
+    if likeness(row.text, text) < least or max(len(change.went), len(change.came)) > MOST_WORDS:
         return RefusedText("too far from the chosen text", changed)
     true = is_as_true(halves, (row,), truth)
     if true:
@@ -176,7 +177,7 @@ def _checked(halves: tuple[str, str], row: DifferenceRow, *, side: int, truth: T
 
 STAGE = Stage(
     name="counterfactual",
-    version=3,
+    version=4,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 FUNCTION_WORDS = ["a", "an", "and", "at", "in", "of", "on", "or", "the", "to", "with"]
 MOST_SCORES = 8_000_000
 """Scores held at once: queries are answered in batches of this many divided by the size of the collection."""
-SAME = 0.9
-"""Texts of people that are as similar as this say the same in other words."""
 DRAWN = ("subject", "split", "component")
 NOWHERE, SEVERAL = ("", ""), "several"
 """Split and component of a pair that has none; what stands for the split of a text that more than one has."""
@@ -92,8 +90,6 @@ def retrieve_texts(
         split, component = split_of.get(row.subject, NOWHERE)
         here = (index.splits[found] == split) & (index.subjects[found] != row.subject)
         here &= index.given[found] == row.is_given
-        if row.is_given:
-            here &= scores < SAME
         close = index.components[found] == component if truth.graphs else np.zeros(len(found), bool)
         turn = np.where(close, (found - index.place(row.key)) % len(index.rows), len(index.rows))
         best = _best(index, found[here], scores=scores[here], turn=turn[here], limit=config.max_candidates)

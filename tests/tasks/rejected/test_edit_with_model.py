@@ -16,7 +16,7 @@ from pairwright.tasks.rejected.edit_with_model import OFFERS, CheckedEdit, check
 from pairwright.tasks.serving.chat import Answer
 from tests.fixtures.asking import ask_stage
 from tests.fixtures.chat_server import Reply
-from tests.fixtures.descriptions import description
+from tests.fixtures.descriptions import description, person_said
 from tests.fixtures.graphs import graph, pair_row, thing
 from tests.fixtures.injections import INJECTIONS
 
@@ -319,3 +319,23 @@ def test_scene_graphs_have_to_refute_it(first, expected):
     else:
         assert isinstance(edit, RefusedText)
         assert edit.reason == expected
+
+
+def test_a_person_s_sentence_is_edited_as_a_whole():
+    row = person_said("the red car has left", subject=PAIR.key)
+    (found,), (edit, choice) = run(editor(lambda _: '"the blue car has left"'), rows=(row,))
+    assert (found.text, found.description) == ("the blue car has left", row.key)
+    assert found.note.endswith(": red -> blue, unchecked")
+    assert SENTENCE.search(edit.text)[1] == row.text
+    assert edit.grammar is None
+    assert not re.search("first|second", edit.text)
+    assert is_choice(choice)
+
+
+@pytest.mark.parametrize(
+    ("edited", "why"), [("the red car has left", "no other content"), ("two dogs in a park", "too far from the chosen")]
+)
+def test_a_person_s_sentence_that_is_no_small_edit_is_dropped(edited, why):
+    (found,), _ = run(editor(lambda _: edited), rows=(person_said("the red car has left", subject=PAIR.key),))
+    assert isinstance(found, Dropped)
+    assert found.reason.startswith(why)

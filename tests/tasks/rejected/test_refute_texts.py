@@ -10,7 +10,7 @@ from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, RejectedTextRow, Served, make_key
 from pairwright.tasks.rejected.check_texts import likeness
 from pairwright.tasks.rejected.refute_texts import refute_texts
-from tests.fixtures.descriptions import description
+from tests.fixtures.descriptions import description, person_said
 from tests.fixtures.graphs import graph, pair_row, rows_of, thing
 from tests.fixtures.rows import row_of
 
@@ -116,3 +116,8 @@ def test_rows_do_not_depend_on_their_neighbours():
     found = list(refute_texts([other, CHOSEN], CONFIG, **tables, judged={PAIR.key: (check(CLOSE),)}))
     assert found[1] == refute([CHOSEN, CLOSE], judged=[check(CLOSE)])
     assert found[0] == Dropped(source_key=other.key, reason="no description failed")
+
+
+def test_beside_a_person_s_text_the_template_would_give_itself_away():
+    row = person_said("the ball is gone", subject=PAIR.key)
+    assert refute([CLOSE], chosen=row, judged=[check(CLOSE)]).reason == "no description failed"

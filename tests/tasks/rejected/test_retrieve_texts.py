@@ -11,7 +11,7 @@ from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import Dropped, make_key
 from pairwright.tasks.rejected import retrieve_texts as module
 from pairwright.tasks.rejected.retrieve_texts import FUNCTION_WORDS, index_texts, retrieve_texts
-from tests.fixtures.descriptions import described, description, said, truth
+from tests.fixtures.descriptions import described, description, person_said, truth
 from tests.fixtures.graphs import graph, rows_of, thing
 
 CONFIG = RejectedTextsConfig()
@@ -201,14 +201,14 @@ def test_texts_of_the_same_world_come_in_turns():
 
 
 def test_people_s_texts_get_people_s_texts_of_other_pairs_that_say_something_else():
-    own = said("the red car has left the parking lot", subject="p")
+    own = person_said("the red car has left the parking lot", subject="p")
     others = [
-        said("the red car has left that parking lot", subject="q"),
-        said("the blue car has left the parking lot", subject="r"),
-        said("two people have come to the red car", subject="s"),
+        person_said("the red car has left that parking lot", subject="q"),
+        person_said("the blue car has left the parking lot", subject="r"),
+        person_said("two people have come to the red car", subject="s"),
     ]
     template = description("shows the red car on the parking lot", "shows the parking lot without the red car")
-    reference = said("the parking lot is empty, the red car gone", subject="p")
+    reference = person_said("the parking lot is empty, the red car gone", subject="p")
     (found,) = retrieve([own], [own, reference, template, *others])
     assert found.text == "the blue car has left the parking lot"
     assert found.note == "of pair r, unchecked"

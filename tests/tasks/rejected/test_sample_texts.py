@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from pairwright.prompts import load_wordings
 from pairwright.prompts.differences import difference_regex
 from pairwright.schemas.claims import Claim
 from pairwright.schemas.config import SampledTextsConfig
@@ -16,7 +17,7 @@ from pairwright.tasks.store.answers import Answers
 from tests.fixtures.asking import ask_stage
 from tests.fixtures.chat_server import Reply, Status
 from tests.fixtures.coloured import colour_of, image_of, pair_of
-from tests.fixtures.descriptions import description
+from tests.fixtures.descriptions import description, person_said
 from tests.fixtures.graphs import graph, thing
 
 RED, BLUE, GREEN = (image_of(colour) for colour in ("red", "blue", "green"))
@@ -165,3 +166,13 @@ def test_an_answered_question_is_not_asked_again(tmp_path):
         assert (kept, len(asked), len(found.served)) == (2, 1, 3)
         (again,), asked = sample(in_turn(FAR), answers=answers)
         assert (again, asked) == (found, [])
+
+
+def test_beside_a_person_s_text_the_model_answers_in_its_own_words():
+    row = person_said("the wall was painted blue", subject=PAIR.key)
+    near, far = "the wall was painted green", "three dogs run in a park"
+    (found,), asked = sample(in_turn(far, row.text, near), rows=(row,))
+    assert (found.text, found.description, found.skipped_true) == (near, row.key, 1)
+    plain = [f"<image><image>{wording.text}" for wording in load_wordings("ask_difference").kinds["given"]]
+    assert {one.text for one in asked} <= set(plain)
+    assert [one.grammar for one in asked] == [None] * 3

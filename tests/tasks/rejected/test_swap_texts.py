@@ -10,7 +10,7 @@ from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import Dropped, RejectedTextRow, make_key
 from pairwright.tasks.rejected.swap_texts import swap_texts
 from pairwright.tasks.texts.differences import Difference, read_difference
-from tests.fixtures.descriptions import described, description, exchanged, said, truth
+from tests.fixtures.descriptions import described, description, exchanged, person_said, truth
 from tests.fixtures.graphs import PROPERTY, graph, rows_of, thing
 
 CONFIG = RejectedTextsConfig()
@@ -80,6 +80,6 @@ def test_without_graphs_no_change_and_equal_halves_are_true(row):
     ],
 )
 def test_a_person_s_text_is_swapped_where_it_names_both_images(text, swapped):
-    (found,) = swap_texts([said(text, subject="p")], CONFIG, pairs={}, images={})
+    (found,) = swap_texts([person_said(text, subject="p")], CONFIG, pairs={}, images={})
     assert found.reason == "does not name both images" if swapped is None else found.text == swapped
     assert isinstance(found, Dropped) or found.note.endswith("unchecked")
