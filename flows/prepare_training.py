@@ -57,19 +57,22 @@ def prepare_retriever(version: Version, config: TrainConfig, run: Path, *, after
 
     The rows may be of tables beside the dataset's (``after``).
     """
-    data, embedding = config.data, version.profile.settled.embedding
+    embedding = version.profile.settled.embedding
     heads = config.adpo.encoder == "heads"
     clip = None if heads else pin_clip(embedding.clip, download=False)  # before anything is made
-    splits: dict[str, str] = {}
-    for split in filter(None, (data.split, data.eval_split)):
-        splits |= dict.fromkeys(FrozenRows(folder=version.folder, file=str(run / FILE), split=split).keys(), split)
-    place = run / RETRIEVER
+    frozen, place = open_rows(version.folder, config, run), run / RETRIEVER
     beside = [*after, *(_vectors(version, embedding) if heads else ())]
     with version.settled(beside) as (build, _):
         tables = {planned.stage.name: planned for planned in build.planned}
-        material.freeze_material(build, tables, place, splits=splits, train=data.split, table=config.table)
+        material.freeze_material(build, tables, place, frozen=frozen, table=config.table)
     if clip:
         (place / material.CLIP).write_text(clip.model_dump_json())
+
+
+def open_rows(folder: Folder, config: TrainConfig, run: Path) -> list[FrozenRows]:
+    """Return the frozen rows of a run: those that are trained on, and those that are measured on."""
+    splits = filter(None, (config.data.split, config.data.eval_split))
+    return [FrozenRows(folder=folder, file=str(run / FILE), split=split) for split in splits]
 
 
 def _vectors(version: Version, embedding: EmbeddingConfig, have: Have = make_table) -> list[Planned]:

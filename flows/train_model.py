@@ -7,7 +7,7 @@ process prepares, the others wait for it. A run that was stopped goes on with th
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from pairwright.flows.prepare_training import (
     have_places,
     make_table,
     mine_table,
+    open_rows,
     pin_models,
     prepare_retriever,
 )
@@ -188,7 +189,9 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
             run.forget()
         raise
     if found:
-        score_reference(opened, config, found=found, run=run.folder, after=mined)
+        frozen = open_rows(folder, config, run.folder)
+        edited = (rows.read(place) for rows in frozen for place in rows.edited())
+        score_reference(opened, config, found=found, run=run.folder, edited=edited, after=mined)
     return prepared
 
 
@@ -245,7 +248,7 @@ def _begin(
         needs = needs_of(config)
         splits = (data.split, data.eval_split)
         decisions = read_decisions(folder)
-        refused = freeze_rows(build, planned, run.rows, needs=needs, splits=splits, decisions=decisions)
+        refused, decided = freeze_rows(build, planned, run.rows, needs=needs, splits=splits, decisions=decisions)
         about = {
             "dataset": folder.url,
             "snapshot": version.number or None,
@@ -253,6 +256,7 @@ def _begin(
             "table": planned.table,
             "rows": {split: count_rows(run.rows, split) for split in (data.split, data.eval_split) if split},
             "refused": count_reasons(refused),
+            "decided": dict(sorted(decided.items())),
             "start": start,
             "processes": count_processes(),
         }
@@ -267,22 +271,29 @@ def _begin(
 
 
 def score_reference(
-    version: Version, config: TrainConfig, *, found: "Found", run: Path, after: "Sequence[Planned]" = ()
+    version: Version,
+    config: TrainConfig,
+    *,
+    found: "Found",
+    run: Path,
+    edited: Iterable[PreferenceRow] = (),
+    after: Sequence[Planned] = (),
 ) -> None:
-    """Make what a run is compared with, as far as that can be made before the training."""
+    """Make what a run is compared with, as far as that can be made before the training; edited rows have new scores."""
     from pairwright.tasks.training.load_model import choose_storage, load_model
     from pairwright.tasks.training.score_answers import REFERENCE, choose_reference, write_table
-    from pairwright.tasks.training.score_rows import STAGE, release_scorer, scoring_config
+    from pairwright.tasks.training.score_rows import STAGE, release_scorer, score_rows, scoring_config
 
     if choose_reference(config) != "table" or (run / REFERENCE).exists():
         return
     own = scoring_config(found, config)
     try:
         planned = make_table(version, replace(STAGE, reads={config.table: PreferenceRow}), own, after=after)
+        anew = {row.key: score for row in edited for score in score_rows([row], own)}
     except TrainingError:
         load_model(found.folder, config.model, dtype=choose_storage(config))  # says so if it is the model's fault
         raise
     finally:
         release_scorer()
     with version.settled([*after, planned]) as (build, _):
-        write_table(build, planned, run / REFERENCE)
+        write_table(build, planned, run / REFERENCE, anew=anew)

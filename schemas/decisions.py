@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pairwright.schemas.rows import PreferenceRow
+from pairwright.schemas.rows import Negative, PreferenceRow
 
 Verdict = Literal["accept", "reject", "edit", "none", "near-identical", "fits", "unrelated", "unjudged"]
 JUDGEMENTS = ("near-identical", "fits", "unrelated", "unjudged")
@@ -25,7 +25,7 @@ AHEAD = timedelta(days=1)
 """By how much a clock may be wrong: a decision from further ahead could never be taken back."""
 BY_A_PERSON = "person"
 """Maker of a rejected text where there was none."""
-EDITED = "edited by a person"
+EDITED, BEFORE = "edited by a person", "before-edit"
 
 
 def _plain(text: str) -> str:
@@ -105,6 +105,15 @@ class Decisions:
         keys = (row.key, row.source_key, row.subject)
         return next((self.by_key[key] for key in keys if key in self.by_key), None)
 
+    def edit(self, row: PreferenceRow) -> PreferenceRow:
+        """Return a row with the texts that count."""
+        decision = self.about(row)
+        return edit_row(row, decision) if decision else row
+
+    def edits(self) -> list[Decision]:
+        """Return those that bring texts."""
+        return [one for one in self.by_key.values() if one.verdict == "edit"]
+
     def count(self) -> dict[str, int]:
         """Return how many there are of each verdict."""
         return dict(sorted(Counter(one.verdict for one in self.by_key.values()).items()))
@@ -126,20 +135,22 @@ def latest(decisions: Iterable[Decision]) -> Decisions:
 def edit_row(row: PreferenceRow, decision: Decision) -> PreferenceRow:
     """Return a row with the texts of an edit; a rejected text only where the edit is about this very row.
 
-    What a new text claims is not known.
+    What a new text claims is not known. The chosen text before the edit is the last of the further negatives.
     """
     if decision.verdict != "edit":
         return row
-    chosen = decision.chosen or row.chosen
+    chosen, changed = decision.chosen or row.chosen, row
     own = decision.key == row.key and bool(decision.rejected)
-    changed = replace(
-        row,
-        chosen=chosen,
-        chosen_model=f"{row.chosen_model}, {EDITED}" if decision.chosen else row.chosen_model,
-        negatives=tuple(one for one in row.negatives if one.text.strip() != chosen.strip()),
-        description="" if decision.chosen else row.description,
-        claims="[]" if decision.chosen else row.claims,
-    )
+    if chosen.strip() != row.chosen.strip():
+        before = Negative(text=row.chosen, maker=BEFORE, note="", score=0.0)
+        changed = replace(
+            row,
+            chosen=chosen,
+            chosen_model=f"{row.chosen_model}, {EDITED}",
+            negatives=tuple(one for one in (*row.negatives, before) if one.text.strip() != chosen.strip()),
+            description="",
+            claims="[]",
+        )
     if not own:
         return changed
     note = ", ".join(filter(None, [row.rejected_note, EDITED]))

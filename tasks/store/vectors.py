@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import DTypeLike, NDArray
 
 from pairwright.schemas.errors import StoreError
+from pairwright.schemas.rows import EmbeddingRow
 from pairwright.tasks.store.copies import made
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import Index, open_index
@@ -79,6 +80,23 @@ def write_vectors(folder: Path, index: Index) -> None:
             )
         np.save(folder / f"{name}.keys.npy", keys)
     (folder / ORDER).write_text("\n".join(filled))
+
+
+def add_vectors(folder: Path, rows: Iterable[EmbeddingRow]) -> None:
+    """Add the vectors of new subjects, all of embedders that have some, to matrices that nobody has open."""
+    new = {(row.embedder, row.subject): row for row in rows}
+    for name, held in open_vectors(folder).items():
+        own = {subject.encode(): row for (embedder, subject), row in sorted(new.items()) if embedder == name}
+        keys = np.setdiff1d(np.array(list(own), dtype=KEY_TYPE), held.keys)
+        places, added = np.searchsorted(held.keys, keys), [own[key] for key in keys.tolist()]
+        if added:
+            joined = {
+                "keys": np.insert(held.keys, places, keys),
+                "matrix": np.insert(held.matrix, places, [row.vector for row in added], axis=0),
+                "norms": np.insert(held.norms, places, [row.norm for row in added]),
+            }
+            for what, array in joined.items():
+                np.save(folder / f"{name}.{what}.npy", array)
 
 
 def place_vectors(folder: Folder, name: str, *, table: str) -> Path:

@@ -1,8 +1,8 @@
 """Rows that a run trains on: chosen of a preference table, frozen in one file, read one by one as examples.
 
-Writes ``rows.arrow`` in the run's folder: which part, which row, some 60 bytes each. A resumed run reads that again,
-whatever has become of the dataset since: parts are never changed. A row that cannot be trained on is refused with a
-reason, never cut to fit.
+Writes ``rows.arrow`` in the run's folder: which part, which row, some 60 bytes each, and the edits of people, which are
+applied when a row is read. A resumed run reads that again, whatever has become of the dataset since: parts are never
+changed. A row that cannot be trained on is refused with a reason, never cut to fit.
 """
 
 from collections import Counter
@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import TypeAdapter
 
 from pairwright.schemas.arrow import from_table
-from pairwright.schemas.decisions import UNDECIDED, Decisions
+from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions, latest
 from pairwright.schemas.errors import StoreError, TrainingError
 from pairwright.schemas.rows import PreferenceRow, Turn
 from pairwright.tasks.store.dataset import Build
@@ -33,12 +34,7 @@ PAIR, UNPAIRED = 2, "images that are no pairs"
 FILE = "rows.arrow"
 SCHEMA = pa.schema([("part", pa.int32()), ("row", pa.int32()), ("key", pa.string()), ("split", pa.string())])
 IMAGES = ("images", "rejected_images")
-BY_PEOPLE = {
-    "reject": "rejected by people",
-    # Its texts in the table are the old ones, and so are their vectors and the reference's scores.
-    "edit": "edited by people: its new texts are in exports only",
-}
-"""Why rows are left out of which people said so."""
+EDITS: TypeAdapter[list[Decision]] = TypeAdapter(list[Decision])
 BATCH = 1000
 """Rows that are read at once."""
 
@@ -148,6 +144,11 @@ class FrozenRows:
         """Return the rows' keys, in order."""
         return _open(self.file, self.split).column("key").to_pylist()
 
+    def edits(self) -> Decisions:
+        """Return the edits that were made when the rows were frozen."""
+        metadata = _open(self.file, self.split).schema.metadata or {}
+        return latest(EDITS.validate_json(metadata.get(b"edits", b"[]")))
+
     def read(self, place: int) -> PreferenceRow:
         """Return one row, its images included; ``StoreError`` where its part is gone or damaged."""
         return next(self._read(_open(self.file, self.split).slice(place, 1).to_pylist(), without=()))
@@ -157,8 +158,13 @@ class FrozenRows:
         for _, some in groupby(_open(self.file, self.split).to_pylist(), key=lambda entry: entry["part"]):
             yield from self._read(list(some), without=IMAGES)
 
+    def edited(self) -> dict[int, PreferenceRow]:
+        """Return the rows that people edited, without their images, by place."""
+        edits = self.edits()
+        return {place: row for place, row in enumerate(self.read_texts()) if edits.about(row)} if edits else {}
+
     def _read(self, entries: Sequence[dict[str, Any]], *, without: Sequence[str]) -> Iterator[PreferenceRow]:
-        part = Part(self.folder, _part_paths(_open(self.file, self.split))[entries[0]["part"]])
+        part, edits = Part(self.folder, _part_paths(_open(self.file, self.split))[entries[0]["part"]]), self.edits()
         found = read_rows(part, [entry["row"] for entry in entries], columns_without(PreferenceRow, without))
         for entry, row in zip(entries, from_table(found, PreferenceRow), strict=True):
             if row.key != entry["key"]:
@@ -166,7 +172,15 @@ class FrozenRows:
                     f"{part.path}: row {entry['key']} is no longer in it: its image was removed on request. Begin the "
                     "run anew under another --name"
                 )
-            yield row
+            yield edits.edit(row)
+
+
+class Frozen(NamedTuple):
+    """What was said of the rows of a run when they were frozen."""
+
+    refused: list[Refused]
+    decided: Counter[str]
+    """How many of them people accepted, edited and rejected."""
 
 
 def freeze_rows(
@@ -177,34 +191,36 @@ def freeze_rows(
     needs: Needs,
     splits: tuple[str, ...],
     decisions: Decisions = UNDECIDED,
-) -> list[Refused]:
+) -> Frozen:
     """Write which rows of the splits of a settled table of ``PreferenceRow`` can be trained on; return the others."""
-    refused: list[Refused] = []
+    refused, decided = list[Refused](), Counter[str]()
     index, columns = live_index(build, planned), columns_without(PreferenceRow, IMAGES)
-    schema = SCHEMA.with_metadata({"table": planned.table, "parts": "\n".join(index.names)})
+    edits = EDITS.dump_json(decisions.edits())
+    schema = SCHEMA.with_metadata({"table": planned.table, "parts": "\n".join(index.names), "edits": edits})
     with naming(str(file), "written"), pa.ipc.new_file(str(file), schema) as writer:
         for number, places in index.places():
             for start in range(0, len(places), BATCH):
                 some = places[start : start + BATCH].tolist()
                 rows = from_table(read_rows(index.part(number), some, columns), PreferenceRow)
                 wanted = [(place, row) for place, row in zip(some, rows, strict=True) if row.split in splits]
+                decided.update(one.verdict for _, row in wanted if (one := decisions.about(row)))
                 why_not = {row.key: why for _, row in wanted if (why := _refuse(row, needs, decisions))}
                 refused += why_not.values()
                 kept = ((place, row) for place, row in wanted if row.key not in why_not)
                 entries = [{"part": number, "row": place, "key": row.key, "split": row.split} for place, row in kept]
                 writer.write_batch(pa.RecordBatch.from_pylist(entries, schema=schema))
     _open.cache_clear()  # of a file that was there before
-    return refused
+    return Frozen(refused, decided)
 
 
 def _refuse(row: PreferenceRow, needs: Needs, decisions: Decisions) -> Refused | None:
     decision = decisions.about(row)
-    if decision and decision.verdict in BY_PEOPLE:
-        return Refused(key=row.key, reason=BY_PEOPLE[decision.verdict])
+    if decision and decision.verdict == "reject":
+        return Refused(key=row.key, reason="rejected by people")
     if needs.accepted and row.split == needs.accepted and not decision:
         return Refused(key=row.key, reason="not accepted by people")
     try:
-        check_row(row, needs)
+        check_row(decisions.edit(row), needs)
     except RefusedRowError as error:
         return error.about(row.key)
     return None

@@ -8,7 +8,7 @@ prompt what it gives each by itself is tried on a few rows.
 """
 
 import io
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
+from pairwright.schemas.rows import Dropped, ReferenceRow
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.differential import DifferentialPerception
 from pairwright.tasks.store.dataset import Build
@@ -249,10 +250,12 @@ def open_reference(config: TrainConfig, start: Path, run: Path) -> Reference | N
     return Adapters() if kind == "adapters" else None
 
 
-def write_table(build: Build, planned: Planned, path: Path) -> None:
-    """Write a settled table of ``ReferenceRow`` as one file in the order of its keys."""
+def write_table(build: Build, planned: Planned, path: Path, *, anew: Mapping[str, ReferenceRow | Dropped]) -> None:
+    """Write a settled table of ``ReferenceRow`` as one file in the order of its keys; ``anew``: of edited rows."""
     tables = live_index(build, planned).tables(["subject", "logps", "tokens"])
-    rows = sorted(row for table in tables for row in zip(*table.to_pydict().values(), strict=True))
+    held = (row for table in tables for row in zip(*table.to_pydict().values(), strict=True) if row[0] not in anew)
+    new = ((key, row.logps, row.tokens) for key, row in anew.items() if isinstance(row, ReferenceRow))
+    rows = sorted([*held, *new])
     file = io.BytesIO()
     np.savez(
         file,

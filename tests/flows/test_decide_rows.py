@@ -3,14 +3,19 @@
 import json
 from itertools import chain
 
+import numpy as np
+
 import pairwright as pw
 from pairwright.flows.remove_images import collect_garbage
 from pairwright.flows.version import open_version
 from pairwright.schemas.rows import PreferenceRow
+from pairwright.schemas.training import TextVectorsConfig
 from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training.freeze_rows import FrozenRows, Needs, count_reasons, freeze_rows
-from tests.fixtures.command import run
+from pairwright.tasks.training.embed_chosen_texts import embed_chosen_texts
+from pairwright.tasks.training.freeze_rows import FrozenRows, Needs, freeze_rows
+from pairwright.tasks.training.retriever.material import open_material
+from tests.fixtures.command import run, words_of
 from tests.flows.conftest import SMALL, WIDE, build
 
 
@@ -52,20 +57,35 @@ def test_a_file_is_stored_and_what_it_is_not_about_is_named(copy, tmp_path, caps
     assert "1 edited, 1 rejected" in capsys.readouterr().out
 
 
-def test_trainings_leave_out_what_people_rejected_or_edited(copy, tmp_path):
-    rejected, edited = (row.key for row in preferences(copy)[:2])
-    folder = Folder(str(copy))
-    file = write(tmp_path / "d.jsonl", (rejected, "reject", {}), (edited, "edit", {"rejected": "Wrong."}))
-    assert len(pw.open(folder.url).decide(file).known) == 2
-    with open_version(folder).settled() as (build, stages):
-        planned = next(planned for planned, _ in stages if planned.stage.name == "preferences")
-        told = {"needs": Needs(), "splits": ("train", "validation", "test")}
-        before = freeze_rows(build, planned, tmp_path / "rows.arrow", **told)
-        after = freeze_rows(build, planned, tmp_path / "rows.arrow", decisions=read_decisions(folder), **told)
-    assert {one.key for one in after} - {one.key for one in before} == {rejected, edited}
-    reasons = count_reasons(after)
-    assert reasons["rejected by people"] == 1
-    assert reasons["edited by people: its new texts are in exports only"] == 1
+def test_a_training_takes_what_people_wrote_and_leaves_out_what_they_rejected(copy, qwen, tmp_path, capsys):
+    rows = [row for row in preferences(copy) if row.split == "train"]
+    rejected, edited, accepted = rows[:3]
+    texts = {"chosen": "A person sees another thing.", "rejected": "Wrong."}
+    file = write(
+        tmp_path / "d.jsonl", (rejected.key, "reject", {}), (edited.key, "edit", texts), (accepted.key, "accept", {})
+    )
+    assert len(pw.open(copy).decide(file).known) == 3
+    words = ["train", copy, "--objective", "adpo", "--model", qwen, "--name", "said"]
+    assert run(*words, *words_of({"optimiser.max_steps": 1, "data.eval_split": "", "model.lora.rank": 4})) == 0
+    place = copy / "runs/said"
+    data = json.loads((place / "data.json").read_text())
+    assert data["decided"] == {"accept": 1, "edit": 1, "reject": 1}
+    assert data["refused"]["rejected by people"] == 1
+    frozen = FrozenRows(folder=Folder(str(copy)), file=str(place / "rows.arrow"), split="train")
+    keys = frozen.keys()
+    assert rejected.key not in keys
+    (row,) = frozen.edited().values()
+    assert (row.key, row.chosen, row.rejected) == (edited.key, "A person sees another thing.", "Wrong.")
+    assert (row.negatives[-1].text, row.negatives[-1].maker) == (edited.chosen, "before-edit")
+    assert len(frozen.read(keys.index(edited.key)).images) == 2
+    # The retriever knows the new text by a vector of its own.
+    material = open_material(place / "retriever")
+    entry = material.entries[material.places[edited.key]]
+    assert (entry.chosen, entry.in_pool) == ("A person sees another thing.", True)
+    number = material.pool.texts.index(entry.chosen)
+    assert edited.chosen not in material.pool.texts
+    (vector,) = embed_chosen_texts([row], TextVectorsConfig())
+    np.testing.assert_allclose(material.features.words(np.array([number]))[0], vector.vector, atol=1e-3)
 
 
 def test_trainings_may_take_only_what_people_accepted(copy, tmp_path):
@@ -76,7 +96,7 @@ def test_trainings_may_take_only_what_people_accepted(copy, tmp_path):
     with open_version(folder).settled() as (build, stages):
         planned = next(planned for planned, _ in stages if planned.stage.name == "preferences")
         told = {"needs": Needs(accepted="train"), "splits": ("train", "validation", "test")}
-        refused = freeze_rows(build, planned, tmp_path / "rows.arrow", decisions=read_decisions(folder), **told)
+        refused, _ = freeze_rows(build, planned, tmp_path / "rows.arrow", decisions=read_decisions(folder), **told)
     assert {one.key for one in refused} == set(trained[3:])
     assert {one.reason for one in refused} == {"not accepted by people"}
     frozen = [FrozenRows(folder=folder, file=str(tmp_path / "rows.arrow"), split=split) for split in told["splits"]]

@@ -3,6 +3,7 @@
 import gc
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,12 @@ import pytest
 
 from pairwright.flows.train_model import score_reference, train
 from pairwright.flows.version import open_version
+from pairwright.schemas.decisions import Decision
+from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.store.decisions import write_decisions
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.snapshot import read_live
 from pairwright.tasks.training.find_model import Found, find_model
 from pairwright.tasks.training.runs import REFERENCE
 from pairwright.tasks.training.score_answers import Table, open_reference, open_table
@@ -84,7 +89,17 @@ def test_what_was_scored_otherwise_is_never_used(dataset: Folder, qwen: Path, tm
     assert (now.logps != table.logps).any()
 
 
-def test_a_table_and_a_copy_train_alike(dataset: Folder, qwen: Path) -> None:
+def test_a_table_and_a_copy_train_alike_also_on_rows_that_people_edited(dataset: Folder, qwen: Path) -> None:
+    with open_version(dataset).settled() as (build, stages):
+        planned = next(planned for planned, _ in stages if planned.stage.name == "preferences")
+        rows = list(read_live(build, planned, PreferenceRow, without=("images", "rejected_images")))
+    write_decisions(
+        dataset,
+        [
+            Decision(key=row.key, verdict="edit", chosen=f"Somebody wrote {n} words.", at=datetime.now(UTC))
+            for n, row in enumerate(rows[::2])
+        ],
+    )
     found: dict[str, dict[tuple[int, str], float]] = {}
     for by in ("table", "copy"):
         config = settings(

@@ -88,7 +88,7 @@ def test_an_edit_brings_its_texts_and_says_so():
     )  # fmt: skip
     done = edit_row(row, decision(verdict="edit", chosen="New."))
     assert (done.chosen, done.chosen_model, done.rejected) == ("New.", "m, edited by a person", "Old.")
-    assert done.negatives == ()
+    assert [(one.text, one.maker) for one in done.negatives] == [(row.chosen, "before-edit")]
     assert (done.kind, done.description, done.claims, done.rejected_claims) == ("list", "", "[]", "[2]")
     done = edit_row(row, decision(verdict="edit", rejected="Wrong."))
     assert (done.chosen, done.chosen_model) == (row.chosen, "m")

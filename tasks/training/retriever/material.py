@@ -29,12 +29,14 @@ from numpy.typing import NDArray
 from pairwright.schemas.claims import CLAIMS, may_hold
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.plain_text import plain_text
+from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.snapshot import live_index, stream_live
 from pairwright.tasks.store.stage import Planned
-from pairwright.tasks.store.vectors import Vectors, open_vectors, write_vectors
-from pairwright.tasks.training.embed_chosen_texts import text_key
+from pairwright.tasks.store.vectors import Vectors, add_vectors, open_vectors, write_vectors
+from pairwright.tasks.training.embed_chosen_texts import embed_chosen_texts, text_key
+from pairwright.tasks.training.freeze_rows import FrozenRows
 from pairwright.tasks.training.retriever.pool import NONE, Entry, Places, Pool, make_pool, may_say_no_change
 
 CLIP = "clip.json"
@@ -179,17 +181,18 @@ class Material:
     """``None`` where no truth is known."""
 
 
-def freeze_material(
-    build: Build, tables: Tables, folder: Path, *, splits: Mapping[str, str], train: str, table: str
-) -> None:
-    """Write what a run's retriever needs; ``splits``: of each row of the run; the texts of ``train`` are the pool."""
-    entries = list(read_entries(build, tables, splits=splits, train=train, table=table))
+def freeze_material(build: Build, tables: Tables, folder: Path, *, frozen: Sequence[FrozenRows], table: str) -> None:
+    """Write what a run's retriever needs; the texts of the first of the ``frozen`` splits are the pool."""
+    edited = {row.key: row for rows in frozen for row in rows.edited().values()}
+    entries = list(read_entries(build, tables, frozen=frozen, edited=edited, table=table))
     write_entries(folder, entries)
     for name, place in (("embeddings", "images"), ("text_vectors", "texts")):
         if name in tables and not (folder / place).exists():
             staged = folder / f".{place}"
             shutil.rmtree(staged, ignore_errors=True)
             write_vectors(staged, live_index(build, tables[name]))
+            if place == "texts":
+                add_vectors(staged, embed_chosen_texts(list(edited.values()), tables[name].config))
             staged.rename(folder / place)
     if "images" in tables:
         wanted = {key for entry in entries[:MOST_KNOWN] for key in entry.images}
@@ -225,14 +228,26 @@ def open_material(folder: Path) -> Material:
     )
 
 
-def read_entries(build: Build, tables: Tables, *, splits: Mapping[str, str], train: str, table: str) -> Iterator[Entry]:
+def read_entries(
+    build: Build, tables: Tables, *, frozen: Sequence[FrozenRows], edited: Mapping[str, PreferenceRow], table: str
+) -> Iterator[Entry]:
     """Yield the rows of a run as the retriever knows them, in the order of the table."""
+    train, splits = frozen[0].split, dict[str, str]()
+    for some in frozen:
+        splits |= dict.fromkeys(some.keys(), some.split)
     said: dict[tuple[str, str], bool] = {}
     if "differences" in tables:
         rows = _stream(build, tables["differences"], "subject", "text", "no_change")
         said = {(row["subject"], row["text"]): bool(row["no_change"]) for row in rows}
-    held = find_held_out(_stream(build, tables[table], "chosen", "split"), train=train)
-    for row in _stream(build, tables[table], "key", "subject", "chosen", "description", "image_keys"):
+    columns = ("key", "subject", "split", "chosen", "description", "image_keys")
+
+    def stream() -> Iterator[dict[str, Any]]:
+        for row in _stream(build, tables[table], *columns):
+            own = edited.get(row["key"])
+            yield {**row, "chosen": own.chosen, "description": own.description} if own else row
+
+    held = find_held_out(stream(), train=train)
+    for row in stream():
         if row["key"] in splits:
             exact = said.get((row["subject"], row["description"] or row["chosen"]))
             in_pool = splits[row["key"]] == train and plain_text(row["chosen"]) not in held
