@@ -60,6 +60,23 @@ class Chat:
         except TemplateError as error:
             raise RefusedRowError("the chat template refuses it", str(error)) from error
 
+    def between(self, messages: Sequence[dict[str, Any]], place: int) -> tuple[int, ...]:
+        """Return the tokens from the end of a conversation's answer, which is at ``place``, to where the next begins.
+
+        ``RefusedRowError``: the template shows another text in the answer's place.
+        """
+        answer = messages[place]["content"][0]["text"].strip()
+        said = self.render(messages[: place + 1])
+        asked = self.render(messages[: place + 2], add_generation_prompt=True)
+        _, found, behind = said.rpartition(answer)
+        if not found or not asked.startswith(said):
+            raise RefusedRowError("the chat template changes earlier answers")
+        before, rest = f"{self.frame.tail}{self.frame.lead}{answer}", behind + asked.removeprefix(said)
+        known, longer, alone = self._tokens([before, before + rest, rest])
+        ids = longer[len(known) :] if longer[: len(known)] == known else alone
+        end = self.frame.end
+        return ids[len(end) :] if ids[: len(end)] == end else ids
+
     def tokenise(self, texts: Iterable[str]) -> dict[str, Tokens]:
         """Return each text's tokens as they are behind a prompt's last words, all in one call of the tokenizer."""
         texts, frame = list(dict.fromkeys(texts)), self.frame

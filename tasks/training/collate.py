@@ -46,6 +46,13 @@ class Answer:
     """``CHOSEN``, ``IMAGE``, or ``TEXTS`` and on."""
     ids: tuple[int, ...]
     """Its tokens, the end mark included."""
+    silent: frozenset[int] = frozenset()
+    """Places of tokens that bear no loss: what stands between the answers of a conversation."""
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """Return the tokens that bear loss; the first is one of them."""
+        return tuple(token for place, token in enumerate(self.ids) if place not in self.silent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,14 +232,27 @@ class Collator:
         example = item.example
         for text in _texts(example):
             tokens[text].checked()
-        answers = [self._answer(example.chosen, CHOSEN, tokens)]
+        messages = make_messages(example.conversation, len(item.images))
+        answers = [self._conversation(example, messages, tokens)]
         answers += [self._answer(text, TEXTS + n, tokens) for n, text in enumerate(example.rejected)]
-        prompt = self.chat.render(make_messages(example.turns, len(item.images)), add_generation_prompt=True)
+        prompt = self.chat.render(messages[: len(example.turns)], add_generation_prompt=True)
         groups = [(answer,) for answer in answers] + [()] * self.late if self.apart else [tuple(answers)]
         asks = [_Ask(prompt, item.images, group) for group in groups]
         if item.rejected_images:
             asks.append(_Ask(prompt, item.rejected_images, (Answer(IMAGE, answers[0].ids),)))
         return asks
+
+    def _conversation(
+        self, example: Example, messages: Sequence[dict[str, Any]], tokens: Mapping[str, Tokens]
+    ) -> Answer:
+        """Return all answers of a conversation, one behind the other, and what stands between them, which is silent."""
+        found = self._answer(example.chosen, CHOSEN, tokens)
+        for place, turn in enumerate(example.then[1::2]):
+            between = self.chat.between(messages, len(example.turns) + 2 * place)
+            start = len(found.ids)
+            ids = (*found.ids, *between, *self._answer(turn.text, CHOSEN, tokens).ids)
+            found = Answer(CHOSEN, ids, found.silent | {*range(start, start + len(between))})
+        return found
 
     def _answer(self, text: str, column: int, tokens: Mapping[str, Tokens]) -> Answer:
         if PLACE in text:
@@ -281,8 +301,8 @@ class Collator:
 
 
 def _texts(example: Example) -> Iterable[str]:
-    yield from (piece for turn in example.turns for piece in turn.text.split(PLACE))
-    yield from (example.chosen, *example.rejected)
+    yield from (piece for turn in example.conversation for piece in turn.text.split(PLACE))
+    yield from example.rejected
 
 
 def _ragged(tokens: "Tensor", real: "Tensor") -> list[tuple[int, ...]]:

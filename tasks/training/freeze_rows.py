@@ -71,6 +71,8 @@ class Needs:
     """Whether the rejected images are shown."""
     beside: bool = True
     """Whether they are shown beside a rejected text, too; otherwise only where there is none."""
+    every_answer: bool = False
+    """Whether each answer of a conversation bears loss, not its last one alone."""
     rejected_side: bool = False
     """Whether a row must have a rejected text or rejected images."""
     pairs: bool = False
@@ -85,13 +87,22 @@ class Example:
 
     key: str
     turns: tuple[Turn, ...]
+    """Prompt, up to the first answer that bears loss."""
     images: tuple[bytes, ...]
     """Encoded files."""
     chosen: str
+    """That answer."""
+    then: tuple[Turn, ...] = ()
+    """Rest of the conversation: user and assistant in turn."""
     rejected: tuple[str, ...] = ()
     """Hardest first."""
     rejected_images: tuple[bytes, ...] = ()
     """As many as ``images``; empty: none."""
+
+    @property
+    def conversation(self) -> tuple[Turn, ...]:
+        """Return all turns, the chosen text among them."""
+        return (*self.turns, Turn(role="assistant", text=self.chosen), *self.then)
 
 
 def make_example(row: PreferenceRow, needs: Needs) -> Example:
@@ -101,9 +112,22 @@ def make_example(row: PreferenceRow, needs: Needs) -> Example:
     shown = row.rejected_images if needs.images and (needs.beside or not rejected) else ()
     if shown and len(shown) != len(row.images):
         raise RefusedRowError("rejected images do not match", f"{len(shown)} for {len(row.images)}")
+    turns = (*row.prompt, Turn(role="assistant", text=row.chosen))
+    first = _first_answer(row) if needs.every_answer else len(row.prompt)
     return Example(
-        key=row.key, turns=row.prompt, images=row.images, chosen=row.chosen, rejected=rejected, rejected_images=shown
+        key=row.key,
+        turns=turns[:first],
+        images=row.images,
+        chosen=turns[first].text,
+        then=turns[first + 1 :],
+        rejected=rejected,
+        rejected_images=shown,
     )
+
+
+def _first_answer(row: PreferenceRow) -> int:
+    """Return the place of a conversation's first answer; ``len(row.prompt)``: the chosen text is the only one."""
+    return next((n for n, turn in enumerate(row.prompt) if turn.role == "assistant"), len(row.prompt))
 
 
 def check_row(row: PreferenceRow, needs: Needs) -> None:
@@ -118,8 +142,20 @@ def check_row(row: PreferenceRow, needs: Needs) -> None:
     places = sum(turn.text.count(PLACE) for turn in row.prompt)
     if places and places != images:
         raise RefusedRowError("images do not match the prompt", f"{places} places for {images} images")
+    if needs.every_answer:
+        _check_turns(row.prompt[_first_answer(row) :])
     if needs.rejected_side and not rejected_texts(row) and not row.rejected_image_maker:
         raise RefusedRowError("no rejected side")
+
+
+def _check_turns(turns: Sequence[Turn]) -> None:
+    """Raise ``RefusedRowError`` where a conversation cannot go on so from its first answer."""
+    if [turn.role for turn in turns] != ["assistant", "user"] * (len(turns) // 2):
+        raise RefusedRowError("its turns do not alternate", " ".join(turn.role for turn in turns))
+    if not all(turn.text.strip() for turn in turns):
+        raise RefusedRowError("an empty turn")
+    if any(PLACE in turn.text for turn in turns):
+        raise RefusedRowError("an image behind the first answer")
 
 
 def rejected_texts(row: PreferenceRow) -> tuple[str, ...]:

@@ -191,6 +191,8 @@ def _mean_of(values: "Tensor", having: "Tensor") -> "Tensor":
 def sft(policy: Scored, reference: Scored | None, config: settings.SftConfig) -> Loss:
     """Return the mean of -log pi(chosen) over the batch's tokens, or over the means of its examples.
 
+    Of a conversation, the chosen text is all of its answers.
+
     Metrics are ``nll``, per token in both cases, and ``logp/chosen``. A reference is not looked at.
     """
     del reference
@@ -323,7 +325,7 @@ class Goal:
 
 
 OBJECTIVES: dict[settings.Objective, Goal] = {
-    "sft": Goal(loss=sft, needs=Needs(), needs_reference=False),
+    "sft": Goal(loss=sft, needs=Needs(every_answer=True), needs_reference=False),
     "dpo": Goal(loss=dpo, needs=Needs(texts=1, images=True, beside=False, rejected_side=True)),
     "mdpo": Goal(loss=mdpo, needs=Needs(texts=1, images=True, rejected_side=True)),
     "adavip": Goal(loss=adavip, needs=Needs(texts=1, images=True, rejected_side=True)),

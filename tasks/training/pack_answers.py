@@ -136,7 +136,7 @@ def _row(prompt: Sequence[int], own: Sequence[Answer], start: int) -> tuple[list
         ids += answer.ids[:-1]
         segments += [number] * seen
         steps += range(1, seen + 1)
-        keep += [True] * seen
+        keep += [place not in answer.silent for place in range(1, seen + 1)]
     return ids, segments, steps, keep
 
 
@@ -149,14 +149,14 @@ def _where(batch: Batch) -> dict[str, Tensor]:
     for own in filter(None, batch.answers):
         behind = first + 1
         for answer in own:
-            places += [first, *range(behind, behind + len(answer.ids) - 1)]
-            behind += len(answer.ids) - 1
+            places += [first, *range(behind, behind + len(answer.targets) - 1)]
+            behind += len(answer.targets) - 1
         first = behind
     answers = [(owner, answer) for owner, own in zip(batch.owners, batch.answers, strict=True) for answer in own]
     found = {
         "places": places,
-        "targets": [token for _, answer in answers for token in answer.ids],
-        "numbers": [number for number, (_, answer) in enumerate(answers) for _ in answer.ids],
+        "targets": [token for _, answer in answers for token in answer.targets],
+        "numbers": [number for number, (_, answer) in enumerate(answers) for _ in answer.targets],
         "owners": [owner for owner, _ in answers],
         "columns": [answer.column for _, answer in answers],
     }

@@ -139,7 +139,7 @@ class PreferenceTrainer(Trainer):
         config = self.setting.config
         if config.objective != "sft" or config.sft.average_over == "examples":
             return len(batch.keys)
-        return sum(len(answer.ids) for own in batch.answers for answer in own if answer.column == CHOSEN)
+        return sum(len(answer.targets) for own in batch.answers for answer in own if answer.column == CHOSEN)
 
     @cached_property
     def _spare(self) -> Batch:

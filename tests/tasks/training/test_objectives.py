@@ -10,7 +10,7 @@ import torch
 
 from pairwright.schemas.rows import Negative, PreferenceRow, Turn
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.training.freeze_rows import Needs, make_example
+from pairwright.tasks.training.freeze_rows import Needs, RefusedRowError, make_example
 from pairwright.tasks.training.losses import (
     CHOSEN,
     IMAGE,
@@ -62,7 +62,7 @@ def test_what_is_measured_of_a_held_out_row():
     assert needs_of(several) == Needs(texts=5, images=True, beside=False, rejected_side=True)
     assert measures_of(several) == Needs(texts=5, images=True, beside=False)
     assert measures_of(TrainConfig(objective="adpo")) == Needs(texts=1)
-    assert measures_of(TrainConfig(objective="sft")) == Needs()
+    assert measures_of(TrainConfig(objective="sft")) == Needs(every_answer=True)
 
 
 NEGATIVE = Negative(text="A cube came.", maker="other pair", note="", score=0.0)
@@ -84,6 +84,31 @@ def test_rejected_images_are_shown_where_they_are_used():
     # (rejected texts, rejected images) of the row with both, and of the one without a text
     nothing, joined = [(0, 0), (0, 0)], [(1, 2), (0, 2)]
     assert taken == {"sft": nothing, "dpo": [(2, 0), (0, 2)], "mdpo": joined, "adavip": joined, "adpo": nothing}
+
+
+def turns(*texts):
+    return tuple(Turn(role=("user", "assistant")[n % 2], text=text) for n, text in enumerate(texts))
+
+
+def test_sft_learns_every_answer_of_a_conversation_and_the_others_the_last():
+    row = replace(ROW, prompt=turns("Sum up.", "A ball came.", "Which?"), chosen="B")
+    sft, dpo = (make_example(row, needs_of(TrainConfig(objective=name))) for name in ("sft", "dpo"))
+    assert (sft.turns, sft.chosen, sft.then) == (turns("Sum up."), "A ball came.", turns("Which?", "B"))
+    assert (dpo.turns, dpo.chosen, dpo.then) == (row.prompt, "B", ())
+    assert sft.conversation == dpo.conversation == (*row.prompt, Turn(role="assistant", text="B"))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "reason"),
+    [
+        (turns("Sum up.", " ", "Which?"), "an empty turn"),
+        (turns("Sum up.", "A ball came.", "And in <image>?"), "an image behind the first answer"),
+        ((*turns("Sum up.", "A ball."), *turns("Which?", "A."), *turns("One?"), *turns("Two?")), "do not alternate"),
+    ],
+)
+def test_a_conversation_that_cannot_be_learned_whole_is_refused(prompt, reason):
+    with pytest.raises(RefusedRowError, match=reason):
+        make_example(replace(ROW, prompt=prompt, image_keys=("a",)), needs_of(TrainConfig(objective="sft")))
 
 
 @every_setting

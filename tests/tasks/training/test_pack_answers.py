@@ -1,6 +1,7 @@
 """Packed answers: the same log-probabilities and gradients as one sequence at a time, for each family of models."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,13 @@ import pytest
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
+from pairwright.schemas.rows import Turn
 from pairwright.tasks.training.attention import SPLIT, choose_attention
 from pairwright.tasks.training.collate import Answer, Batch, Collator, Loaded
 from pairwright.tasks.training.losses import CHOSEN, IMAGE, TEXTS
 from pairwright.tasks.training.pack_answers import pack_answers, why_not_packed
 from pairwright.tasks.training.score_answers import score_answers
-from tests.fixtures.examples_to_pack import ragged
+from tests.fixtures.examples_to_pack import loaded, ragged
 from tests.fixtures.families_of_models import write_gemma3
 
 WIDTH = 5
@@ -94,6 +96,41 @@ def test_scores_and_gradients_are_those_of_single_sequences(family: Path, attent
     if not why_not_packed(model):
         assert_equal(by_ours(model, batch_of(family, items)), expected)
     assert_equal(by_ours(model, batch_of(family, items, apart=True)), expected)
+
+
+SUMMARY, CHOICE = "Both show a ball; the second one is darker.", "A"
+BETWEEN = {
+    "llava_onevision": "<|im_start|>user \nWhich is brighter?<|im_end|><|im_start|>assistant\n",
+    "smolvlm": "\nUser: Which is brighter?<end_of_utterance>\nAssistant:",
+    "gemma3": "\n<start_of_turn>user\nWhich is brighter?<end_of_turn>\n<start_of_turn>model\n",
+}
+"""What the published templates put between an answer's end and the next answer, where it is not Qwen's."""
+
+
+def test_both_answers_of_a_conversation_bear_loss_and_nothing_else(family: Path) -> None:
+    """The mask is written by hand, over the whole text as transformers' processor encodes it."""
+    model, item = load(family), loaded("one", SUMMARY)
+    said = (Turn(role="user", text="Which is brighter?"), Turn(role="assistant", text=CHOICE))
+    batch = batch_of(family, [Loaded(replace(item.example, then=said), item.images, ())])
+    assert len(batch.prompts) == 1, "with one set of images"
+
+    processor = AutoProcessor.from_pretrained(family)
+    asked = [*[{"type": "image"}] * 2, {"type": "text", "text": item.example.turns[0].text}]
+    prompt = processor.apply_chat_template([{"role": "user", "content": asked}], add_generation_prompt=True)
+    before, behind = AROUND.get(family.name, ("", "<|im_end|>"))
+    between = BETWEEN.get(family.name, "\n<|im_start|>user\nWhich is brighter?<|im_end|>\n<|im_start|>assistant\n")
+    texts = [prompt, before + SUMMARY + behind, between, before + CHOICE + behind]
+    given = [processor(text=["".join(texts[:n])], images=[list(item.images)], **TENSORS) for n in range(1, 5)]
+    ends = [len(one["input_ids"][0]) for one in given]
+    mask = torch.zeros(ends[-1], dtype=torch.bool)
+    mask[ends[0] : ends[1]] = mask[ends[2] :] = True
+
+    packed, whole = pack_answers(batch, model), given[-1]["input_ids"][0]
+    assert packed.targets.tolist() == whole[mask].tolist()
+    logps = model(**given[-1]).logits[0, :-1].log_softmax(-1).gather(1, whole[1:, None])[:, 0][mask[1:]]
+    ours = score_answers(model, packed)
+    assert ours.tokens.tolist()[0][CHOSEN] == mask.sum()
+    torch.testing.assert_close(ours.logps[0, CHOSEN], logps.sum(), rtol=EQUAL, atol=0)
 
 
 def test_a_model_that_does_not_see_alone_what_is_behind_is_told_from_its_settings(family: Path) -> None:
