@@ -17,6 +17,8 @@ from pairwright.flows.export_dataset import ExportConfig
 from pairwright.schemas.rows import CaptionRow, PairRow, PreferenceRow
 from pairwright.tasks.export.tally_rows import Selection
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training.freeze_rows import FrozenRows
+from tests.fixtures.command import run
 from tests.tasks.report.browser import broken_images, open_chromium, overflows
 from tests.tasks.report.pages import PHONE, Reader
 
@@ -277,6 +279,31 @@ def test_it_is_used_by_keys_in_a_browser(served):
             context.close()
     assert complaints == []
     assert served.page(decision="undecided").total == undecided - 1
+
+
+def test_what_is_decided_in_a_browser_counts_in_a_training(copy, qwen):
+    server = Served(copy)
+    with open_chromium() as browser:
+        page = browser.new_page()
+        page.goto(f"{server.url}&split=train&size=20")
+        cards = page.locator("article[data-key]:has(.words > .rejected)")
+        for number, key in enumerate("are"):
+            cards.nth(number).focus()
+            if key == "e":
+                page.keyboard.press("e")
+                cards.nth(number).locator("textarea").first.fill("A person wrote this.")
+                key = "Control+Enter"
+            with page.expect_response("**/decisions") as answer:
+                page.keyboard.press(key)
+            assert answer.value.ok
+    assert server.stop()[0] == 130
+    words = ["train", copy, "--objective", "dpo", "--model", qwen, "--name", "decided"]
+    assert run(*words, "--set", "optimiser.max_steps=1", "--set", "data.eval_split=", "--set", "data.split=train") == 0
+    data = json.loads((copy / "runs/decided/data.json").read_text())
+    assert data["decided"] == {"accept": 1, "edit": 1, "reject": 1}
+    assert data["refused"]["rejected by people"] == 1
+    frozen = FrozenRows(folder=Folder(str(copy)), file=str(copy / "runs/decided/rows.arrow"), split="train")
+    assert [row.chosen for row in frozen.edited().values()] == ["A person wrote this."]
 
 
 def test_a_taken_port_is_named(served, dataset):
