@@ -1,7 +1,7 @@
 """Export a version of a dataset: open its tables, and hand its rows to the exporter."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,22 +9,21 @@ from pairwright.flows.prepare_training import find_retriever, mine_table
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.export_rows import Order, export_rows, stream_conversations, stream_preferences
+from pairwright.tasks.export.export_rows import Order, export_rows, stream_preferences, stream_table
 from pairwright.tasks.export.form import Form, Setting
-from pairwright.tasks.export.formats import check_target, find_form
+from pairwright.tasks.export.formats import SOURCES, check_target, choose_form
 from pairwright.tasks.export.tally_rows import EVERYTHING, About, Selection, Tally
 from pairwright.tasks.export.verify import Verifier, load_processor, make_ruler
 from pairwright.tasks.report.measure_health import judge_health, measure_health
 from pairwright.tasks.report.measure_writing import measure_writing, say_writing
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.decisions import read_decisions
+from pairwright.tasks.store.gates import say_empty
 from pairwright.tasks.store.snapshot import describe_version
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.find_model import require_packages
 from pairwright.tasks.training.tiny_model import write_tiny_model
 
-TABLES = {"preferences": "preferences", "conversations": "comparisons"}
-"""Which table the rows of a form are in."""
 TEXTS = ("What differs between the two images?", "A red ball is new; nothing else has changed.")
 """What the tokenizer of a tiny processor is trained on. It takes any text: what it has not seen becomes bytes."""
 
@@ -34,6 +33,8 @@ class ExportConfig:
     """Configuration of an export: which rows of a version, and what goes with them."""
 
     selection: Selection = EVERYTHING
+    table: str = ""
+    """What is exported; empty: what the form holds."""
     negatives: str = ""
     """An ADPO run: the rows are those that a training with the negatives that it has mined would see."""
     model: str = ""
@@ -55,8 +56,9 @@ def export_dataset(
     watch: Callable[[int, int], None],
 ) -> Tally:
     """Write the rows of a version, or those selected, to a new folder."""
-    kind = find_form(form)
-    _check(kind, target, config)
+    kind = choose_form(form, config.table)
+    _check(kind, target, config, found)
+    reads = SOURCES.get(kind.reads, kind.reads)
     verifier = _make_verifier(kind, config) if config.verify else None
     beside: list[Planned] = []
     if config.negatives:
@@ -65,16 +67,16 @@ def export_dataset(
         beside = mine_table(found, retriever, have=Version.plan)  # which makes nothing
     with found.settled(beside) as (build, stages):
         counts = [count for _, count in stages]
-        own = next((n for n, (planned, _) in enumerate(stages) if planned.stage.name == TABLES[kind.reads]), None)
+        own = next((n for n, (planned, _) in enumerate(stages) if planned.stage.name == reads), None)
         if own is None or not counts[own].rows:
-            raise ConfigError(_say_nothing_there(found, kind.reads))
+            raise ConfigError(_say_nothing_there(found, reads, say_empty(stages, [reads])))
         if beside and (owed := counts[-1].failed + counts[-1].pending):
             raise ConfigError(
                 f"--negatives {config.negatives}: for {owed:,} of {counts[-1].of:,} preferences nothing was mined yet. "
                 f"A training mines it before it begins: pairwright train {found.folder.url} --objective dpo --set "
                 f"negatives_from={config.negatives}{f' --version {found.number}' if found.number else ''}"
             )
-        tables, name = Tables(build), Path(target).resolve().name
+        tables, name, decisions = Tables(build), Path(target).resolve().name, read_decisions(found.folder)
         health = measure_health(tables) if kind.card else None
         about = About(
             name=name,
@@ -91,19 +93,19 @@ def export_dataset(
             about=about,
             setting=Setting(name=name, model=config.model),
             selection=config.selection,
-            decisions=read_decisions(found.folder),
+            decisions=decisions,
             total=counts[-1 if beside else own].rows,
             verifier=verifier,
         )
         planned = [*found.planned, *beside]
-        if kind.reads == "conversations":
-            groups = stream_conversations(build, {one.stage.name: one for one in planned})
-        else:  # those with mined negatives come last
+        if reads == "preferences":  # those with mined negatives come last
             groups = stream_preferences(build, [one for one in planned if one.stage.writes is PreferenceRow][-1])
+        else:
+            groups = stream_table(build, {one.stage.name: one for one in planned}, reads, decisions)
         return export_rows(groups, Path(target), order=order, watch=watch)
 
 
-def _check(form: Form, target: str, config: ExportConfig) -> None:
+def _check(form: Form, target: str, config: ExportConfig, found: Version) -> None:
     if "://" in target:
         raise ConfigError(f"--to {target}: exports are written to a local folder; copy it from there")
     if bool(config.model) != form.needs_model:
@@ -112,6 +114,8 @@ def _check(form: Form, target: str, config: ExportConfig) -> None:
             if form.needs_model
             else f"--model {config.model}: --format {form.name} asks no model"
         )
+    if config.table and form.reads == config.table != "preferences":
+        _check_table(config, {one.stage.name for one in found.planned})
     if config.negatives and form.reads != "preferences":
         raise ConfigError(f"--negatives {config.negatives}: {form.reads} have none; leave it out with {form.name}")
     check_target(Path(target))
@@ -130,10 +134,26 @@ def _make_verifier(form: Form, config: ExportConfig) -> Verifier:
         return Verifier(form=form, processor=load_processor(str(write_tiny_model(Path(folder), TEXTS))))
 
 
-def _say_nothing_there(version: Version, what: str) -> str:
+def _check_table(config: ExportConfig, tables: Collection[str]) -> None:
+    """Refuse what says nothing of the rows of a table that is no preference."""
+    chosen = config.selection
+    of_pairs, has_splits = config.table != "captions", config.table == "pairs" or "splits" in tables
+    given = {
+        "--kind": bool(chosen.kinds),
+        "--score": chosen.score is not None,
+        "--processor": bool(config.processor),
+        "--accepted": chosen.accepted and not of_pairs,
+        "--split": bool(chosen.splits) and not (of_pairs and has_splits),
+    }
+    if lacking := next((name for name, is_given in given.items() if is_given), None):
+        raise ConfigError(f"{lacking}: does not apply to {config.table}; leave it out with --table {config.table}")
+
+
+def _say_nothing_there(version: Version, what: str, empty: str) -> str:
     until, url = version.record.until, version.folder.url
-    if until:
-        remedy = "Build the rest with the same `pairwright build` command without --until"
-    else:
-        remedy = f"See why with: pairwright status {url}. Rows still owed are finished by: pairwright resume {url}"
+    if any(one.stage.name == what for one in version.off):
+        empty = f"Its stage is off: `pairwright settings {version.find(what).stage.section}` says what switches it on"
+    elif not empty and until:
+        empty = "Build the rest with the same `pairwright build` command without --until, or export --table pairs"
+    remedy = empty or f"Finish the rows that are owed with: pairwright resume {url}"
     return f"{url}: {f'was built until {until} and ' if until else ''}has no {what} to export. {remedy}"

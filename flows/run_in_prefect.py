@@ -47,6 +47,7 @@ def export_dataset(
     kinds: list[str] | None = None,
     score: float | None = None,
     model: str = "",
+    table: str = "",
     *,
     verify: bool = False,
 ) -> State[None]:
@@ -64,12 +65,13 @@ def export_dataset(
         kinds: Only rows of one of these kinds, as the verb's help names them.
         score: Least score of the removal that the rejected images show.
         model: Whom the requests of openai-batch ask.
+        table: Another table than the form's own, with its images (hf): pairs, captions, ...
         verify: Read the result as its consumer does, and fail on the first row that is no good.
     """
     named = {"licences": licences, "sources": sources, "splits": splits, "kinds": kinds}
     chosen: dict[str, Any] = {name: tuple(some or ()) for name, some in named.items()}
     selection = Selection(**chosen, score=score)
-    config = ExportConfig(selection=selection, negatives=negatives, model=model, verify=verify)
+    config = ExportConfig(selection=selection, table=table, negatives=negatives, model=model, verify=verify)
     with logged(), tagged(dataset_name(dataset), form):
         tally = Dataset.open(dataset, version).export(form, to, config=config)
     return Completed(message=f"{tally.rows:,} rows are in {to}")

@@ -11,6 +11,7 @@ from typer import Argument, Option
 from pairwright.flows.verbs.options import STOPPED, DatasetUrl, Version, app, open_dataset, refuse_empty, shown_size
 
 if TYPE_CHECKING:
+    from pairwright.tasks.export.form import Form
     from pairwright.tasks.export.tally_rows import Tally
 
 Names = list[str] | None
@@ -18,6 +19,7 @@ Names = list[str] | None
 
 @app.command(
     epilog="Examples: `pairwright export dataset --format trl --to dataset-trl --split train --verify`, "
+    "`pairwright export dataset --table pairs --to dataset-pairs`, "
     "`pairwright export dataset --to dataset-hf --push-to-hub me/dataset --private`"
 )
 def export(
@@ -33,6 +35,13 @@ def export(
             help="hf, trl, llamafactory, ms-swift, rlaif-v, llava, webdataset or openai-batch (`pairwright formats`).",
         ),
     ] = "hf",
+    table: Annotated[
+        str,
+        Option(
+            help="hf: another table with its images: pairs, captions, differences, comparisons or questions. "
+            "Default: what the format holds."
+        ),
+    ] = "",
     licence: Annotated[
         Names, Option(help="Only rows all of whose images are under this licence; `unstated`: under none (repeatable).")
     ] = None,
@@ -78,6 +87,7 @@ def export(
     """Write a dataset in a form that other programs read."""
     from pairwright.flows.export_dataset import ExportConfig, Selection
     from pairwright.flows.progress import show_steps
+    from pairwright.tasks.export.formats import choose_form
 
     named = {"licences": licence, "sources": source, "splits": split, "kinds": kind}
     some: dict[str, Any] = {name: tuple(values or ()) for name, values in named.items()}
@@ -88,27 +98,25 @@ def export(
     send = _to_hub(to, push, private=private, revision=revision) if push else None
     selection = Selection(**some, score=score, accepted=accepted)
     verifying: dict[str, Any] = {"verify": verify, "processor": processor, "max_length": max_length}
-    config = ExportConfig(selection=selection, negatives=negatives, model=model, **verifying)
+    config = ExportConfig(selection=selection, table=table, negatives=negatives, model=model, **verifying)
     with show_steps("Rows") as watch:
         tally = open_dataset(dataset, version).export(form, to, config=config, watch=watch)
-    _print_tally(tally, form, to, verified=verify)
+    _print_tally(tally, choose_form(form, table), to, verified=verify)
     if send:
         send()
 
 
-def _print_tally(tally: "Tally", form: str, to: str, *, verified: bool) -> None:
-    from pairwright.tasks.export.formats import find_form
-
+def _print_tally(tally: "Tally", form: "Form", to: str, *, verified: bool) -> None:
     sizes = ", ".join(f"{split} {rows:,}" for split, (rows, _) in tally.sizes.items())
     left_out = f"; {tally.left_out:,} others are left out" if tally.left_out else ""
-    print(f"{tally.rows:,} {find_form(form).reads} ({sizes}) are in {to}{left_out}")
+    print(f"{tally.rows:,} {form.reads} ({sizes}) are in {to}{left_out}")
     if said := tally.say_decided():
         print(f"People said of the selected rows: {said}")
     if verified:
         print("Read back as its consumer does: all rows are good")
     for why, number in tally.unheld.items():
         print(f"{number:,} more are left out: {why}")
-    print(find_form(form).cannot)
+    print(form.cannot)
 
 
 def _to_hub(folder: str, repository: str, *, private: bool, revision: str) -> Callable[[], None]:

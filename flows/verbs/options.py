@@ -122,7 +122,6 @@ def conclude(dataset: "Dataset") -> None:
     _refuse_nothing(status.counts, dataset)
     if report and report.stopped:
         print(report.stopped, file=sys.stderr)
-    _print_empty(status.counts, owed=status.owed)
     for line in status.owing:
         print(line, file=sys.stderr)
     if status.owed:
@@ -146,14 +145,6 @@ def _refuse_nothing(counts: "Sequence[Counts]", dataset: "Dataset") -> None:
             f"{dataset.profile.source}: none of its {images.of:,} items gave an image ({reasons}). Is it of the right "
             f"kind (`pairwright sources`)? Which items: pairwright status {dataset.url} --refused images"
         )
-
-
-def _print_empty(counts: "Sequence[Counts]", *, owed: int) -> None:
-    """Name the stage that dropped all of its rows, so that those after it had none."""
-    empty = next((count for count in counts if count.of and count.dropped == count.of), None)
-    if empty and not counts[-1].ok and not owed:
-        after = "" if empty is counts[-1] else ": the tables after it are empty"
-        print(f"Note: {empty.stage} dropped all of its {empty.of:,} rows ({', '.join(empty.reasons)}){after}.")
 
 
 def print_failures(failures: "Iterable[ShardFailed]") -> None:

@@ -1,24 +1,28 @@
 """Export the preferences of a dataset to a local folder, in one of the forms that other programs read.
 
-Reads live ``PreferenceRow``, or ``ComparisonRow`` with the images of their pairs; writes a form's files, ``README.md``
+Reads live ``PreferenceRow``, or the rows of another table with their images; writes a form's files, ``README.md``
 and a marker by which a later export knows that it may replace the folder. Rows pass by one row group at a time, in the
 order of the parts. Needs a local disk.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pairwright.schemas.arrow import from_table, schema_of
 from pairwright.schemas.decisions import UNDECIDED, Decisions, edit_row
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.rows import ComparisonRow, ImageRow, PairRow, PreferenceRow, SplitRow
+from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, SplitRow, Turn
 from pairwright.tasks.export.form import Form, RowWriter, Setting, UnheldError
 from pairwright.tasks.export.formats import README, check_target, write_marker
+from pairwright.tasks.export.forms.table import INTERNAL, ShownRow
+from pairwright.tasks.export.parquet import image_cell
 from pairwright.tasks.export.tally_rows import EVERYTHING, About, Selection, Tally
 from pairwright.tasks.export.verify import Verifier
 from pairwright.tasks.export.write_card import write_readme
 from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.index import columns_without
 from pairwright.tasks.store.scratch import replacing
 from pairwright.tasks.store.snapshot import find_live, stream_live
 from pairwright.tasks.store.stage import Planned
@@ -72,46 +76,63 @@ def stream_preferences(build: Build, preferences: Planned) -> Iterator[list[Pref
         yield list(from_table(table, PreferenceRow))
 
 
-def stream_conversations(build: Build, stages: Mapping[str, Planned]) -> Iterator[list[PreferenceRow]]:
-    """Yield the conversations of settled stages as preferences that reject nothing; without splits, for training."""
-    for table in stream_live(build, stages["comparisons"], schema_of(ComparisonRow).names):
-        yield list(_with_images(build, stages, list(from_table(table, ComparisonRow))))
+def stream_table(
+    build: Build, stages: Mapping[str, Planned], name: str, decisions: Decisions = UNDECIDED
+) -> Iterator[list[ShownRow]]:
+    """Yield the rows of a settled stage with their images, as preferences that reject nothing.
+
+    A conversation asks what its user asks, and its last answer is chosen. A row without a split is for training.
+    """
+    for table in stream_live(build, stages[name], columns_without(stages[name].stage.writes, INTERNAL)):
+        yield list(_with_images(build, stages, table.to_pylist(), decisions))
 
 
-def _with_images(build: Build, stages: Mapping[str, Planned], rows: Sequence[ComparisonRow]) -> Iterator[PreferenceRow]:
-    subjects = [row.subject for row in rows]
-    pairs = {pair.key: pair for pair in find_live(build, stages["pairs"], PairRow, subjects=subjects)}
+def _with_images(
+    build: Build, stages: Mapping[str, Planned], records: Sequence[Mapping[str, Any]], decisions: Decisions
+) -> Iterator[ShownRow]:
+    subjects = [record["subject"] for record in records]
+    pairs = find_live(build, stages["pairs"], PairRow, subjects=subjects)
+    about = {subject: [subject] for subject in subjects} | {pair.key: [pair.first, pair.second] for pair in pairs}
     found = find_live(build, stages["splits"], SplitRow, subjects=subjects) if "splits" in stages else []
     splits = {split.subject: split for split in found}
-    keys = [key for pair in pairs.values() for key in (pair.first, pair.second)]
+    keys = [key for both in about.values() for key in both]
     images = {
         image.key: image
         for image in find_live(build, stages["images"], ImageRow, subjects=keys, without=("captions", "graph"))
     }
-    for row in rows:
-        pair, split = pairs[row.subject], splits.get(row.subject)
-        shown = [images[pair.first], images[pair.second]]
-        *asked, answer = row.conversation
-        yield PreferenceRow(
-            key=row.key,
-            source_key=row.source_key,
-            subject=row.subject,
-            prompt=tuple(asked),
-            images=tuple(image.image for image in shown),
-            image_keys=tuple(image.key for image in shown),
-            chosen=answer.text,
-            chosen_model=row.model,
-            rejected="",
-            rejected_maker="",
-            rejected_note="",
-            negatives=(),
-            rejected_images=(),
-            removal_scores=(),
-            component=split.component if split else "",
-            split=split.split if split else "train",
-            sources=tuple(image.source for image in shown),
-            licences=tuple(image.licence for image in shown),
-        )
+    for record in records:
+        shown = [images[key] for key in about[record["subject"]]]
+        row = _show(record, shown, splits.get(record["subject"]))
+        decision = decisions.about(row)
+        yield replace(row, record={**row.record, "decision": decision.verdict if decision else ""})
+
+
+def _show(record: Mapping[str, Any], shown: Sequence[ImageRow], split: SplitRow | None) -> ShownRow:
+    *asked, answer = [Turn(**turn) for turn in record.get("conversation", [{"role": "assistant", "text": ""}])]
+    sources, licences = tuple(image.source for image in shown), tuple(image.licence for image in shown)
+    cells = [image_cell(image.image, image.key) for image in shown]
+    names = [image.name for image in shown]
+    return ShownRow(
+        record={**record, "images": cells, "names": names, "sources": sources, "licences": licences},
+        key=record["key"],
+        source_key=record["key"],
+        subject=record["subject"],
+        prompt=tuple(asked),
+        images=tuple(image.image for image in shown),
+        image_keys=tuple(image.key for image in shown),
+        chosen=answer.text,
+        chosen_model=record.get("model", ""),
+        rejected="",
+        rejected_maker="",
+        rejected_note="",
+        negatives=(),
+        rejected_images=(),
+        removal_scores=(),
+        component=split.component if split else "",
+        split=split.split if split else record.get("split") or "train",
+        sources=sources,
+        licences=licences,
+    )
 
 
 def _write_row(row: PreferenceRow, writer: RowWriter, *, order: Order, tally: Tally) -> None:

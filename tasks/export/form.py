@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from pairwright.schemas.rows import PreferenceRow, Turn
 from pairwright.tasks.export.sample import PLACE, Sample
@@ -114,7 +114,8 @@ class Form:
     """Markdown: how its reader is started. ``FOLDER`` and ``NAME`` stand for the folder and the dataset's name."""
     owns: frozenset[str]
     """Names of files and folders that it makes in its folder."""
-    reads: Literal["preferences", "conversations"] = "preferences"
+    reads: str = "preferences"
+    """"preferences", "conversations" or the name of a table."""
     card: Callable[[Path, About, Tally], str] | None = None
     """Returns its README.md, and writes what that shows into the folder; None: the one that most forms have."""
     needs_model: bool = False

@@ -7,9 +7,12 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.plugins import Registry
 from pairwright.tasks.export.form import Form
 from pairwright.tasks.export.forms import hf, llamafactory, llava, ms_swift, openai_batch, rlaif_v, trl, webdataset
+from pairwright.tasks.export.forms.table import table_form
 
 _FORMS = (hf, trl, llamafactory, ms_swift, rlaif_v, llava, webdataset, openai_batch)
 FORMATS = Registry("formats", Form, (module.FORM for module in _FORMS))
+SOURCES = {"conversations": "comparisons"}
+"""Which table the rows of a form are in, where that has another name."""
 MARKER = ".pairwright-export.json"
 README = "README.md"
 
@@ -19,6 +22,16 @@ def find_form(name: str) -> Form:
     if name not in FORMATS:
         raise ConfigError(f"--format {name}: no such format. There are: {', '.join(FORMATS)}")
     return FORMATS[name]
+
+
+def choose_form(name: str, table: str = "") -> Form:
+    """Return the form in which a table is exported; ``ConfigError``: the form holds another one."""
+    form = find_form(name)
+    if table in ("", SOURCES.get(form.reads, form.reads)):
+        return form
+    if name != hf.FORM.name:
+        raise ConfigError(f"--format {name}: holds {form.reads} only; --table {table} goes with --format hf")
+    return table_form(table)
 
 
 def check_target(target: Path) -> None:

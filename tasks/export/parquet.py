@@ -51,6 +51,15 @@ def arrow_schema(features: Feature) -> pa.Schema:
     return schema.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
 
 
+def feature_of(kind: pa.DataType) -> Feature:
+    """Return the feature of an Arrow type of our tables."""
+    if pa.types.is_list(kind):
+        return listed(feature_of(kind.value_type))
+    if pa.types.is_struct(kind):
+        return {field.name: feature_of(field.type) for field in kind}
+    return value(next(name for name, known in ARROW.items() if known == kind))
+
+
 def _arrow(feature: Feature) -> pa.DataType:
     match feature.get("_type"):
         case "Value":

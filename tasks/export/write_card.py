@@ -84,11 +84,12 @@ def _fill(template: str, front: Mapping[str, Any], **told: Any) -> str:
 
 def _front(about: About, tally: Tally, more: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
     """Return what the Hub reads of every export; ``more`` stands before the tags."""
+    rejecting = ["preference", "dpo"] if tally.rejected_texts or tally.rejected_images else []
     return {
         "pretty_name": about.name,
         **_licence(tally),
         **more,
-        "tags": [*["image-difference"] * bool(tally.pairs), "preference", "dpo", "synthetic", "pairwright"],
+        "tags": [*["image-difference"] * bool(tally.pairs), *rejecting, "synthetic", "pairwright"],
         "size_categories": [next((name for below, name in SIZES if tally.rows < below), "1M<n<10M")],
     }
 

@@ -46,6 +46,27 @@ COMPARED: dict[type[Row], tuple[str, ...]] = {
 }
 """The columns that are compared: texts by their lengths, similarities by themselves."""
 Histogram = Counter[int]
+HINTS = {
+    "no scene graph": "a model that sees photographs: --profile laptop --set models.chat.endpoint=URL",
+    "nobody wrote about its difference": "--set differences.writer=served, or a source with people's differences",
+    "no description": "more attempts (differences.max_attempts), or another model (models.chat)",
+    "only near-identical neighbours": "a lower mining.min_hash_distance",
+    "admitted": "without --exclude, and see that the images have vectors (embedding)",
+    "similar_pairs": (
+        "other thresholds: mining.min_best_similarity, mining.min_similarity, mining.max_similarity. `pairwright view` "
+        "shows what similarities there are, `pairwright refilter` tries others without embedding again"
+    ),
+    "nouns": "images with captions, or --set pairing=similarity",
+    "noun_pairs": "fewer nouns (noun_pairs.levels), or --set pairing=similarity",
+    "pairs": "without --exclude",
+    "captions": "more attempts (captions.max_attempts), or another model (models.chat)",
+    "described": "more attempts (differences.max_attempts), or another model (models.chat)",
+    "differences": "weaker checks (controls, grounding, judging), or more to choose from (differences.candidates)",
+    "comparisons": "more attempts (comparisons.max_attempts), or another model (models.chat)",
+    "questions": "more attempts (questions.max_attempts), or another model (models.chat)",
+    "preferences": "--set rejections.fallback=none, or --set rejections.enabled=false",
+}
+"""What to try where a table became empty, by the most frequent reason, else by the table."""
 
 
 def measure_drift(before: Sequence[int], now: Sequence[int]) -> float:
@@ -116,6 +137,8 @@ class Gate:
     measured: float | None
     """None: it could not be measured."""
     bound: float
+    why: str = ""
+    """Which tables became empty, and what to try."""
 
     @property
     def holds(self) -> bool:
@@ -129,7 +152,9 @@ class Gate:
         if self.measured is None:
             return f"{self.about} (gates.{self.gate})"
         side = "at least" if self.gate == "min_yield" else "at most"
-        return f"{self.stage}: {self.about}: {self.measured:.3g}, must be {side} {self.bound:.3g} (gates.{self.gate})"
+        why = f". {self.why}" if self.why else ""
+        bounds = f"{self.measured:.3g}, must be {side} {self.bound:.3g} (gates.{self.gate})"
+        return f"{self.stage}: {self.about}: {bounds}{why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,10 +196,7 @@ def judge_counts(config: GatesConfig, counts: Sequence[Counts]) -> Iterator[Gate
 
 
 def judge_result(config: GatesConfig, done: Settled, asked: Sequence[str]) -> Iterator[Gate]:
-    """Yield the gate of what was asked for: one of these tables has a row, unless a yield is set for the last.
-
-    Says of the tables that it is made of which ones became empty, the first three, and why.
-    """
+    """Yield the gate of what was asked for: one of these tables has a row, unless a yield is set for the last."""
     on = {planned.stage.name: (planned, count) for planned, count in done if planned.stage.is_on}
     found = [on[name][1] for name in asked if name in on]
     if (
@@ -185,14 +207,27 @@ def judge_result(config: GatesConfig, done: Settled, asked: Sequence[str]) -> It
         return
     if any(count.rows for count in found):
         return
-    wanted = set(asked)
-    for planned, _ in reversed(on.values()):
-        wanted |= planned.stage.tables if planned.stage.name in wanted else set()
-    empty = [count for name, (_, count) in on.items() if name in wanted and count.of and not count.rows]
-    why = "; ".join(f"{count.stage}: {max(count.reasons, key=count.reasons.__getitem__)}" for count in empty[:3])
-    about = f"ok of {found[-1].of:,} inputs{f' (empty: {why})' if why else ''}"
-    bound = 1 / max(1, found[-1].of)
-    yield Gate(gate="min_yield", stage=found[-1].stage, about=about, measured=0.0, bound=bound)
+    about, bound = f"ok of {found[-1].of:,} inputs", 1 / max(1, found[-1].of)
+    why = say_empty(done, asked)
+    yield Gate(gate="min_yield", stage=found[-1].stage, about=about, measured=0.0, bound=bound, why=why)
+
+
+def say_empty(done: Settled, asked: Sequence[str]) -> str:
+    """Say which tables that some are made of became empty, the first three, why, and what to try; "" if none did."""
+    wanted, empty = set(asked), list[Counts]()
+    for planned, count in reversed(done):
+        if planned.stage.is_on and planned.stage.name in wanted:
+            wanted |= planned.stage.tables
+            empty[:0] = [count] if count.of and not count.rows else []
+    if not empty:
+        return ""
+    reasons = [Counter(count.reasons).most_common(3) for count in empty]
+    told = [
+        f"{count.stage} ({', '.join(f'{reason}: {number:,}' for reason, number in some)})"
+        for count, some in zip(empty[:3], reasons, strict=False)
+    ]
+    hint = next((HINTS[reason] for reason, _ in reasons[0] if reason in HINTS), HINTS.get(empty[0].stage, ""))
+    return f"Empty: {'; '.join(told)}.{f' Try {hint}' if hint else ''}"
 
 
 def judge_reasons(

@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 
 import datasets
 import numpy as np
@@ -7,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pairwright as pw
+from pairwright.flows.export_dataset import ExportConfig
 from pairwright.tasks.export.formats import FORMATS, MARKER, README
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
@@ -116,10 +118,80 @@ def test_conversations_are_those_of_the_dataset(rendered, tmp_path):
             assert shown == [images[pair.first], images[pair.second]]
 
 
+def test_what_was_mined_is_kept_with_its_images_and_decisions(mined, tmp_path, capsys, offline):
+    album = shutil.copytree(mined, tmp_path / "album")
+    pairs = {row.key: row for row in pw.open(album)["pairs"].rows()}
+    images = {row.key: row for row in pw.open(album)["images"].rows()}
+    yes, no = sorted(pairs)[:2]
+    decided = [{"key": key, "verdict": v, "at": "2026-01-01T00:00:00Z"} for key, v in ((yes, "accept"), (no, "reject"))]
+    (tmp_path / "decided.jsonl").write_text("\n".join(map(json.dumps, decided)))
+    assert run("decide", album, tmp_path / "decided.jsonl") == 0
+    assert run("export", album, "--table", "pairs", "--to", tmp_path / "out", "--verify") == 0
+    assert f"{len(pairs) - 1} pairs (train " in capsys.readouterr().out
+    rows = {row["key"]: row for row in datasets.load_dataset(str(tmp_path / "out"), cache_dir=offline)["train"]}
+    assert rows.keys() == pairs.keys() - {no}
+    assert {key: row["decision"] for key, row in rows.items() if row["decision"]} == {yes: "accept"}
+    for key, row in rows.items():
+        shown = [images[pairs[key].first], images[pairs[key].second]]
+        assert row["names"] == [image.name for image in shown]
+        assert (row["similarity"], tuple(row["similarities"])) == (pairs[key].similarity, pairs[key].similarities)
+        for seen, image in zip(row["images"], shown, strict=True):
+            assert np.array_equal(np.asarray(seen.convert("RGB")), decode_rgb(image.image))
+    assert run("export", album, "--table", "pairs", "--to", tmp_path / "yes", "--accepted") == 0
+    assert "1 pairs (train 1)" in capsys.readouterr().out
+    assert "preference" not in (tmp_path / "out/README.md").read_text().partition("# ")[0]
+
+
+@pytest.mark.parametrize("table", ["captions", "differences", "comparisons"])
+def test_texts_are_exported_with_the_images_that_they_are_about(rendered, tmp_path, offline, table):
+    tally = pw.open(rendered).export("hf", tmp_path / "out", config=ExportConfig(table=table, verify=True))
+    given = {row.key: row for row in pw.open(rendered)[table].rows()}
+    loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=offline)
+    splits = {row.subject: row.split for row in pw.open(rendered)["splits"].rows()}
+    for split, rows in loaded.items():
+        for row in rows:
+            assert row["text"] == given[row["key"]].text
+            assert splits.get(row["subject"], "train") == split
+            assert len(row["images"]) == (1 if table == "captions" else 2)
+    assert sum(map(len, loaded.values())) == tally.rows == len(given) > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--table", "captions"], "was built until mining and has no captions"),
+        (["--table", "pears"], "Choose from preferences, pairs"),
+        (["--table", "pairs", "--format", "trl"], "--format trl: holds preferences only"),
+        (["--table", "pairs", "--kind", "list"], "--kind: "),
+        (["--table", "captions", "--split", "test"], "--split: "),
+        (["--table", "captions", "--accepted"], "--accepted: "),
+        (["--table", "differences", "--split", "test"], "--split: "),
+        (["--table", "pairs", "--split", "test"], "splits: train"),
+    ],
+)
+def test_wrong_words_about_a_table(mined, tmp_path, capsys, words, message):
+    assert run("export", mined, "--to", tmp_path / "out", *words) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_export_of_nothing_says_what_became_empty(mined, tmp_path, capsys):
+    shutil.copytree(mined / "tables", tmp_path / "album/tables")
+    source = str(json.loads((mined / "build.json").read_text())["profile"]["source"])
+    words = ("build", source, "--out", tmp_path / "album", "--until", "mining", "--set", "mining.min_similarity=0.9999")
+    assert run(*words, "--set", "mining.max_similarity=0.99999") == 1
+    empty = "Empty: similar_pairs (no candidate in every band: "
+    assert empty in capsys.readouterr().err
+    assert run("export", tmp_path / "album", "--table", "pairs", "--to", tmp_path / "out") == 2
+    said = capsys.readouterr().err
+    assert empty in said
+    assert "mining.min_similarity" in said
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--format", "csv"], "--format csv: "),
+        (["--table", "questions"], "pairwright settings questions"),
         (["--to", "s3://bucket/x"], "s3://bucket/x"),
         (["--format", "openai-batch"], "--model"),
         (["--model", "m"], "--format hf "),

@@ -148,7 +148,7 @@ def _card_feature(feature: Feature) -> Record:
 FORM = Form(
     name="hf",
     about="Parquet with every column, for datasets.load_dataset",
-    cannot="It holds preferences only: conversations about commonalities and differences are in llava.",
+    cannot="It holds preferences; another table is exported with its images by --table, conversations by llava.",
     opens=open_parquet(SCHEMA, to_record),
     check=_check,
     use='```python\ndataset = datasets.load_dataset("FOLDER", split="train")\n```',

@@ -16,7 +16,7 @@ from PIL import Image as Pillow
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export import parquet
-from pairwright.tasks.export.export_rows import stream_conversations
+from pairwright.tasks.export.export_rows import stream_table
 from pairwright.tasks.export.formats import MARKER, check_target
 from pairwright.tasks.export.forms.hf import FEATURES, SCHEMA, card_features
 from pairwright.tasks.export.tally_rows import Selection, Tally
@@ -329,7 +329,7 @@ def test_the_card_shows_a_row_with_its_images(tmp_path):
 def read_conversations(root: Path, until: str) -> dict:
     with build_handmade(root, make_whole(), until=until) as (build, _):
         stages = {planned.stage.name: planned for planned in build.planned}
-        return {row.key: row for rows in stream_conversations(build, stages) for row in rows}
+        return {row.key: row for rows in stream_table(build, stages, "comparisons") for row in rows}
 
 
 def test_a_conversation_rejects_nothing_and_has_its_pairs_images(tmp_path: Path) -> None:

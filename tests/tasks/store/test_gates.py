@@ -58,7 +58,7 @@ def test_a_build_that_came_to_nothing_says_where_it_became_empty() -> None:
     counts = {
         "images": Counts(stage="images", fingerprint="f", of=4, ok=4, rows=4),
         "pairs": Counts(stage="pairs", fingerprint="f", of=2, ok=2, rows=2),
-        "captions": Counts(stage="captions", fingerprint="f", of=4, dropped=4, reasons={"no graph": 4}),
+        "captions": Counts(stage="captions", fingerprint="f", of=4, dropped=4, reasons={"no scene graph": 4}),
         "differences": Counts(stage="differences", fingerprint="f", of=2, dropped=2, reasons={"no": 1}),
     }
 
@@ -68,11 +68,12 @@ def test_a_build_that_came_to_nothing_says_where_it_became_empty() -> None:
 
     (gate,) = judge(["differences"])
     assert (gate.stage, gate.holds) == ("differences", False)
-    assert gate.about == "ok of 2 inputs (empty: differences: no)"
+    assert (gate.about, gate.why.partition("weaker")[0]) == ("ok of 2 inputs", "Empty: differences (no: 1). Try ")
+    assert gate.say().endswith(gate.why)
     assert judge(["pairs"]) == []
     assert judge(["captions", "pairs"]) == [], "one of the tables that were asked for has rows"
     (gate,) = judge(["captions", "differences"])
-    assert gate.about == "ok of 2 inputs (empty: captions: no graph; differences: no)"
+    assert gate.why.startswith("Empty: captions (no scene graph: 4); differences (no: 1). Try a model that sees")
     undone = Counts(stage="images", fingerprint="f", of=4, ok=3, pending=1, rows=3)
     assert judge(["differences"], images=undone) == [], "there may be rows yet"
     assert judge(["differences"], GatesConfig(min_yield={"differences": 0})) == []

@@ -1,0 +1,64 @@
+"""Write a table as it is, with the images that each row is about, to Parquet that ``datasets.load_dataset`` reads."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from pairwright.schemas.arrow import schema_of
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import (
+    CaptionRow,
+    ComparisonRow,
+    DifferenceRow,
+    PairRow,
+    PreferenceRow,
+    QuestionRow,
+    Row,
+)
+from pairwright.tasks.export.form import Form
+from pairwright.tasks.export.forms import hf
+from pairwright.tasks.export.parquet import IMAGES, TEXT, arrow_schema, feature_of, listed, open_parquet, read_rows
+from pairwright.tasks.export.sample import Sample
+from pairwright.tasks.store.index import columns_without
+
+TABLES: dict[str, type[Row]] = {
+    "pairs": PairRow,
+    "captions": CaptionRow,
+    "differences": DifferenceRow,
+    "comparisons": ComparisonRow,
+    "questions": QuestionRow,
+}
+INTERNAL = ("source_key",)
+SHOWN = {"images": IMAGES, "decision": TEXT, **dict.fromkeys(("names", "sources", "licences"), listed(TEXT))}
+"""What each row has beside its table's columns: its images and people's decision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownRow(PreferenceRow):
+    """Row of another table as a preference that rejects nothing."""
+
+    record: Mapping[str, Any]
+    """Its table's columns and ``SHOWN``."""
+
+
+def table_form(name: str) -> Form:
+    """Return the form of a table; ``ConfigError``: it is not exported."""
+    if name not in TABLES:
+        raise ConfigError(f"--table {name}: cannot be exported. Choose from preferences, {', '.join(TABLES)}")
+    schema, columns = schema_of(TABLES[name]), columns_without(TABLES[name], INTERNAL)
+    features = {column: feature_of(schema.field(column).type) for column in columns}
+    return replace(
+        hf.FORM,
+        about=f"Parquet with every column of the table {name} and its images, for datasets.load_dataset",
+        cannot=f"It holds the table {name} only; what a trainer of preferences reads is the table preferences.",
+        opens=open_parquet(arrow_schema(SHOWN | features), lambda row, _: dict(cast("ShownRow", row).record)),
+        check=_check,
+        reads=name,
+        card=None,
+    )
+
+
+def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
+    for where, row in read_rows(folder, lists=("images",)):
+        yield Sample(where=f"{where} ({row['key']})", messages=[], images=row["images"], answers=[])
