@@ -4,6 +4,7 @@ Reads safetensors, and what ``torch.save`` writes with ``weights_only`` (zip fil
 one machine share them), as dictionaries of tensors. Needs PyTorch.
 """
 
+import logging
 import re
 import warnings
 import zipfile
@@ -12,11 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pairwright.schemas.errors import ModelError
+from pairwright.tasks.models.weights import loading
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Shapes = Mapping[str, tuple[int, ...]]
+log = logging.getLogger(__name__)
+REFUSED = {"missing_keys": "its files have no", "mismatched_keys": "of another shape than its config.json says:"}
+WEIGHTS = (".weight", ".bias", ".lora_A", ".lora_B")
 NAMED = 4
 """Keys that a message names at the most."""
 
@@ -77,6 +82,56 @@ def count_parts(shapes: Shapes, prefix: str) -> int:
     if not numbers or numbers != {str(number) for number in range(len(numbers))}:
         raise ValueError(f"its parts {prefix}N are not numbered from 0 on")
     return len(numbers)
+
+
+def fill_model(model: Any, weights: "Mapping[str, Tensor]") -> None:
+    """Put a checkpoint's weights into a model; ``ModelError`` where one is missing, or is of a larger model."""
+    missing, strange = model.load_state_dict(weights, strict=False, assign=True)
+    if missing:
+        raise ModelError(f"it has no {name_some(missing)}")
+    check_unused(strange)
+
+
+def load_pretrained(kind: Any, folder: Path, *, field: str, **options: Any) -> Any:
+    """Return a model by transformers' ``from_pretrained``, whole, from local files alone.
+
+    Raises:
+        ModelError: the files cannot be read, or lack a tensor or have one of another shape, which transformers would
+            make up.
+    """
+    with loading(field, folder):
+        logging.disable(logging.WARNING)  # of its table of keys: what is wrong becomes an error
+        model, report = kind.from_pretrained(
+            folder,
+            local_files_only=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # it is reported, and refused below
+            **options,
+        )
+    for about, words in REFUSED.items():
+        if names := sorted(map(_name_key, report.get(about) or ())):
+            raise ModelError(f"{field}: {folder}: {words} {name_some(names)}")
+    try:
+        check_unused(sorted(report.get("unexpected_keys") or ()))
+    except ModelError as error:
+        raise ModelError(f"{field}: {folder}: {error}") from error
+    return model
+
+
+def _name_key(key: Any) -> str:
+    """Return the name of a weight, with its two shapes where they differ."""
+    if isinstance(key, str):
+        return key
+    name, *shapes = key
+    return f"{name} {' and '.join(str(tuple(shape)) for shape in shapes)}"
+
+
+def check_unused(names: Sequence[str]) -> None:
+    """Refuse weights that nothing takes: the model is a larger one. Buffers come and go with releases: a warning."""
+    if weights := [name for name in names if name.endswith(WEIGHTS)]:
+        raise ModelError(f"it is another model: there is no place for {name_some(weights)}")
+    if names:
+        log.warning("the weights hold tensors that the model has no place for: %s", name_some(names))
 
 
 def compare_shapes(found: Shapes, wanted: Shapes) -> None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import Dinov2Config
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.batches import Batches, Encoder
+from pairwright.tasks.models.checkpoints import load_pretrained
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.preprocess import Interpolation, Preprocess, Resize, three
 from pairwright.tasks.models.weights import Pretrained, is_local, loading, require_packages
@@ -94,8 +95,7 @@ def _load(configuration: str, batch: int) -> tuple[Preprocess, Encoder]:
     device = choose_device()
     folder = MODELS.checked_folder(config.model, config.revision)
     preprocess, kind = _transform(folder), KINDS[MODELS.find_type(folder)]
-    with loading(FIELD, folder):
-        model = getattr(transformers, kind).from_pretrained(folder, local_files_only=True).eval().to(device)
+    model = load_pretrained(getattr(transformers, kind), folder, field=FIELD).eval().to(device)
     encoder = Encoder(
         network=lambda crops: model(preprocess.numbers(crops)).last_hidden_state[:, 0],
         device=device,

@@ -25,6 +25,7 @@ from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.checkpoints import load_pretrained
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.models.weights import Pretrained, is_local, loading, require_packages
@@ -239,10 +240,7 @@ def _load(model: str, revision: str) -> GroundingNetwork:
     device = choose_device()
     folder = MODELS.checked_folder(model, revision)
     MODELS.find_type(folder)
-    with loading(FIELD, folder):
-        network: Any = GroundingDinoForObjectDetection.from_pretrained(
-            folder, local_files_only=True, use_safetensors=True
-        )
+    network = load_pretrained(GroundingDinoForObjectDetection, folder, field=FIELD, use_safetensors=True)
     for module in network.modules():
         if isinstance(module, (library.GroundingDinoMLPPredictionHead, library.GroundingDinoContrastiveEmbedding)):
             exact = torch.amp.custom_fwd(type(module).forward, device_type=device.type, cast_inputs=torch.float32)

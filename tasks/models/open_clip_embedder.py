@@ -164,11 +164,16 @@ def create_model(config: ClipConfig, *, field: str = FIELD) -> Any:
     import open_clip
 
     if not config.checkpoint:
-        weights = find_on_hub(_hub_files(config, field), download=False)
-        with loading(field, weights):
-            return open_clip.create_model(
-                config.model, pretrained=str(weights), force_preprocess_cfg=_tag(config, field), weights_only=True
+        weights, tag = find_on_hub(_hub_files(config, field), download=False), _tag(config, field)
+        quick, described = bool(tag.get("quick_gelu")), open_clip.get_model_config(config.model) or {}
+        if described.get("quick_gelu") and not quick:  # a path hides what open_clip would say of its tag
+            raise ModelError(
+                f"{field}.model: {config.model}: the weights {config.pretrained} were trained with GELU, this model "
+                f"computes QuickGELU: set it to {config.model.removesuffix('-quickgelu')}"
             )
+        options: dict[str, Any] = {"force_preprocess_cfg": tag, "force_quick_gelu": quick, "weights_only": True}
+        with loading(field, weights):
+            return open_clip.create_model(config.model, pretrained=str(weights), **options)
     path = Path(config.checkpoint).expanduser()
     check_revision(field, config.revision, identify_files(_local_files(config, field)), path)
     with loading(f"{field}.checkpoint", path):

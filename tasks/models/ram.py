@@ -25,7 +25,7 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import RamConfig
 from pairwright.schemas.rows import Tag
 from pairwright.tasks.models.batches import Batches, Encoder
-from pairwright.tasks.models.checkpoints import Shapes, count_parts, read_checkpoint, shapes_of
+from pairwright.tasks.models.checkpoints import Shapes, count_parts, fill_model, read_checkpoint, shapes_of
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.models.preprocess import Preprocess
@@ -265,7 +265,7 @@ def _fill(tensors: "Mapping[str, Tensor]", *, plus: bool, tags: int) -> RamWeigh
         for name, tensor in weights.items()
         if name.startswith(SWIN)
     }
-    swin.load_state_dict(parts, assign=True)
+    fill_model(swin, parts)
     decoder = {name: tensor for name, tensor in weights.items() if not name.startswith(SWIN)}
     rows, what = len(decoder["label_embed"]), "descriptions" if plus else "tags"
     if rows % tags if plus else rows != tags:

@@ -18,7 +18,7 @@ from PIL import Image
 from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, Tag
-from pairwright.tasks.models.checkpoints import count_parts, read_checkpoint, shapes_of
+from pairwright.tasks.models.checkpoints import count_parts, fill_model, read_checkpoint, shapes_of
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.models.segmentation import TagMask
@@ -136,7 +136,9 @@ def load_sam(path: Path, *, field: str) -> Any:
     weights = read_checkpoint(path, field=field)
     try:
         model = build_sam(weights)
-        model.load_state_dict({name: tensor.float() for name, tensor in weights.items()}, assign=True)
+        fill_model(model, {name: tensor.float() for name, tensor in weights.items()})
+    except ModelError as error:
+        raise ModelError(f"{field}: {path}: {error}") from error
     except Exception as error:  # shapes that make no model: the package's and PyTorch's own errors
         raise ModelError(f"{field}: {path}: it is no SAM checkpoint: {type(error).__name__}: {error}") from error
     return model.requires_grad_(requires_grad=False).eval()

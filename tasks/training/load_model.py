@@ -24,7 +24,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import NAME as MODULE
 from pairwright.schemas.training import ModelConfig, Number, TrainConfig
-from pairwright.tasks.models.checkpoints import name_some, read_checkpoint
+from pairwright.tasks.models.checkpoints import load_pretrained, name_some, read_checkpoint
 from pairwright.tasks.models.differential import attach, find_tower, load_differential, save_differential
 from pairwright.tasks.models.weights import loading
 from pairwright.tasks.training.attention import choose_attention, join_windows
@@ -35,11 +35,6 @@ PRECISIONS: dict[Number, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.f
 ADAPTER = "lora_"
 OF_MODULE = f"{MODULE}."
 """How the names of the weights of differential perception begin."""
-REPORTED = {
-    "missing_keys": "its files have no",
-    "mismatched_keys": "of another shape than its config.json says:",
-    "unexpected_keys": "its config.json has no place for",
-}
 
 
 def choose_precision(config: TrainConfig) -> torch.dtype:
@@ -107,33 +102,18 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
             f"{NAME}: {folder} is of type {str(kind)[:80]!r}, which is no model that takes images and texts and gives "
             f"text, as far as this transformers knows.{own}"
         )
-    with loading(NAME, folder):
-        logging.disable(logging.WARNING)  # of its table of keys: what is wrong becomes an error
-        loaded: Any = AutoModelForImageTextToText.from_pretrained(
-            folder,
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # it is reported, and refused below
-            dtype=dtype,
-            attn_implementation=choose_attention(config.attn_implementation),
-        )
-    model, report = loaded
-    for field, words in REPORTED.items():
-        if names := sorted(map(_name_key, report.get(field) or ())):
-            raise ModelError(f"{NAME}: {folder}: {words} {name_some(names)}")
+    model = load_pretrained(
+        AutoModelForImageTextToText,
+        folder,
+        field=NAME,
+        trust_remote_code=False,
+        use_safetensors=True,
+        dtype=dtype,
+        attn_implementation=choose_attention(config.attn_implementation),
+    )
     _check_finite(folder, model.named_parameters())
     join_windows(model)
     return model
-
-
-def _name_key(key: Any) -> str:
-    """Return the name of a weight, with its two shapes where they differ."""
-    if isinstance(key, str):
-        return key
-    name, *shapes = key
-    return f"{name} {' and '.join(str(tuple(shape)) for shape in shapes)}"
 
 
 def _check_finite(path: Path, tensors: Iterable[tuple[str, Tensor]]) -> None:

@@ -1,5 +1,6 @@
 """CLIP through open_clip's real loaders: the vectors are those of its own pipeline, one image at a time."""
 
+import json
 import pickle
 import re
 
@@ -57,14 +58,27 @@ def test_a_file_with_a_description_of_the_model(tmp_path, folder, ending):
     np.testing.assert_allclose(embed(OpenClip(config=config), images), embed(same, images), rtol=1e-5, atol=1e-5)
 
 
-def test_a_tag_is_read_from_the_hubs_cache_with_its_own_transform(tmp_path, monkeypatch, folder):
+@pytest.fixture
+def tagged(tmp_path, monkeypatch, folder):
+    """Return what makes a model known by a tag, with its weights in the Hub's cache, and where those are."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     snapshot = write_hub_cache(tmp_path, "timm/tiny.squeezed", folder)
-    described = write_clip_file(tmp_path / "tiny-tagged.pt")
-    open_clip.add_model_config(described)
-    tag = {**open_clip.get_pretrained_cfg("ViT-B-16-SigLIP", "webli"), "hf_hub": "timm/tiny.squeezed/", "url": ""}
-    monkeypatch.setitem(open_clip.pretrained._PRETRAINED, "tiny-tagged", {"squeezed": tag})
-    config = pin_clip(ClipConfig(model="tiny-tagged", pretrained="squeezed"), download=False)
+
+    def make(name, *, described=False, **changes):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({**CLIP_ARCHITECTURE, **({"quick_gelu": True} if described else {})}))
+        open_clip.add_model_config(path)
+        tag = {**open_clip.get_pretrained_cfg("ViT-B-16-SigLIP", "webli"), "hf_hub": "timm/tiny.squeezed/", "url": ""}
+        monkeypatch.setitem(open_clip.pretrained._PRETRAINED, name, {"squeezed": {**tag, **changes}})
+        return ClipConfig(model=name, pretrained="squeezed"), tag
+
+    return make, snapshot
+
+
+def test_a_tag_is_read_from_the_hubs_cache_with_its_own_transform(tagged):
+    make, snapshot = tagged
+    config, tag = make("tiny-tagged")
+    config = pin_clip(config, download=False)
     assert config.revision == snapshot.name == "c" * 40
     assert identify(config) == f"tiny-tagged squeezed {'c' * 40}"
     images = list(PHOTOGRAPHS.values())[:4]
@@ -74,6 +88,20 @@ def test_a_tag_is_read_from_the_hubs_cache_with_its_own_transform(tmp_path, monk
     assert (unit(got) * unit(wanted)).sum(axis=1).min() >= 0.9999
     plain = reference("tiny-tagged", images, pretrained=str(snapshot / SAFE))
     assert (unit(got) * unit(plain)).sum(axis=1).min() < 0.999
+
+
+def test_weights_compute_with_the_activation_that_they_were_trained_with(tagged):
+    make, snapshot = tagged
+    images, options = list(PHOTOGRAPHS.values())[:4], {"pretrained": str(snapshot / SAFE)}
+    config, tag = make("tiny-quick", quick_gelu=True)
+    options |= {f"image_{name}": tag[name] for name in ("mean", "std", "interpolation", "resize_mode")}
+    got = embed(OpenClip(config=pin_clip(config, download=False)), images)
+    quick, slow = (reference("tiny-quick", images, force_quick_gelu=quick, **options) for quick in (True, False))
+    assert (unit(got) * unit(quick)).sum(axis=1).min() >= 0.99999
+    assert 5 * np.abs(got - quick).max() < np.abs(got - slow).max()
+    config, _ = make("tiny-quickgelu", described=True)
+    with pytest.raises(ModelError, match=r"embedding\.clip\.model: tiny-quickgelu: .* GELU.*: set it to tiny$"):
+        embed(OpenClip(config=pin_clip(config, download=False)), images)
 
 
 @pytest.mark.parametrize("known", KNOWN)

@@ -369,3 +369,9 @@ def test_what_does_not_fit_is_named(tmp_path: Path, change: dict[str, torch.Tens
     with pytest.raises(ModelError, match=f"(?s){message}") as caught:
         load_ram(Path(path), field="tagging.ram.checkpoint", plus=False, tags=len(TAGS))
     assert str(caught.value).startswith(f"tagging.ram.checkpoint: {path}")
+
+
+def test_a_tensor_that_nothing_takes_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write_ram(tmp_path, changes={f"{SWIN}layers.1.blocks.1.position_ids": torch.zeros(8)}).config.checkpoint
+    load_ram(Path(path), field="x", plus=False, tags=len(TAGS))
+    assert "layers.1.blocks.1.position_ids" in caplog.text

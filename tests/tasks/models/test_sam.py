@@ -184,3 +184,10 @@ def test_what_does_not_fit_is_named(tmp_path, path, name, tensor, words):
     torch.save(weights if tensor is None else {**weights, name: tensor}, tmp_path / "other.pth")
     with pytest.raises(ModelError, match=f"(?s)here: .*{words}"):
         load_sam(tmp_path / "other.pth", field="here")
+
+
+def test_a_tensor_that_nothing_takes_is_a_warning(tmp_path, path, caplog):
+    torch.save({**torch.load(path, weights_only=True), "position_ids": torch.zeros(1)}, tmp_path / "newer.pth")
+    newer, own = (load_sam(one, field="here").state_dict() for one in (tmp_path / "newer.pth", path))
+    assert all(torch.equal(newer[name], own[name]) for name in own)
+    assert "position_ids" in caplog.text

@@ -99,11 +99,16 @@ def test_damaged_weights_are_refused(folder: Path) -> None:
             load(folder)
 
 
-def test_weights_of_another_model_are_refused(folder: Path) -> None:
-    weights_of(folder, lambda tensors: tensors.update(stranger=torch.zeros(3)))
-    with pytest.raises(ModelError, match="stranger"):
+def test_weights_that_lack_a_tensor_are_refused_and_one_too_many_is_a_warning(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    weights_of(folder, lambda tensors: tensors.update({"model.position_ids": torch.zeros(3)}))
+    load(folder)
+    assert "position_ids" in caplog.text
+    weights_of(folder, lambda tensors: tensors.update({"stranger.weight": torch.zeros(3)}))
+    with pytest.raises(ModelError, match="no place for stranger"):
         load(folder)
-    weights_of(folder, lambda tensors: [tensors.pop(name) for name in ("stranger", "lm_head.weight")])
+    weights_of(folder, lambda tensors: [tensors.pop(name) for name in ("stranger.weight", "lm_head.weight")])
     with pytest.raises(ModelError, match=r"lm_head\.weight"):
         load(folder)
 
