@@ -73,6 +73,12 @@ def difference_verbs() -> tuple[str, ...]:
     return tuple(line for line in lines if line and not line.startswith("#"))
 
 
+@cache
+def natural_verbs() -> tuple[str, ...]:
+    """Return those of them that a noun phrase can follow (ours): scenes are described by the same."""
+    return tuple(verb.text for verb in load_wordings("difference_phrases").kinds["verb"])
+
+
 def _read(filename: str) -> str:
     return (files(__name__) / filename).read_text(encoding="utf-8")
 

@@ -1,7 +1,8 @@
 """What models are asked about the difference of a pair, and the form that their answers must have (paper 001, D.2).
 
 The three instructions are the paper's, chosen by what is known. Ours: two different verbs are drawn for the template
-that one quotes, and where a caption is missing neither is told: a prompt about one image only would tilt the answer.
+that one quotes, by default of those that make natural English, and where a caption is missing neither is told: a prompt
+about one image only would tilt the answer.
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from random import Random
 
-from pairwright.prompts import difference_verbs, load
+from pairwright.prompts import difference_verbs, load, natural_verbs
 
 UNCHANGED = "{second}. Both images show {first}."
 """What a description is that says that nothing has changed (ours): no difference to be put in the template."""
@@ -44,9 +45,9 @@ class Instruction:
     """"captions", "human difference" or "edit"; empty: nothing."""
 
 
-def draw_verbs(rng: Random) -> tuple[str, str]:
-    """Draw two different verbs of the paper's list."""
-    first, second = rng.sample(difference_verbs(), 2)
+def draw_verbs(rng: Random, *, paper: bool = False) -> tuple[str, str]:
+    """Draw two different verbs: of those that make natural English, or of the paper's whole list."""
+    first, second = rng.sample(difference_verbs() if paper else natural_verbs(), 2)
     return first, second
 
 

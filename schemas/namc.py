@@ -62,6 +62,9 @@ class NamcConfig(Section):
     vocabulary: VocabularyConfig = VocabularyConfig()
     noise_enabled: bool = True
     """Whether mismatched places and words are masked (NIM) and places reconstructed; default with ``start``: false."""
+    relevance: Literal["training", "frozen"] = "training"
+    """Whose relevance draws the masks: that of the encoders in training, as in the paper, or of a copy of them that
+    stays as the run begins (ours; takes CLIP's memory once more)."""
     reconstruction_enabled: bool = True
     """Whether masked places are reconstructed (MIR), not only masked."""
     image_mask_ratio: Share = 0.2

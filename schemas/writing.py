@@ -177,6 +177,9 @@ class DifferencesConfig(ValidatedSection):
 
     writer: Annotated[tuple[DifferenceWriter, ...], BeforeValidator(_listed), Field(min_length=1)] = ("scene-graph",)
     """Who writes: scene graphs or a served model, and people (`given`): what a source brings, each sentence a row."""
+    verbs: Literal["natural", "paper"] = "natural"
+    """Verbs that a served model's template draws from: those that a noun phrase can follow ("shows", "contains"), or
+    all of paper 001's list ("advertises", "is", "sets")."""
     max_tokens: Positive = 160
     """Maximum tokens of a description."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3

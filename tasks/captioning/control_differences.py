@@ -154,6 +154,7 @@ def says_none(answer: Answer, read: Difference | RefusedText) -> bool:
 
 STAGE = Stage(
     name="controlled",
+    version=2,
     group="captioning",
     reads={"described": DifferenceRow},
     writes=CheckRow,

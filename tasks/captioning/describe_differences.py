@@ -295,7 +295,7 @@ async def _write(shown: Shown, chat: Chat, config: DifferencesConfig, *, first: 
     """Ask until a description will do; attempts of other candidates come before the ``first``."""
 
     def ask(attempt: int) -> Question:
-        instruction = instruct_pair(shown, seed=config.seed, attempt=attempt)
+        instruction = instruct_pair(shown, seed=config.seed, attempt=attempt, paper=config.verbs == "paper")
         seed = seed_of(shown.pair.key, load(instruction.prompt), seed=config.seed, attempt=attempt)
         return difference_question(instruction, shown.images, seed=seed, max_tokens=config.max_tokens)
 
@@ -311,10 +311,10 @@ async def _write(shown: Shown, chat: Chat, config: DifferencesConfig, *, first: 
     return replace(row, finish_reason=tries[-1].finish_reason, known=known, served=tries)
 
 
-def instruct_pair(shown: Shown, *, seed: int, attempt: int) -> Instruction:
+def instruct_pair(shown: Shown, *, seed: int, attempt: int, paper: bool = False) -> Instruction:
     """Return the instruction of one try: verbs, and one human difference of several, are drawn for it."""
     rng = Random(make_key("difference asked", seed, shown.pair.key, attempt))
-    verbs = draw_verbs(rng)
+    verbs = draw_verbs(rng, paper=paper)
     differences = [data for text in shown.pair.human_differences if (data := _told(text))]
     human = rng.choice(differences) if differences else ""
     return instruct(verbs, captions=shown.captions, human=human, edit=_told(shown.pair.instruction))

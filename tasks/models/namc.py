@@ -308,17 +308,20 @@ class Namc(nn.Module):
         self.encoder = MaskedImageEncoder(sizes)
         self.describer = Describer(sizes)
 
-    def pretrain(self, batch: Described, config: NamcConfig, *, pad: int, mask: int) -> Losses:
+    def pretrain(
+        self, batch: Described, config: NamcConfig, *, pad: int, mask: int, judge: NoiseIdentifier | None = None
+    ) -> Losses:
         """Return the three losses of Eq. 2, and how much of the places and of the words was masked.
 
-        ``pad`` and ``mask`` are the decoder's tokens for padding, and in the place of masked words.
+        ``pad`` and ``mask`` are the decoder's tokens for padding, and in the place of masked words. ``judge`` says what
+        is relevant; ``None``: the encoders in training do.
         """
         noise = self.noise
         assert noise is not None
         pixels, features = by_side(batch.pixels), by_side(batch.features)
         tokens, words = by_side(batch.tokens), by_side(batch.words)
         shares = (config.image_mask_ratio, config.text_mask_ratio)
-        masked, masked_words = noise.draw_masks(pixels, tokens, words, shares=shares)
+        masked, masked_words = (judge or noise).draw_masks(pixels, tokens, words, shares=shares)
         images, _ = noise.see(pixels, masked)
         texts, _, text = noise.read(tokens, mask_tokens(masked_words, words))
         # (B, 2 L): the second half's words come after the first's.

@@ -104,7 +104,7 @@ def _choose(
 
 STAGE = Stage(
     name="sampled",
-    version=3,
+    version=4,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

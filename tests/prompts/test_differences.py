@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairwright.prompts import difference_verbs, load
+from pairwright.prompts import difference_verbs, load, natural_verbs
 from pairwright.prompts.differences import PROMPTS, difference_regex, draw_verbs, instruct
 from pairwright.tasks.texts.differences import Difference, read_difference
 
@@ -51,10 +51,11 @@ def test_all_prompts_are_named():
 
 
 def test_two_different_verbs_are_drawn_and_all_of_them_sometimes():
-    drawn = [draw_verbs(Random(seed)) for seed in range(400)]
-    assert drawn == [draw_verbs(Random(seed)) for seed in range(400)]
-    assert all(first != second for first, second in drawn)
-    assert {verb for both in drawn for verb in both} == set(difference_verbs())
+    for paper, verbs in ((True, difference_verbs()), (False, natural_verbs())):
+        drawn = [draw_verbs(Random(seed), paper=paper) for seed in range(400)]
+        assert drawn == [draw_verbs(Random(seed), paper=paper) for seed in range(400)]
+        assert all(first != second for first, second in drawn)
+        assert {verb for both in drawn for verb in both} == set(verbs)
 
 
 def text(first, second):

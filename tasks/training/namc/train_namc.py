@@ -17,6 +17,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -181,6 +182,7 @@ class Learner:
 
     def __init__(self, captioner: Captioner, config: TrainConfig, steps: int) -> None:
         self.captioner, self.model, self.config, self.steps = captioner, captioner.model, config, steps
+        self._judge = deepcopy(self.model.noise) if config.namc.relevance == "frozen" else None
         model, rate = self.model, config.optimiser.learning_rate or RATE
         own = [*model.encoder.parameters(), *model.describer.parameters()]
         groups: list[dict[str, Any]] = [{"params": own, "top": rate, "floor": FLOOR}]
@@ -217,7 +219,7 @@ class Learner:
         with self._autocast():
             if self.model.noise is None:
                 return self.model(batch.features, batch.written, pad=words.pad), {}
-            losses, masked = self.model.pretrain(batch, own, pad=words.pad, mask=words.mask)
+            losses, masked = self.model.pretrain(batch, own, pad=words.pad, mask=words.mask, judge=self._judge)
         values = {f"loss/{name}": loss.item() for name, loss in losses.items()}
         values |= {f"masked/{name}": share.item() for name, share in masked.items()}
         return torch.stack(list(losses.values())).sum(), values

@@ -83,6 +83,23 @@ def test_what_a_run_leaves(trained: Job) -> None:
 
 
 def test_a_stopped_run_ends_with_the_same_weights(trained: Job, tmp_path: Path) -> None:
+    stop_and_go_on(trained, tmp_path)
+
+
+def test_frozen_relevance_is_that_of_the_start(trained: Job, tmp_path: Path) -> None:
+    """The first step is that of encoders in training; then masks differ. A run that goes on begins as it began."""
+    job = write_run(tmp_path / "frozen", settings(namc={"relevance": "frozen"}), rows=rows())
+    assert train_namc(job).finished
+    stop_and_go_on(job, tmp_path)
+    frozen, learnt = (
+        {step: value for step, _, _, name, value in read_metrics(one.run.metrics).entries if name == "masked/places"}
+        for one in (job, trained)
+    )
+    assert frozen[1] == learnt[1]
+    assert frozen != learnt
+
+
+def stop_and_go_on(trained: Job, tmp_path: Path) -> None:
     shutil.copytree(Path(trained.dataset.path("")), tmp_path / "data")
     job = write_again(trained, tmp_path / "data")
     shutil.rmtree(job.run.model)
