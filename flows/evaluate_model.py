@@ -3,18 +3,22 @@
 What was answered is kept beside the scores, so that a killed evaluation goes on with what is owed.
 """
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pairwright.flows.load_profile import load_profile
+from pairwright.flows.show_training import show_score
 from pairwright.flows.table import Table
 from pairwright.flows.version import open_version
+from pairwright.schemas.config import Profile, ReadingConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import Row, make_key
@@ -29,9 +33,12 @@ from pairwright.tasks.evaluation.results import ANSWERS, ROWS, Results, write_re
 from pairwright.tasks.report.measure_health import JUDGED
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.serving.probe import find_model
+from pairwright.tasks.sources.readers import READERS
 from pairwright.tasks.store.answers import Answers
+from pairwright.tasks.store.evaluations import EvaluationRow, write_evaluation
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.find_model import find_model as find_checkpoint
+from pairwright.tasks.training.runs import RUNS
 
 PIXELS = 448 * 448
 """As ``model.max_pixels`` of a training."""
@@ -83,6 +90,8 @@ class EvaluationConfig:
     """What is done to the questions: "noise:5", "fog:5", "words:0.4"."""
     resamples: int = 1000
     seed: int = 0
+    blank: str = "keep"
+    """What becomes of blank references: "keep" (published scores count them), or "drop"."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +118,7 @@ class Evaluated:
             "version": self.config.version,
             "limit": self.config.limit,
             "perturbed": self.config.perturb,
+            "blank": self.config.blank,
         }
 
     def as_json(self) -> dict[str, Any]:
@@ -119,20 +129,35 @@ class Evaluated:
         """Yield heads and scores with their intervals; shares are times 100."""
         yield "score", "of", ">value", f">{CONFIDENCE:.0%} interval", ">items"
         for score in self.results.scores:
-            value, low, high = (
-                "-" if one is None else f"{100 * one:.2f} %" if score.percent else f"{one:.3f}"
-                for one in (score.value, score.low, score.high)
-            )
-            interval = "" if "-" in (low, high) else f"{low} to {high}"
-            yield score.name, score.category or "all", value, interval, score.items
+            yield show_score(score)
 
     def notes(self) -> Iterator[str]:
         """Yield what the scores are of, what was left out, and where they lie."""
         counts = self.results.counts
         yield f"{counts['scored_items']:,} of {counts['items']:,} items, {counts['questions']:,} questions"
         yield from (f"{counts[name]:,} {text}" for name, text in SAID.items() if counts[name])
-        yield from self.results.exam.notes
+        yield from self.results.notes
         yield f"scores: {self.to}; answers: {self.to.with_suffix(ROWS)}"
+        if run := self.run:
+            yield f"`pairwright runs {run.parent.parent}` shows them beside the run {run.name}"
+
+    @property
+    def run(self) -> Path | None:
+        """Return the folder of the run that the model is of; ``None``: it is no run of a dataset."""
+        place = Path(self.config.model).absolute()
+        folder = place.parent if place.name == FINISHED else place
+        return folder if folder.parent.name == RUNS and (folder / "config.yaml").is_file() else None
+
+    def rows(self, run: str) -> Iterator[EvaluationRow]:
+        """Yield the scores as rows of a dataset's table."""
+        about = self.about()
+        given = {name: about[name] for name in ("version", "limit", "perturbed", "judge")}
+        given["blank"] = "" if about["blank"] == "keep" else about["blank"]
+        asked = ", ".join(f"{name} {value}" for name, value in given.items() if value)
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        whose = {"run": run, "model": self.identity, "benchmark": self.benchmark.name, "asked": asked, "at": at}
+        for score in self.results.scores:
+            yield EvaluationRow(**whose, data=str(self.config.data.absolute()), **asdict(score))
 
 
 def evaluate_model(config: EvaluationConfig, *, watch: Watch) -> Evaluated:
@@ -146,7 +171,11 @@ def evaluate_model(config: EvaluationConfig, *, watch: Watch) -> Evaluated:
     def rows(table: str, *, without: Sequence[str] = ()) -> Iterator[Row]:
         yield from Table[Row](open_version(Folder(str(config.data)), config.version), table).rows(without=without)
 
-    exam = benchmark.open(Data(folder=config.data, rows=rows))
+    def entries(kind: str, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        source = Profile(source=f"{kind}:{config.data}", reading=ReadingConfig(splits=(split,))).sources
+        yield from ((item.name, json.loads(item.locator)) for item in READERS[kind].list_items(source, None))
+
+    exam = benchmark.open(Data(folder=config.data, rows=rows, entries=entries, blank=config.blank))
     asked = first_items(exam.questions, config.limit)
     check_questions(asked)
     change = find_change(config.perturb, asked, seed=config.seed)
@@ -160,11 +189,13 @@ def evaluate_model(config: EvaluationConfig, *, watch: Watch) -> Evaluated:
     name = judge.model if judge else ""
     found = Evaluated(config=config, benchmark=benchmark, identity=identity, judge=name, results=results, to=to)
     write_results(results, to, found.about())
+    if run := found.run:
+        write_evaluation(Folder(str(run.parent.parent)), list(found.rows(run.name)))
     return found
 
 
 def _find_judge(benchmark: Benchmark, config: EvaluationConfig) -> ChatConfig | None:
-    if benchmark.rubric is None:
+    if benchmark.rubric is None or not (config.judge or benchmark.rubric.required):
         return None
     if not config.judge:
         raise ConfigError(

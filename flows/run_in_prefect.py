@@ -22,7 +22,7 @@ from pairwright.flows.show_training import TrainingLines
 from pairwright.flows.train_model import Trained
 from pairwright.schemas.training import Objective
 from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
-from pairwright.tasks.evaluation.read_captions import MISSING, PROTOCOLS
+from pairwright.tasks.evaluation.read_captions import BLANK, MISSING, PROTOCOLS
 from pairwright.tasks.evaluation.score_captions import METRICS, ScoringConfig
 from pairwright.tasks.export.formats import FORMATS
 from pairwright.tasks.export.tally_rows import Selection
@@ -32,6 +32,7 @@ BenchmarkName = Annotated[str, Field(json_schema_extra={"enum": [*BENCHMARKS]})]
 MetricName = Annotated[str, Field(json_schema_extra={"enum": [*METRICS]})]
 ProtocolName = Annotated[str, Field(json_schema_extra={"enum": [*PROTOCOLS]})]
 MissingRule = Annotated[str, Field(json_schema_extra={"enum": [*MISSING]})]
+BlankRule = Annotated[str, Field(json_schema_extra={"enum": [*BLANK]})]
 
 
 @flow(name="export-dataset", flow_run_name="export-{dataset}", persist_result=False)
@@ -117,6 +118,7 @@ def evaluate_model(
     judge: str = "",
     perturb: str = "",
     limit: Annotated[int, Field(ge=0)] = 0,
+    blank: BlankRule = "keep",
 ) -> State[None]:
     """Ask a model a benchmark's questions, and score its answers; what was answered before is not asked again.
 
@@ -129,8 +131,9 @@ def evaluate_model(
         judge: Who rates: a server's address, or a profile.
         perturb: noise:5, fog:5 or words:0.4.
         limit: Only so many items; 0: all.
+        blank: What becomes of blank references; published scores keep them.
     """
-    place: dict[str, Any] = {"data": Path(data), "to": Path(to) if to else None}
+    place: dict[str, Any] = {"data": Path(data), "to": Path(to) if to else None, "blank": blank}
     asked: dict[str, Any] = {"server": server, "judge": judge, "perturb": perturb, "limit": limit or None}
     config = models.EvaluationConfig(model=checkpoint, benchmark=benchmark, **place, **asked)
     with logged(), tagged(dataset_name(checkpoint), benchmark):

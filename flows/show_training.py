@@ -4,7 +4,7 @@ Reads what runs write; needs no PyTorch.
 """
 
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +16,10 @@ from rich.table import Column
 from pairwright.flows.progress import draws_bars
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import NAMC
+from pairwright.tasks.evaluation.measured import Score
+from pairwright.tasks.store.evaluations import EvaluationRow, read_evaluations
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training.runs import HELD_OUT, TRAIN, Run, read_metrics
+from pairwright.tasks.training.runs import HELD_OUT, RUNS, TRAIN, Run, read_metrics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,8 @@ class Listed:
     loss: float | None
     held_out_loss: float | None
     held_out_margin: float | None
+    evaluations: list[EvaluationRow]
+    """What it scored on benchmarks."""
     problem: str = ""
 
     def cells(self) -> list[object]:
@@ -46,17 +50,31 @@ class Listed:
         done = "yes" if self.finished else "no"
         return [self.name, self.objective, self.model, self.start or "-", version, self.step, *numbers, done]
 
+    def scores(self) -> Iterator[list[object]]:
+        """Yield what it scored, for people."""
+        for one in self.evaluations:
+            yield [self.name, one.benchmark, *show_score(one), one.asked or "-", one.at[:16].replace("T", " ")]
+
+
+def show_score(score: Score | EvaluationRow) -> tuple[object, ...]:
+    """Return name, category, value, interval and number of items; shares are times 100."""
+    value, low, high = (
+        "-" if one is None else f"{100 * one:.2f} %" if score.percent else f"{one:.3f}"
+        for one in (score.value, score.low, score.high)
+    )
+    return score.name, score.category or "all", value, "" if "-" in (low, high) else f"{low} to {high}", score.items
+
 
 def list_runs(dataset: str) -> list[Listed]:
     """Return a dataset's runs by name."""
     folder = Folder(dataset)
     if not folder.is_local:
         raise ConfigError(f"{folder.url}: runs are on local disks")
-    places = sorted(Path(folder.path("runs")).glob("*/config.yaml"))
-    return [_look_at(Run(place.parent)) for place in places]
+    places = sorted(Path(folder.path(RUNS)).glob("*/config.yaml"))
+    return [_look_at(Run(place.parent), read_evaluations(folder, place.parent.name)) for place in places]
 
 
-def _look_at(run: Run) -> Listed:
+def _look_at(run: Run, evaluations: list[EvaluationRow]) -> Listed:
     metrics = read_metrics(run.metrics)
     steps = run.steps()
     train, held_out = metrics.last(TRAIN), metrics.last(HELD_OUT)
@@ -78,6 +96,7 @@ def _look_at(run: Run) -> Listed:
         loss=train.get("loss"),
         held_out_loss=held_out.get("loss"),
         held_out_margin=held_out.get("margin"),
+        evaluations=evaluations,
         problem=problem,
     )
 

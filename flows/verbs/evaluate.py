@@ -21,7 +21,9 @@ app.add_typer(evaluate, name="evaluate")
 
 @evaluate.command(epilog="Example: `pairwright evaluate captions predictions.jsonl references.json --protocol coco`")
 def captions(
-    predictions: Annotated[Path, Argument(help="One text per id: JSON Lines, JSON, or COCO's results.")],
+    predictions: Annotated[
+        Path, Argument(help="One text per id: JSON Lines, JSON, COCO's results, or lists of texts by id.")
+    ],
     references: Annotated[Path, Argument(help="Texts per id: the same, COCO's annotations, or Spot-the-Diff's.")],
     protocol: Annotated[
         str, Option(help="coco; spot-the-diff, spot-the-diff-records (single change), spot-the-diff-multi.")
@@ -77,6 +79,7 @@ def model(
     max_pixels: Annotated[int, Option(min=784, help="Larger images are scaled down first.")] = 448 * 448,
     resamples: Annotated[int, Option(min=0, max=100_000, help="For intervals; 0: none.")] = 1000,
     seed: Annotated[int, Option(min=0, help="Of the resamples and of --perturb.")] = 0,
+    blank: Annotated[str, Option(help="Blank references: keep (as published scores do), drop.")] = "keep",
     version: Version = None,
     as_json: AsJson = False,
 ) -> None:
@@ -89,7 +92,7 @@ def model(
         from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
 
         for one in BENCHMARKS.values():
-            judge = " It needs a judge (--judge)." if one.rubric else ""
+            judge = f" It {'needs' if one.rubric.required else 'may have'} a judge (--judge)." if one.rubric else ""
             print(f"{one.name}\n    {one.measures}.{judge}\n    --data holds {one.layout}")
         return
     if not checkpoint:
@@ -112,6 +115,7 @@ def model(
         perturb=perturb,
         resamples=resamples,
         seed=seed,
+        blank=blank,
     )
     found = evaluate_model(config, watch=show_steps)
     if as_json:

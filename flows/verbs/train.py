@@ -106,7 +106,10 @@ def _conclude_training(trained: Any, dataset: str, name: str) -> None:
 
 @app.command(epilog="Example: `pairwright runs demo`")
 def runs(dataset: DatasetUrl, as_json: AsJson = False) -> None:
-    """List the training runs of a dataset: what they trained, how far they are, what was measured last."""
+    """List the training runs of a dataset: what they trained, how far they are, what was measured last.
+
+    Scores of `pairwright evaluate model DIR/runs/NAME` stand below them, a line each.
+    """
     found = open_dataset(dataset).runs()
     if as_json:
         print(json.dumps([asdict(one) for one in found], indent=1))
@@ -116,5 +119,9 @@ def runs(dataset: DatasetUrl, as_json: AsJson = False) -> None:
             *(">loss", ">held-out loss", ">margin", "finished"),
         ]
         print_table(heads, *(one.cells() for one in found))
+        if scores := [score for one in found for score in one.scores()]:
+            print()
+            heads = ["run", "benchmark", "score", "of", ">value", ">interval", ">items", "asked", "at (UTC)"]
+            print_table(heads, *scores)
     else:
         print(f"No runs yet. Begin one with: pairwright train {dataset} --objective sft")

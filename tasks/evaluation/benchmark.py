@@ -59,6 +59,8 @@ class Marked:
     marks: Sequence[Measured]
     taken: Mapping[str, str] = field(default_factory=dict[str, str])
     """By question, what its answer was taken for; answers that are not in here could not be read."""
+    notes: tuple[str, ...] = ()
+    """What has to be known of the scores, beside the exam's notes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,10 @@ class Data:
     folder: Path
     rows: Callable[..., Iterator[Any]]
     """Gives the rows of a named table, where the folder is a dataset of Pairwright; ``without`` some columns."""
+    entries: Callable[[str, str], Iterator[tuple[str, Mapping[str, Any]]]]
+    """Gives names and locators of what a source of a named kind lists in a split, where the folder is one."""
+    blank: str = "keep"
+    """What becomes of blank references (``BLANK`` of ``read_captions``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +95,8 @@ class Rubric:
     prompt: str
     best: int
     reasoned: bool = False
+    required: bool = True
+    """Whether there are no scores without a judge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,21 @@
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation.benchmark import Benchmark
-from pairwright.tasks.evaluation.benchmarks import amber, object_halbench, preferences, rated, scenes, two_images
+from pairwright.tasks.evaluation.benchmarks import (
+    amber,
+    differences,
+    object_halbench,
+    preferences,
+    rated,
+    scenes,
+    two_images,
+)
 
 BENCHMARKS: dict[str, Benchmark] = {
     one.name: one
     for one in (
         *scenes.BENCHMARKS,
+        *differences.BENCHMARKS,
         *two_images.BENCHMARKS,
         *rated.BENCHMARKS,
         amber.BENCHMARK,

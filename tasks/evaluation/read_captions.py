@@ -1,6 +1,7 @@
 """Read captions with their ids, and match predictions with references by a protocol.
 
-Files are JSON Lines, a JSON list, or COCO's results and annotations. A record has an id (``image_id``, ``img_id`` or
+Files are JSON Lines, a JSON list, COCO's results and annotations, or pycocoevalcap's form: one object of lists of
+texts, ``{"7": ["a car", ...]}``. A record has an id (``image_id``, ``img_id`` or
 ``id``: a text or a whole number, and 7 is "7") and a text (``text`` or ``caption``) or several (``sentences``,
 ``captions`` or ``texts``). Files are hostile: sizes, kinds and characters are checked.
 
@@ -33,6 +34,8 @@ ONE, SEVERAL = ("text", "caption"), ("sentences", "captions", "texts")
 PROTOCOLS = ("coco", "spot-the-diff", "spot-the-diff-records", "spot-the-diff-multi")
 MISSING = ("refuse", "empty", "leave-out")
 """What becomes of references without a prediction: an error, an empty prediction, or no item."""
+BLANK = ("drop", "keep")
+"""What becomes of blank references; with "keep", they count as published scores count Spot-the-Diff's seven."""
 SHOWN = 3
 """Ids that a message names."""
 
@@ -64,7 +67,7 @@ class Matched:
     empty: int
     """Predictions without any word."""
     blank: int
-    """Blank references, which are left out."""
+    """Blank references that are left out."""
     unreferenced: int
     """Items left out since they had blank references only."""
     missing: int
@@ -80,7 +83,7 @@ def read_captions(path: Path) -> list[Record]:
 
 
 def _values(text: str, path: Path) -> Iterator[tuple[Any, str]]:
-    """Yield each record's JSON and where it is; a file that is one object is COCO's annotations."""
+    """Yield each record's JSON and where it is; a file that is one object is COCO's annotations, or texts by id."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -88,6 +91,12 @@ def _values(text: str, path: Path) -> Iterator[tuple[Any, str]]:
     annotations = found.get("annotations") if isinstance(found, dict) else None
     if isinstance(annotations, list):
         return number_records(annotations, f"{path}: annotations")
+    if (
+        isinstance(found, dict)
+        and not found.keys() & {*ONE, *SEVERAL}
+        and any(isinstance(texts, list) for texts in found.values())
+    ):
+        return (({"id": name, "captions": texts}, f"{path}: id {name!r}") for name, texts in found.items())
     return parse_values(text, path)
 
 
@@ -134,10 +143,16 @@ def _texts(value: dict[str, Any], where: str) -> tuple[tuple[str, ...], bool]:
 
 
 def match_captions(
-    predictions: Sequence[Record], references: Sequence[Record], *, protocol: str = "coco", missing: str = "refuse"
+    predictions: Sequence[Record],
+    references: Sequence[Record],
+    *,
+    protocol: str = "coco",
+    missing: str = "refuse",
+    blank: str = "drop",
 ) -> Matched:
     """Return the items of a protocol."""
-    for option, value, known in (("protocol", protocol, PROTOCOLS), ("missing", missing, MISSING)):
+    options = (("protocol", protocol, PROTOCOLS), ("missing", missing, MISSING), ("blank", blank, BLANK))
+    for option, value, known in options:
         if value not in known:
             raise ConfigError(f"--{option} {value}: unknown; choose from {', '.join(known)}")
     written = _index(predictions, references)
@@ -149,7 +164,7 @@ def match_captions(
         )
     groups = _group(references, protocol)
     scored = [(name, texts) for name, texts in groups if name in written or missing == "empty"]
-    kept = [(name, tuple(text for text in texts if text.strip())) for name, texts in scored]
+    kept = [(name, tuple(text for text in texts if text.strip() or blank == "keep")) for name, texts in scored]
     items = [Item(name, written.get(name, ""), texts) for name, texts in kept if texts]
     if not items:
         raise ConfigError("nothing is left to score: no prediction has a reference that is not blank")

@@ -76,6 +76,11 @@ class Results:
         }
 
     @property
+    def notes(self) -> list[str]:
+        """Return what has to be known of the scores."""
+        return [*self.exam.notes, *self.marked.notes]
+
+    @property
     def owed(self) -> int:
         """Return how many questions were not answered or judged, and may be at the next call."""
         return self.counts["failed"] + sum(one.failed for one in self.ratings.values())
@@ -102,7 +107,7 @@ class Results:
         """Return counts, notes and scores for scripts; shares are fractions."""
         return {
             "counts": self.counts,
-            "notes": list(self.exam.notes),
+            "notes": self.notes,
             "bootstrap": {"resamples": self.resamples, "seed": self.seed},
             "scores": [asdict(score) for score in self.scores],
         }

@@ -170,7 +170,24 @@ def score_captions(
     matched: Matched, config: ScoringConfig, *, progress: Callable[[int, int], None] = lambda _done, _total: None
 ) -> CaptionScores:
     """Return the scores of items; ``progress`` hears how many steps are done, of how many."""
-    if not find_spec("pycocoevalcap"):
+    measured, skipped = measure_captions(matched, config, progress=progress)
+    return CaptionScores(
+        scores=conclude(measured, resamples=config.resamples, seed=config.seed),
+        skipped=skipped,
+        references=sum(len(item.references) for item in matched.items),
+    )
+
+
+def is_installed() -> bool:
+    """Say whether pycocoevalcap is here."""
+    return bool(find_spec("pycocoevalcap"))
+
+
+def measure_captions(
+    matched: Matched, config: ScoringConfig, *, progress: Callable[[int, int], None] = lambda _done, _total: None
+) -> tuple[list[Measured], dict[str, str]]:
+    """Return what scores are made of, and which metrics could not be run and why."""
+    if not is_installed():
         raise ConfigError(INSTALL)
     steps = len(config.metrics) + 2
     predictions = [tokenise(item.prediction) for item in matched.items]
@@ -191,11 +208,7 @@ def score_captions(
         except UnavailableError as error:
             skipped[name] = str(error)
     progress(steps - 1, steps)
-    return CaptionScores(
-        scores=conclude(measured, resamples=config.resamples, seed=config.seed),
-        skipped=skipped,
-        references=sum(map(len, references)),
-    )
+    return measured, skipped
 
 
 def measure_bleu(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Measured:

@@ -28,8 +28,8 @@ CAPTIONS = ("caption", "captions", "text")
 LICENCES = ("licence", "license")
 
 
-def check_texts(value: object) -> tuple[str, ...]:
-    """Return one text or a list of texts without the blank ones; ``RefusedEntryError`` where it is something else."""
+def check_texts(value: object, *, keep_blank: bool = False) -> tuple[str, ...]:
+    """Return one text or a list of texts, by default those that are not blank; else ``RefusedEntryError``."""
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
         raise RefusedEntryError("captions are not texts")
@@ -37,7 +37,7 @@ def check_texts(value: object) -> tuple[str, ...]:
         raise RefusedEntryError("too much text", f"{len(values)} texts, {sum(map(len, values))} characters")
     if not all(map(is_unicode, values)):
         raise RefusedEntryError("text is not Unicode")
-    return tuple(text.strip() for text in values if text.strip())
+    return tuple(text.strip() for text in values if keep_blank or text.strip())
 
 
 def texts_of(value: object) -> tuple[str, ...]:

@@ -47,6 +47,7 @@ class Entry:
     captions: tuple[tuple[str, ...], ...] = ((), ())
     """Those of each image."""
     about: About = field(default_factory=About)
+    """Blank texts are among its ``human_differences`` where they are in the annotations: evaluation counts them."""
     turns: tuple[tuple[str, str], ...] = ()
     """Roles and texts of a conversation about a pair."""
     name: str = ""
@@ -169,7 +170,7 @@ def read_item(item: ItemRow, base: Path, config: SourceConfig) -> list[ImageRow 
         for (path, *listed), captions in zip(place["images"], place["captions"], strict=True)
     ]
     about: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in place["about"].items()
+        name: tuple(filter(None, value)) if isinstance(value, list) else value for name, value in place["about"].items()
     }
     if len(pictures) == 1:
         return [read_image(item, pictures[0], config, About(**about))]

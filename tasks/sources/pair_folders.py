@@ -54,7 +54,7 @@ def _list_clevr_change(layout: Layout) -> Iterator[Listed]:
 def _clevr_change_pair(folder: str, name: str, captions: Mapping[str, object], about: About) -> Entry:
     default = f"CLEVR_default_{name}"
     other = "nsc_images/CLEVR_nonsemantic_" if about.may_be_identical else "sc_images/CLEVR_semantic_"
-    texts = check_texts(captions.get(default, []))
+    texts = check_texts(captions.get(default, []), keep_blank=True)
     images = (f"{folder}images/{default}", f"{folder}{other}{name}")
     return Entry(images=images, about=replace(about, human_differences=texts))
 
@@ -118,8 +118,8 @@ def _list_clevr_dc(layout: Layout) -> Iterator[Listed]:
 
 
 def _clevr_dc_pair(layout: Layout, number: int, folders: tuple[str, str], captions: object) -> Entry:
-    texts = check_texts(captions)
-    same = bool(texts) and all(text.lower().rstrip(" .") in NOTHING_CHANGED for text in texts)
+    texts = check_texts(captions, keep_blank=True)
+    same = any(texts) and all(text.lower().rstrip(" .") in NOTHING_CHANGED for text in filter(None, texts))
     before, after = (layout.find_image(f"{folder}{number}.png", f"{folder}{number:06d}.png") for folder in folders)
     types = ("no_change",) if same else ()
     about = About(human_differences=texts, change_types=types, may_be_identical=same)
@@ -172,7 +172,8 @@ def _spot_id(record: dict[str, object]) -> str:
 
 
 def _spot_pair(folder: str, name: str, sentences: list[object]) -> Entry:
-    texts = check_texts([text for each in sentences for text in (each if isinstance(each, list) else [each])])
+    given = [text for each in sentences for text in (each if isinstance(each, list) else [each])]
+    texts = check_texts(given, keep_blank=True)
     return Entry(images=(f"{folder}{name}.png", f"{folder}{name}_2.png"), about=About(human_differences=texts))
 
 
@@ -188,7 +189,7 @@ Layout: ``annotations/{train,val,test}.json`` (also below ``data``, or beside th
 ``images`` or at the root. ``<img_id>_diff.jpg`` is not read.
 
 Several records may share an img_id: they become one pair with all sentences in their order. Blank sentences are left
-out. No file says which pairs are of one camera. The licence is not stated.""",
+out of it. No file says which pairs are of one camera. The licence is not stated.""",
     brings=(PairRow,),
 )
 
@@ -207,9 +208,9 @@ def _list_image_editing(layout: Layout) -> Iterator[Listed]:
 
 def _edit_pair(folder: str, found: object) -> Entry:
     record = check_record(found)
-    texts = check_texts(record.get("sents", []))
+    texts = check_texts(record.get("sents", []), keep_blank=True)
     first, second = (f"{folder}{check_path(record.get(name))}" for name in ("img0", "img1"))
-    about = About(origin="edit", human_differences=texts, instruction=texts[0] if texts else "")
+    about = About(origin="edit", human_differences=texts, instruction=next(filter(None, texts), ""))
     return Entry(name=str(record.get("uid") or f"{first} {second}")[:200], images=(first, second), about=about)
 
 

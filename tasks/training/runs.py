@@ -40,12 +40,14 @@ from pydantic import ValidationError
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.section import Section, say_changes
 from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.store.evaluations import FOLDER as EVALUATIONS
 from pairwright.tasks.store.files import Folder, flush, naming
 from pairwright.tasks.training.freeze_rows import FILE, Refused
 
 log = logging.getLogger(__name__)
 STEP = "checkpoint-"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+RUNS = "runs"
 SAVING, FINISHING, LOCK = ".saving", ".finishing", ".lock"
 REFERENCE, RETRIEVER = "reference.npz", "retriever"
 PLACES, VOCABULARY = "places", "words.json"
@@ -124,7 +126,9 @@ class Run:
         _write(self.folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
 
     def forget(self) -> None:
-        """Have the run begin anew: what was made of its rows goes, too, since it may get others."""
+        """Have the run begin anew: what was made of its rows goes, too, since it may get others, and what it scored."""
+        if self.folder.parent.name == RUNS:
+            shutil.rmtree(self.folder.parent.parent / EVALUATIONS / self.folder.name, ignore_errors=True)
         for name in ("config.yaml", FILE, self.metrics.name, self.refused.name, REFERENCE, VOCABULARY):
             (self.folder / name).unlink(missing_ok=True)
         for name in (RETRIEVER, PLACES):

@@ -41,7 +41,7 @@ def test_a_checkpoint_with_adapters_is_asked_once_for_each_question(
     assert {name: rows[name] for name in first} == first
     assert evaluate(adapters, *words) == 0
     assert to.with_suffix(".answers").stat().st_size == grown > kept
-    assert scores_of(to) == {("", "image"): 0, ("", "text"): 0, ("", "group"): 0}
+    assert scores_of(to) == {("", "image"): 0, ("", "text"): 0, ("", "group"): 0, ("", "image (exact)"): 0}
     assert "16 answers" in capsys.readouterr().out.replace("\n", " ")
     assert evaluate(qwen, *words, "--limit", 1) == 0
     assert {name: row["answer"] for name, row in rows_of(to).items()} != {n: row["answer"] for n, row in first.items()}
@@ -91,7 +91,8 @@ def test_a_served_model_is_scored_by_hand(cola: Path, tmp_path: Path) -> None:
         words = ("tiny", "--server", server.url, "--benchmark", "cola", "--data", cola, "--to", to)
         assert evaluate(*words) == 0
         asked = len(server.asked)
-        assert scores_of(to) == {("", "image"): 0.75, ("", "text"): 0.5, ("", "group"): 0.5}
+        expected = {("", "image"): 0.75, ("", "text"): 0.5, ("", "group"): 0.5}
+        assert scores_of(to) == expected | {("", "image (exact)"): 0}  # "(B)" is read, and is not B
         assert counts_of(to) == {
             "items": PAIRS, "scored_items": PAIRS, "questions": 16, "answered": 16, "not_read": 4,
         }  # fmt: skip
@@ -168,7 +169,9 @@ def test_a_profile_names_the_judge(tmp_path: Path) -> None:
         profile.write_text(f"models: {{judge: {{endpoint: '{judging.url}', model: tiny}}}}\n")
         words = ("tiny", "--server", server.url, "-b", "omnidiff", "--data", folder, "--to", to)
         assert evaluate(*words, "--judge", profile) == 0
-        assert scores_of(to) == {("", "score (0 to 100)"): 70}
+        assert scores_of(to)["", "score (0 to 100)"] == 70
         assert evaluate(*words, "--judge", judging.url, "--judge-model", "large") == 2
-    assert json.loads(to.read_text())["judge"] == "tiny"
-    assert evaluate(*words) == 2
+        assert json.loads(to.read_text())["judge"] == "tiny"
+        assert evaluate(*words) == 0
+    assert json.loads(to.read_text())["judge"] == ""
+    assert "score (0 to 100)" not in {name for _, name in scores_of(to)}

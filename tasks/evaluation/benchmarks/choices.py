@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,13 @@ from pairwright.tasks.evaluation.measured import Measured, measure_mean
 
 LETTERS = ("A", "B")
 TRUTHS = ("True", "False")
+TEXT = "text"
+"""The kind of the questions that ask for a caption."""
 RULE = (
     "The answer must be the option alone, in its letters' case: as it is, or in brackets, or with a full stop, bracket "
     "or colon behind it, or with the option's own words behind that. Anything else is not read, and counts as wrong."
 )
+EXACT_NOTE = "(exact): as paper 003's released script counts, by which an answer is right that is equal to the truth"
 Right = Mapping[str, bool]
 """By the question's name; of questions that count."""
 
@@ -42,7 +45,7 @@ def choose_image(name: str, images: tuple[Path, Path], caption: str, *, item: st
 def choose_caption(name: str, image: Path, captions: tuple[str, str], **own: str) -> Choice:
     """Return the question which of two captions suits an image (ours); ``own``: answer, category, item."""
     words = {"first": captions[0], "second": captions[1]}
-    return _ask("choose_caption", words, name, (image,), kind="text", labels=captions, **own)
+    return _ask("choose_caption", words, name, (image,), kind=TEXT, labels=captions, **own)
 
 
 def judge_statement(
@@ -76,17 +79,31 @@ def exam_of(
     score: Callable[[Sequence[Choice], Right], Iterable[Measured]],
     *,
     notes: tuple[str, ...] = (),
+    exact: bool = False,
 ) -> Exam:
-    """Return the exam whose scores are made of which answers are right; no answer is wrong."""
+    """Return the exam whose scores are made of which answers are right; no answer is wrong.
+
+    ``exact``: what paper 003 asks is scored a second time, by its own matching of answers.
+    """
 
     def mark(replies: Replies) -> Marked:
         counted = [choice for choice in choices if choice.item in replies.items]
         found = {choice.name: read_choice(replies.texts.get(choice.name, ""), choice) for choice in counted}
         right = {choice.name: found[choice.name] == choice.answer for choice in counted}
         taken = {name: option for name, option in found.items() if option is not None}
-        return Marked(marks=list(score(counted, right)), taken=taken)
+        marks = list(score(counted, right))
+        if exact:
+            asked = [choice for choice in counted if choice.kind != TEXT]
+            same = {choice.name: replies.texts.get(choice.name) == choice.answer for choice in asked}
+            marks += [name_exact(one) for one in score(asked, same)]
+        return Marked(marks=marks, taken=taken)
 
     return Exam(questions=choices, mark=mark, notes=notes)
+
+
+def name_exact(measured: Measured) -> Measured:
+    """Return what was measured by paper 003's exact matching, under a name that says so."""
+    return replace(measured, names=tuple(f"{name} (exact)" for name in measured.names))
 
 
 def score_accuracy(choices: Sequence[Choice], right: Right) -> Iterator[Measured]:
@@ -101,10 +118,12 @@ def score_groups(choices: Sequence[Choice], right: Right) -> Iterator[Measured]:
     """Yield the share of items all of whose questions of a kind are right, and of all kinds ("group"), by category."""
     for category in ["", *sorted({one.category for one in choices} - {""})]:
         own = [one for one in choices if category in ("", one.category)]
-        for kind in dict.fromkeys(one.kind for one in own):
+        kinds = list(dict.fromkeys(one.kind for one in own))
+        for kind in kinds:
             held = all_right([one for one in own if one.kind == kind], right, lambda one: one.item)
             yield measure_mean(kind, held, category=category)
-        yield measure_mean("group", all_right(own, right, lambda one: one.item), category=category)
+        if len(kinds) > 1:
+            yield measure_mean("group", all_right(own, right, lambda one: one.item), category=category)
 
 
 def all_right(choices: Iterable[Choice], right: Right, group: Callable[[Choice], Hashable]) -> list[bool]:

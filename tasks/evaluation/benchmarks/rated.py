@@ -26,7 +26,10 @@ from pairwright.tasks.evaluation.benchmark import (
     find_file,
     find_image,
 )
+from pairwright.tasks.evaluation.benchmarks.choices import EXACT_NOTE, name_exact
+from pairwright.tasks.evaluation.benchmarks.differences import References, with_references
 from pairwright.tasks.evaluation.measured import Measured, measure_mean
+from pairwright.tasks.evaluation.read_captions import Record
 from pairwright.tasks.evaluation.read_json import Given, read_records
 
 RULE = (
@@ -59,6 +62,11 @@ class _OmnidiffLine(Given):
     captions: list[str] = Field(default_factory=list[str])
     source: str = ""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return what people wrote, blank ones, too."""
+        return ((self.caption,) if "caption" in self.model_fields_set else ()) + tuple(self.captions)
+
 
 class _MmhalRecord(Given):
     question_type: str
@@ -74,16 +82,22 @@ def _exam(
     name: str,
     notes: tuple[str, ...],
     *,
-    more: Callable[[Ratings], list[Measured]] = lambda _: [],
+    more: Callable[[Ratings, Replies], Sequence[Measured]] = lambda _ratings, _replies: (),
+    required: bool = True,
 ) -> Exam:
-    """Return the exam of questions with their categories: the mean rating, over all and by category, and ``more``."""
+    """Return the exam of questions with their categories: the mean rating, over all and by category, and ``more``.
+
+    Where no judge is ``required`` and nothing was rated, there is no score.
+    """
     categories = {one.name: category for one, category in asked}
 
     def mark(replies: Replies) -> Marked:
+        if not (required or replies.ratings):
+            return Marked(marks=())
         counted = [one.name for one, _ in asked if one.item in replies.items]
         rated = {name: replies.ratings.get(name) if name in replies.texts else 0 for name in counted}
         found = {name: rating for name, rating in rated.items() if rating is not None}
-        marks = [measure_mean(name, list(found.values()), percent=False), *more(found)]
+        marks = [measure_mean(name, list(found.values()), percent=False), *more(found, replies)]
         for category in sorted({*categories.values()} - {""}):
             own = [rating for key, rating in found.items() if categories[key] == category]
             marks.append(measure_mean(name, own, category=category, percent=False))
@@ -109,10 +123,17 @@ def _open_cad_qa(data: Data) -> Exam:
             reword=lambda words: PREFIX + as_written(words[0]),
         )
         asked.append((one, _about(question)))
+
+    def match(_ratings: Ratings, replies: Replies) -> list[Measured]:
+        counted = [one for one, _ in asked if one.item in replies.items and one.judged]
+        same = [replies.texts.get(one.name) == one.judged["reference"] for one in counted if one.judged]
+        return [name_exact(measure_mean("accuracy", same))]
+
     return _exam(asked, "rating (0 to 5)", (
         "the judge's words are ours, as paper 003's are not public: ratings compare models that the same judge rated "
         "here, and not with the paper's",
-    ))  # fmt: skip
+        EXACT_NOTE,
+    ), more=match)  # fmt: skip
 
 
 def _about(question: str) -> str:
@@ -121,19 +142,24 @@ def _about(question: str) -> str:
 
 
 def _open_omnidiff(data: Data) -> Exam:
-    """Return one question for each pair of OmniDiff, by source."""
+    """Return one question for each pair of OmniDiff that has a caption, by source."""
+    lines = read_records(find_file(data.folder, OMNIDIFF), _OmnidiffLine)
+    records = [Record(str(line.id), line.texts, is_list=True, where=where) for line, where in lines]
+    sources = {str(line.id): line.source for line, _ in lines}
+    references = References(records=records, blank=data.blank, groups=sources)
     asked: list[tuple[ExamQuestion, str]] = []
-    for line, where in read_records(find_file(data.folder, OMNIDIFF), _OmnidiffLine):
-        texts = [text for text in (line.caption, *line.captions) if text.strip()]
-        if not texts:
-            raise ConfigError(f"{where}: caption: says nothing")
+    named = set(references.names())
+    for line, where in lines:
+        if str(line.id) not in named:
+            continue
         images = tuple(find_image(data.folder, image, where=where) for image in (line.image1, line.image2))
-        text, judged = load("describe_difference").render(), {"reference": " ".join(texts)}
+        text, judged = load("describe_difference").render(), {"reference": " ".join(filter(str.strip, line.texts))}
         asked.append((ask_at_length(str(line.id), text, images, "describe_difference", judged=judged), line.source))
-    return _exam(asked, "score (0 to 100)", (
+    exam = _exam(asked, "score (0 to 100)", (
         "the judge's instructions are paper 002's; what the model is asked is ours, as the paper's question is not "
         "public",
-    ))  # fmt: skip
+    ), required=False)  # fmt: skip
+    return with_references(exam, references)
 
 
 def _open_mmhal(data: Data) -> Exam:
@@ -152,7 +178,7 @@ def _open_mmhal(data: Data) -> Exam:
     ), more=_score_mmhal)  # fmt: skip
 
 
-def _score_mmhal(ratings: Ratings) -> list[Measured]:
+def _score_mmhal(ratings: Ratings, _replies: Replies) -> list[Measured]:
     values = list(ratings.values())
     informative = [rating % HONEST / HONEST if rating < 2 * HONEST else 1 for rating in values]
     hallucinated = measure_mean("hallucination rate", [rating < HONEST for rating in values])
@@ -170,12 +196,13 @@ BENCHMARKS = (
     ),
     Benchmark(
         name="omnidiff",
-        measures="how much of what people say of the differences of two images a description covers",
+        measures="how near a description of what differs comes to what people wrote, and with a judge how much of that "
+        "it covers",
         layout=f'{OMNIDIFF}, a line {{"id", "image1", "image2", "caption" or "captions", "source"}} per pair, and the '
         "images, also below images/",
         open=_open_omnidiff,
         rule=RULE,
-        rubric=Rubric(prompt="judge_coverage", best=100, reasoned=True),
+        rubric=Rubric(prompt="judge_coverage", best=100, reasoned=True, required=False),
     ),
     Benchmark(
         name="mmhal",

@@ -1,14 +1,17 @@
 """Rendered scenes, of which all objects are known: CHAIR on descriptions and differences, and statements (ours).
 
 After CHAIR (Rohrbach et al. 2018); nothing is hallucinated only because nobody annotated it. Reads ``ImageRow`` with
-graphs, ``PairRow``, and ``PreferenceRow``: images that were trained on are left out. Nouns are those of the rendered
-shapes and a few other words for them (``ALSO``, ours); what is denied ("but no mug") is left out.
+graphs, ``PairRow``, and ``PreferenceRow``: images that were trained on are left out. Differences are asked about on the
+test split (``SplitRow``), and scored against what is written about a pair, too (``DifferenceRow``). Nouns are those of
+the rendered shapes and a few other words for them (``ALSO``, ours); what is denied ("but no mug") is left out.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from pairwright.prompts import load, load_wordings
 from pairwright.schemas.claims import Selector
@@ -17,7 +20,9 @@ from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, make_key
 from pairwright.schemas.scene import PLURALS, SceneGraph
 from pairwright.tasks.evaluation.benchmark import Benchmark, Data, Exam, Marked, Replies, ask_at_length
 from pairwright.tasks.evaluation.benchmarks.choices import RULE, Choice, Right, all_right, exam_of, judge_statement
+from pairwright.tasks.evaluation.benchmarks.differences import PROMPT, TEST, References, with_references
 from pairwright.tasks.evaluation.measured import Measured, measure_mean, measure_ratios
+from pairwright.tasks.evaluation.read_captions import Record
 from pairwright.tasks.texts.words import affirmed
 
 ALSO = {
@@ -98,12 +103,15 @@ def _read_images(data: Data) -> dict[str, Shown]:
     return found
 
 
+def _rows_of(data: Data, table: str, without: tuple[str, ...] = ()) -> Iterator[Any]:
+    """Yield the rows of a table; none where the dataset was built without it."""
+    with suppress(ConfigError):
+        yield from data.rows(table, without=without)
+
+
 def _trained_images(data: Data) -> frozenset[str]:
-    try:
-        rows: Iterable[PreferenceRow] = data.rows("preferences", without=("images", "rejected_images"))
-        return frozenset(key for row in rows if row.split == "train" for key in row.image_keys)
-    except ConfigError:  # a dataset that was built without them
-        return frozenset()
+    rows: Iterable[PreferenceRow] = _rows_of(data, "preferences", without=("images", "rejected_images"))
+    return frozenset(key for row in rows if row.split == "train" for key in row.image_keys)
 
 
 def _held_out_pairs(data: Data) -> tuple[list[Shown], int]:
@@ -180,10 +188,24 @@ def _open_scenes(data: Data) -> Exam:
 
 
 def _open_scene_differences(data: Data) -> Exam:
+    """Return one question for each pair of the test split; of all held-out pairs, where there are no splits."""
     pairs, of = _held_out_pairs(data)
+    note, splits = _note(len(pairs), of, data), {row.subject: row.split for row in _rows_of(data, "splits")}
+    if splits:
+        pairs = [pair for pair in pairs if splits.get(pair.key) == TEST]
+        note = f"{len(pairs):,} of {of:,} are asked about: those of the test split"
+        if not pairs:
+            raise ConfigError(
+                f"--data {data.folder}: no pair is in the test split: build more worlds, or set preferences.test_share"
+            )
     words = adjectives_of(graph for pair in pairs for graph in pair.graphs)
-    text = f"<image><image>{load_wordings('ask_difference').kinds['ask'][0].render()}"
-    return _exam(pairs, text, "ask_difference", note=_note(len(pairs), of, data), words=words, recall="changed")
+    text = f"<image><image>{load_wordings(PROMPT).kinds['ask'][0].render()}"
+    exam = _exam(pairs, text, PROMPT, note=note, words=words, recall="changed")
+    written: dict[str, list[str]] = {pair.key: [] for pair in pairs}
+    for row in _rows_of(data, "differences"):
+        written.get(row.subject, []).append(row.text)
+    records = [Record(key, tuple(texts), is_list=True, where=key) for key, texts in written.items() if texts]
+    return with_references(exam, References(records=records, blank=data.blank)) if records else exam
 
 
 def _open_scene_pairs(data: Data) -> Exam:
@@ -220,7 +242,7 @@ BENCHMARKS = (
     Benchmark(
         name="scene-differences",
         measures="whether a description of how two rendered photographs differ is true of each of them (CHAIR by "
-        "halves)",
+        "halves), and how near it comes to what is written about them",
         layout=LAYOUT,
         open=_open_scene_differences,
         rule=HALVES_RULE,

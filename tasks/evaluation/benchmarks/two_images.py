@@ -20,6 +20,7 @@ from pairwright.schemas.rows import make_key
 from pairwright.schemas.section import Count
 from pairwright.tasks.evaluation.benchmark import Benchmark, Data, Exam, find_file, find_image
 from pairwright.tasks.evaluation.benchmarks.choices import (
+    EXACT_NOTE,
     LETTERS,
     RULE,
     TRUTHS,
@@ -241,7 +242,7 @@ def _opening(
         path = find_file(data.folder, published[0], *own[0])
         is_own = path.name in own[0]
         choices = list((own if is_own else published)[1](path))
-        return exam_of(choices, score, notes=(*notes, *(own_notes if is_own else ())))
+        return exam_of(choices, score, notes=(EXACT_NOTE, *notes, *(own_notes if is_own else ())), exact=True)
 
     return open_exam
 

@@ -21,6 +21,7 @@ WANTED = [("7", ("a car",)), ("b", ("left",))]
         '[{"image_id": 7, "caption": "a car"}, {"image_id": "b", "caption": "left"}]',
         '[{"image_id": 7, "id": 1, "caption": "a car"},\n {"img_id": "b", "id": 2, "sentences": ["left"]}]',
         '{"annotations": [{"image_id": 7, "id": 3, "caption": "a car"}, {"id": "b", "texts": ["left"]}], "images": []}',
+        '{\n "7": ["a car"],\n "b": ["left"]\n}',
         '{\n "info": {},\n "annotations": [\n  {"image_id": 7, "caption": "a car"}, {"id": "b", "text": "left"}]\n}',
     ],
 )
@@ -58,6 +59,7 @@ def test_several_texts_are_a_list_of_one_record(tmp_path):
         (b'{"id": 1, "text": "a"}\n{"id": 2, "text": "\xff"}\n', "line 2: .*UTF-8"),
         ("[" * 200_000, "nested"),
         ('{"id": 1, "text": ' + "[" * 200_000 + "\n", "line 1: .*JSON"),
+        ('{"7": ["a car"], "b": "left"}', "id 'b': captions"),
         ('{"annotations": {"id": 1}}', "line 1: .*text, caption, sentences"),
     ],
 )
@@ -126,15 +128,18 @@ def test_what_is_missing_or_blank_is_said_and_counted():
     found = match_captions([one("1", " "), one("2", "x")], [several("1", "x"), several("2", " ", "")])
     assert [item.name for item in found.items] == ["1"]
     assert (found.unreferenced, found.blank, found.empty) == (1, 2, 1)
+    kept = match_captions(PREDICTIONS, REFERENCES, blank="keep")
+    assert ([item.references for item in kept.items][1], kept.blank) == (("no change", ""), 0)
     with pytest.raises(ConfigError, match="score"):
         match_captions([one("2", "x")], [several("2", "")])
 
 
 @pytest.mark.parametrize(
-    ("option", "words"), [({"protocol": "std"}, "--protocol std"), ({"missing": "no"}, "--missing no")]
+    ("option", "words"),
+    [({"protocol": "std"}, "--protocol std"), ({"missing": "no"}, "--missing no"), ({"blank": "no"}, "--blank no")],
 )
 def test_unknown_names(option, words):
-    with pytest.raises(ConfigError, match=f"{words}: .*(coco|refuse)"):
+    with pytest.raises(ConfigError, match=f"{words}: .*(coco|refuse|keep)"):
         match_captions(PREDICTIONS, REFERENCES, **option)
 
 

@@ -55,13 +55,17 @@ def test_cad_qa(tmp_path: Path) -> None:
     folder = write_folder(tmp_path, images=["VG/1.jpg", "VG/2.jpg"], files={}, lines={"CaD_QA_eval.jsonl": lines})
     ratings = {questions[0]: 5, questions[1]: 2, questions[2]: None, questions[3]: 0}
     found, judging = evaluate(
-        folder, "cad-qa", lambda asked: f"I say: {asked.text[-20:]}", lambda asked, _: rating_of(ratings, asked)
+        folder,
+        "cad-qa",
+        lambda asked: "right 2" if "dark" in asked.text else "Right 0",
+        lambda asked, _: rating_of(ratings, asked),
     )
     name = "rating (0 to 5)"
     expected = {
         ("", name): pytest.approx(7 / 3, abs=1e-4),
         ("about one image", name): 5,
         ("about both images", name): 1,
+        ("", "accuracy (exact)"): 0.25,
     }
     assert scores_of(found.to) == expected
     assert (found.results.counts["unjudged"], found.results.counts["not_read"], found.results.owed) == (1, 0, 0)
@@ -76,16 +80,23 @@ def test_omnidiff(tmp_path: Path) -> None:
     lines = [
         {"id": 1, "image1": "a.png", "image2": "b.png", "caption": "The cup is gone.", "source": "real"},
         {"id": 2, "image1": "a.png", "image2": "b.png", "captions": ["A ball came.", "It is red."], "source": "drawn"},
+        {"id": 3, "image1": "a.png", "image2": "b.png", "source": "drawn"},
     ]
     folder = write_folder(tmp_path, images=["a.png", "b.png"], files={}, lines={"test.jsonl": lines})
     found, judging = evaluate(
         folder,
         "omnidiff",
-        lambda _: "score: 100",
+        lambda _: "The cup is gone.",
         lambda asked, _: 40 if "A ball came. It is red." in asked.text else 65,
     )
     name = "score (0 to 100)"
-    assert scores_of(found.to) == {("", name): 52.5, ("real", name): 65, ("drawn", name): 40}
+    scores = scores_of(found.to)
+    assert {key: value for key, value in scores.items() if name in key} == {
+        ("", name): 52.5, ("real", name): 65, ("drawn", name): 40,
+    }  # fmt: skip
+    rouge = 2.44 * (1 / 4 * 1 / 3) / (1 / 3 + 1.44 * 1 / 4)  # "is" is one of four words, and of three
+    assert (scores["real", "BLEU-4"], scores["drawn", "BLEU-1"]) == (1, 0.25)
+    assert scores["", "ROUGE-L"] == pytest.approx((1 + rouge) / 2, abs=1e-4)
     assert "(3) Score from 0 to 100, where each aspect contributes equally to the score." in judging[-1].text
 
 

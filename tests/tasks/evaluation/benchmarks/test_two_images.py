@@ -16,6 +16,7 @@ CAPTION = (
     'Image 1: <image>\nImage 2: <image>\nWhich image suits the caption "{}" better?\nA. Image 1\nB. Image 2\n'
     "Answer with the option's letter from the given choices directly."
 )
+EXACT = "accuracy (exact)"
 STATEMENT = (
     "There are two images, one on the left and one on the right.\nLeft image: <image>\nRight image: <image>\n"
     'Is the statement "{}" True or False?\nAnswer with "True" or "False" directly.'
@@ -42,11 +43,12 @@ def test_bison(tmp_path: Path) -> None:
     exam = opened("bison", write_folder(tmp_path, images=files, files=own))
     assert [one.text for one in exam.questions] == [CAPTION.format("a dog"), CAPTION.format("a cat")]
     assert exam.questions[0].images == tuple(tmp_path / "images" / name for name in files)
-    assert scored(exam, lambda _: "B") == {("", "accuracy"): 0.5}
+    answers = dict(zip([one.name for one in exam.questions], ["(B)", "A"], strict=True))
+    assert scored(exam, lambda one: answers[one.name]) == {("", "accuracy"): 1, ("", EXACT): 0.5}
     lines = [line(5, files, CAPTION.format('a "big" dog'), "B")]
     exam = opened("bison", write_folder(tmp_path, images=[], files={}, lines={"BISON.jsonl": lines}))
     assert exam.questions[0].text == CAPTION.format('a "big" dog')
-    assert scored(exam, lambda _: "B") == {("", "accuracy"): 1}
+    assert scored(exam, lambda _: "B") == {("", "accuracy"): 1, ("", EXACT): 1}
 
 
 def test_svo_probes_by_what_differs(tmp_path: Path) -> None:
@@ -62,16 +64,16 @@ def test_svo_probes_by_what_differs(tmp_path: Path) -> None:
     answers = {one.name: "AB"[[str(image) for image in one.images].index(good)] for one in exam.questions}
     assert {str(image) for one in exam.questions for image in one.images} >= {good, str(folder / "images/4.jpg")}
     assert scored(exam, lambda one: answers[one.name] if "sits" not in one.text else "C") == {
-        ("", "accuracy"): pytest.approx(2 / 3),
-        ("subject", "accuracy"): 1,
-        ("verb", "accuracy"): 0.5,
+        (category, name): value
+        for name in ("accuracy", EXACT)
+        for category, value in (("", pytest.approx(2 / 3)), ("subject", 1), ("verb", 0.5))
     }
     (folder / "svo_probes.csv").write_text(head + "A man sits.,m,m,u,u,3,../5,False,True,False\n")
     with pytest.raises(ConfigError, match=r"svo_probes\.csv line 2: neg_image_id: "):
         opened("svo", folder)
     lines = [line(5263, ["00003.jpg", "4.jpg"], CAPTION.format("a dog"), "A", category="subject")]
     exam = opened("svo", write_folder(tmp_path, images=[], files={}, lines={"SVO_Probes.jsonl": lines}))
-    assert scored(exam, lambda _: "A") == {("", "accuracy"): 1, ("subject", "accuracy"): 1}
+    assert scored(exam, lambda _: "A") == {(of, name): 1 for of in ("", "subject") for name in ("accuracy", EXACT)}
 
 
 def test_nlvr2_counts_statements_that_hold_of_all_their_pairs(tmp_path: Path) -> None:
@@ -86,10 +88,12 @@ def test_nlvr2_counts_statements_that_hold_of_all_their_pairs(tmp_path: Path) ->
     assert [path.name for image in [exam.questions[3].images] for path in map(Path, map(str, image))] == names[2:]
     right = {one.name: row["label"] for one, row in zip(exam.questions, rows, strict=True)}
     said = {**right, "test1-0-1-1": "true"}  # in other letters it is no option
-    assert scored(exam, lambda one: said[one.name]) == {("", "accuracy"): 0.75, ("", "consistency"): 0.5}
+    expected = {("", "accuracy"): 0.75, ("", "consistency"): 0.5}
+    assert scored(exam, lambda one: said[one.name]) == expected | {("", EXACT): 0.75, ("", "consistency (exact)"): 0.5}
     lines = [line(0, names[:2], STATEMENT.format("Two dogs."), "False")]
     exam = opened("nlvr2", write_folder(tmp_path, images=[], files={}, lines={"NLVR2.jsonl": lines}))
-    assert scored(exam, lambda _: "False.") == {("", "accuracy"): 1, ("", "consistency"): 1}
+    expected = {("", "accuracy"): 1, ("", "consistency"): 1}
+    assert scored(exam, lambda _: "False.") == expected | {("", EXACT): 0, ("", "consistency (exact)"): 0}
 
 
 def test_eqben_by_source(tmp_path: Path) -> None:
@@ -100,16 +104,17 @@ def test_eqben_by_source(tmp_path: Path) -> None:
         for side in (0, 1)
     ]
     exam = opened("eqben", write_folder(tmp_path, images=names, files={}, lines={"EQBEN.jsonl": lines}))
-    said = {"0_0": "A", "0_1": "B", "0_text_0": "A", "0_text_1": "B", "1_0": "A", "1_1": "A"}
+    said = {"0_0": "A", "0_1": "B)", "0_text_0": "A", "0_text_1": "B", "1_0": "A", "1_1": "A"}
     assert [one.name for one in exam.questions][:4] == ["0_0", "0_1", "0_text_0", "0_text_1"]
     expected = {("", "image"): 0.5, ("", "text"): 0.5, ("", "group"): 0.5}
     expected |= {("eqbensd", kind): 1 for kind in ("image", "text", "group")}
     expected |= {("eqbenag", kind): 0 for kind in ("image", "text", "group")}
+    expected |= {(of, "image (exact)"): 0 for of in ("", "eqbensd", "eqbenag")}  # paper 003 asks for images alone
     assert scored(exam, lambda one: said.get(one.name, "neither")) == expected
     own = [{"image0": "eqbenyoucook2/1.npy", "image1": "eqbensd/1.png", "caption0": "a", "caption1": "b"}]
     (tmp_path / "EQBEN.jsonl").unlink()
     exam = opened("eqben", write_folder(tmp_path, images=[], files={"eqben_subset_10percent_final.json": own}))
-    assert "YouCook2" in exam.notes[1]
+    assert "YouCook2" in exam.notes[-1]
 
 
 @pytest.mark.parametrize(
