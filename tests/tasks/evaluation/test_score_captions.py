@@ -35,15 +35,14 @@ WORDS = st.sampled_from(["a", "b", "c", "dd", "left-hand", "'s", "ünï", "1\N{N
 TEXTS = st.lists(WORDS, max_size=12).map(" ".join)
 ITEMS = st.tuples(TEXTS, st.lists(st.lists(WORDS, max_size=9).map(" ".join), min_size=1, max_size=4))
 CORPORA = st.lists(ITEMS, min_size=1, max_size=8).map(lambda items: tuple(map(list, zip(*items, strict=True))))
-SAYING = CORPORA.filter(lambda corpus: any(map(any, corpus[1])))
-"""Some references may be blank, but not all."""
+CORPORA = CORPORA.filter(lambda corpus: any(map(any, corpus[1])))  # some references may be blank, but not all
 
 
 def scores(measured: Measured):
     return measured.conclude(measured.statistics.sum(axis=0)), measured.conclude(measured.statistics)
 
 
-@given(SAYING)
+@given(CORPORA)
 def test_they_equal_the_reference_implementation(corpus):
     predictions, references = corpus
     theirs = dict(enumerate(references)), {item: [text] for item, text in enumerate(predictions)}
