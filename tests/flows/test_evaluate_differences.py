@@ -34,7 +34,7 @@ GROUPS = {
 """By kind, the categories of scores, with how many items each has."""
 
 
-def published(answers: dict[str, str], references: dict[str, list[str]]) -> dict[str, float]:
+def published(answers: dict[str, str], references: dict[str, list[str]]) -> dict[str, object]:
     """Return what pycocoevalcap makes of the same texts."""
     theirs = {name: [tokenise(text) for text in texts] for name, texts in references.items()}
     own = {name: [tokenise(answers[name])] for name in references}

@@ -8,11 +8,12 @@ import pytest
 
 from pairwright.schemas.claims import Selector
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.rows import Row
+from pairwright.schemas.rows import Row, SplitRow
 from pairwright.tasks.evaluation.benchmark import Data, Exam, Replies
 from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
 from pairwright.tasks.evaluation.benchmarks.scenes import adjectives_of
 from pairwright.tasks.evaluation.measured import conclude
+from tests.fixtures.descriptions import person_said
 from tests.fixtures.graphs import graph, image_row, pair_row, thing
 from tests.fixtures.preferences_to_train import preference
 
@@ -76,6 +77,21 @@ def test_chair_of_halves_of_differences() -> None:
     }
     expected = {"CHAIR_s": 1.0, "CHAIR_i": 2 / 5, "described": 3 / 4, "changed": 1.0}
     assert scored(exam, texts) == expected
+
+
+def test_differences_of_the_test_split_against_all_that_is_written() -> None:
+    changed, same = (row.key for row in TABLES["pairs"][:2])
+    splits = [SplitRow(key=key, source_key=key, subject=key, component=key, split="test") for key in (changed,)]
+    splits.append(replace(splits[0], subject=same, split="validation"))
+    texts = [replace(person_said(text, subject=changed), subject=changed) for text in ("The mug is gone.", "A teapot")]
+    tables = {**TABLES, "splits": splits, "differences": [*texts, replace(texts[0], subject=same)]}
+    exam = opened("scene-differences", tables)
+    assert [one.name for one in exam.questions] == [changed]
+    assert "2 references of 1 pairs" in exam.notes[1]
+    found = scored(exam, {changed: "The mug is red."})
+    assert (found["CHAIR_s"], found["BLEU-1"], found["ROUGE-L"]) == pytest.approx((0, 0.75, 0.75), abs=1e-6)
+    with pytest.raises(ConfigError, match=r"--data scenes: .*preferences\.test_share"):
+        opened("scene-differences", {**tables, "splits": splits[1:]})
 
 
 def test_statements_come_in_twos() -> None:

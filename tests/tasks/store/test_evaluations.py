@@ -1,0 +1,40 @@
+"""The table of scores: evaluations side by side, one that is made again, a file that was damaged."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.evaluations import EvaluationRow, read_evaluations, write_evaluation
+from pairwright.tasks.store.files import Folder
+
+ROW = EvaluationRow(
+    run="sft", model="0f", benchmark="cola", data="/cola", asked="", at="2026-01-02T03:04:05+00:00",
+    category="", name="image", value=0.5, low=None, high=None, items=4, percent=True,
+)  # fmt: skip
+
+
+def test_evaluations_at_the_same_time_keep_their_rows_and_one_again_replaces_its_own(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    rows = [replace(ROW, asked=f"limit {number}", value=number / 20) for number in range(20)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda row: write_evaluation(folder, [row, replace(row, name="text")]), rows))
+    write_evaluation(folder, [replace(ROW, run="dpo")])
+    write_evaluation(folder, [])
+    assert {(row.asked, row.value) for row in read_evaluations(folder, "sft")} == {(r.asked, r.value) for r in rows}
+    assert len(read_evaluations(folder, "sft")) == 40
+    write_evaluation(folder, [replace(rows[3], value=1.0)])
+    assert [row.value for row in read_evaluations(folder, "sft") if row.asked == "limit 3"] == [1.0]
+    assert (read_evaluations(folder, "dpo"), read_evaluations(folder, "none")) == ([replace(ROW, run="dpo")], [])
+    assert pq.read_table(tmp_path / "evaluations").num_rows == 2 * 19 + 2, "it is one table for whoever reads Parquet"
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    write_evaluation(Folder(str(tmp_path)), [ROW])
+    (path,) = tmp_path.glob("evaluations/sft/*.parquet")
+    path.write_bytes(path.read_bytes().replace(b"cola", b"cold", 1))
+    with pytest.raises(StoreError, match=path.name):
+        read_evaluations(Folder(str(tmp_path)), "sft")
