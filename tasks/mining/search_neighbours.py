@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import SearchConfig
 from pairwright.schemas.rows import LEAST_RECALL, AdmittedRow, EmbeddingRow, NeighbourRow, Row, make_key
 from pairwright.tasks.models import perceptual_hash
-from pairwright.tasks.models.search_index import find_recall, open_index, probes_of, search_cells, top_k
+from pairwright.tasks.models.search_index import count_devices, find_recall, open_index, probes_of, search_cells, top_k
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
 
@@ -104,5 +104,6 @@ STAGE = Stage(
     config="search",
     whole=True,
     uses=(Uses(table="embeddings", row=EmbeddingRow, kind="vectors", only_in="admitted", name="vectors"),),
+    processes=count_devices,
     rows_per_shard=2000,
 )

@@ -11,6 +11,7 @@ images. Against k-means' centres, this takes two to four times as many probes fo
 
 import json
 import math
+import os
 import uuid
 from collections.abc import Callable
 from functools import cache, lru_cache
@@ -24,11 +25,14 @@ from numpy.typing import NDArray
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.models.check_packages import require_faiss
 from pairwright.tasks.store.files import naming
+from pairwright.tasks.store.pool import PLACE
 
 BLOCK_BYTES = 128 << 20
 """Bytes of the rows, in float32, that are compared at a time."""
 GPU_LIMIT = 2048
 """Rows that Faiss finds, and cells that it probes, on a GPU; for more the CPU is asked."""
+GPU_BYTES = 256 << 20
+"""Memory of a GPU that Faiss keeps for what it computes; left alone, it takes 1.5 GiB."""
 GPU_ERROR = 2.02 * 2.0**-11
 """A GPU may round a factor to TF32, whose step is 2^-10."""
 ROWS_AT_ONCE = 8192
@@ -45,15 +49,29 @@ Found = tuple[Integers, NDArray[np.float32]]
 Near = tuple[Integers, NDArray[np.float64]]
 
 
-@cache
-def _gpu() -> Any:
-    """Return Faiss's handle of a GPU, or ``None``; each process has its own."""
+def count_devices(_config: Any = None) -> int | None:
+    """Return how many GPUs Faiss searches on, one process each; ``None``: the CPU."""
     require_faiss()
     import faiss
 
-    if not hasattr(faiss, "StandardGpuResources") or faiss.get_num_gpus() == 0:
+    return faiss.get_num_gpus() or None if hasattr(faiss, "StandardGpuResources") else None
+
+
+@cache
+def _gpu() -> Any:
+    """Return Faiss's handle of this process's GPU, or ``None``."""
+    import faiss
+
+    if not count_devices():
         return None
-    return cast("Any", faiss).StandardGpuResources()
+    resources = cast("Any", faiss).StandardGpuResources()
+    resources.setTempMemory(GPU_BYTES)
+    return resources
+
+
+def _place() -> int:
+    """Return the number of this process's GPU."""
+    return int(os.environ.get(PLACE, "0")) % (count_devices() or 1)
 
 
 def _error(width: int) -> float:
@@ -92,7 +110,7 @@ def _compare(queries: NDArray[np.float32], matrix: Halves, *, reach: int, step: 
         block = matrix[start : start + step].astype(np.float32)
         wanted, kind = min(reach, len(block)), faiss.METRIC_INNER_PRODUCT
         if _gpu() and wanted <= GPU_LIMIT:
-            scores, near = cast("Any", faiss).knn_gpu(_gpu(), queries, block, wanted, metric=kind)
+            scores, near = cast("Any", faiss).knn_gpu(_gpu(), queries, block, wanted, metric=kind, device=_place())
         else:
             scores, near = faiss.knn(queries, block, wanted, metric=kind)
         best.add_result(scores, near + start)
@@ -206,7 +224,7 @@ def _read_index(path: Path) -> Any:
 def _to_gpu(index: Any) -> Any:
     import faiss
 
-    return cast("Any", faiss).index_cpu_to_gpu(_gpu(), 0, index)
+    return cast("Any", faiss).index_cpu_to_gpu(_gpu(), _place(), index)
 
 
 def _make_index(matrix: Halves, cells: int) -> Any:

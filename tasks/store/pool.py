@@ -2,7 +2,8 @@
 
 A worker that dies breaks the pool: a new one is made, and each shard that was running is done again in a process of its
 own, so that the one at fault is known. A stage that loads models gets as many processes of its own as its devices
-allow; the workers that it leaves idle help these (``helpers``): they decode while the device computes.
+allow, which end with it, so that the devices' memory is free for the next; the workers that it leaves idle help these
+(``helpers``): they decode while the device computes.
 """
 
 import logging
@@ -82,7 +83,7 @@ class Runner(Protocol):
 
 
 class Workers:
-    """Keep worker processes through a build; with one worker, shards run in this process."""
+    """Keep worker processes through a build; with one worker, shards that use no GPU run in this process."""
 
     def __init__(self, count: int, run: Run = run_shard) -> None:
         """Start no process yet; ``count`` 0 means one per core."""
@@ -105,14 +106,19 @@ class Workers:
                 pool.shutdown()
 
     def run(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
-        """Yield the outcome of each shard as it ends, in no certain order."""
-        if self.count == 1:
-            return (attempt(self._run, planned, shard) for shard in shards)
-        return spread(self.run_one, planned, shards, most=self.count, stop=self._stop)
+        """Yield the outcome of each shard as it ends, in no certain order; what the stage had of its own ends then."""
+        if self._runs_here(planned):
+            yield from (attempt(self._run, planned, shard) for shard in shards)
+            return
+        yield from spread(self.run_one, planned, shards, most=self.count, stop=self._stop)
+        with self._changing:
+            own = self._pools.pop(planned.stage.name, None)
+        if own:
+            own.shutdown()
 
     def run_one(self, planned: Planned, shard: ShardRef) -> Outcome:
         """Run one shard in a worker process and wait for it; may be called from many threads."""
-        if self.count == 1:
+        if self._runs_here(planned):
             return attempt(self._run, planned, shard)
         name, pool = self._pool_for(planned)
         try:
@@ -132,13 +138,14 @@ class Workers:
             except BrokenProcessPool:
                 return failed(shard, DIED)
 
+    def _runs_here(self, planned: Planned) -> bool:
+        return self.count == 1 and not _count_own(planned)
+
     def _pool_for(self, planned: Planned) -> tuple[str, ProcessPoolExecutor]:
-        """Return the pool that runs the stage; what another stage had of its own ends."""
-        most = planned.stage.processes(planned.config) if planned.stage.processes else None
+        """Return the pool that runs the stage."""
+        most = _count_own(planned)
         name, size = ("", self.count) if most is None else (planned.stage.name, min(most or self.count, self.count))
         with self._changing:
-            for other in self._pools.keys() - {"", name}:
-                self._pools.pop(other).shutdown(wait=False)
             if name not in self._pools:
                 self._pools[name] = _new_pool(size, helpers=self.count // size - 1)
             return name, self._pools[name]
@@ -180,7 +187,11 @@ def spread(
 
 def loads_models(planned: Planned) -> bool:
     """Say whether a stage loads models, which a worker then holds for it alone."""
-    return planned.stage.processes is not None and planned.stage.processes(planned.config) is not None
+    return _count_own(planned) is not None
+
+
+def _count_own(planned: Planned) -> int | None:
+    return planned.stage.processes(planned.config) if planned.stage.processes else None
 
 
 @lru_cache(maxsize=1)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.models import search_index
 from pairwright.tasks.models.search_index import cells_of, measure_recall, open_index, probes_of, search_cells, top_k
+from pairwright.tasks.store.pool import PLACE
 
 PROBES = 5
 
@@ -91,16 +92,21 @@ def gpu(monkeypatch):
     """Let Faiss search on the CPU what it is given for a GPU, with factors as TF32 rounds them."""
     given = []
 
-    def search(_, queries, rows, k, metric):
+    monkeypatch.setenv(PLACE, "3")  # the fourth process of two devices
+
+    def search(_, queries, rows, k, metric, device):
+        assert device == 1
         given.append(len(rows))
         queries, rows = ((array.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for array in (queries, rows))
         return faiss.knn(queries, rows, k, metric=metric)
 
     def copy(_, device, index):
+        assert device == 1
         given.append(index.ntotal)
         return index
 
     monkeypatch.setattr(search_index, "_gpu", object)
+    monkeypatch.setattr(search_index, "count_devices", lambda: 2)
     monkeypatch.setattr(faiss, "knn_gpu", search, raising=False)
     monkeypatch.setattr(faiss, "index_cpu_to_gpu", copy, raising=False)
     return given

@@ -148,8 +148,8 @@ def test_a_stage_with_models_has_as_many_processes_as_devices_and_they_end_with_
     with Workers(5, where) as workers:
         common = _parts(list(workers.run(PLANNED, _shards(tmp_path, *["5"] * 10))))
         own = _parts(list(workers.run(_own(2), _shards(tmp_path, *["2"] * 6))))
+        assert not any(Path(f"/proc/{pid}").exists() for pid, _, _ in own)  # and their devices' memory is free
         again = _parts(list(workers.run(PLANNED, _shards(tmp_path, *["1"] * 2))))
-        assert all(_ends(pid) for pid, _, _ in own)
     # Two devices: two processes, numbered, and one helper for each from the three workers that are left.
     assert {(place, number) for _, place, number in own} == {(0, 1), (1, 1)}
     assert len({pid for pid, _, _ in own}) == 2
@@ -157,6 +157,17 @@ def test_a_stage_with_models_has_as_many_processes_as_devices_and_they_end_with_
     assert {number for _, _, number in common} == {0}
     assert not {pid for pid, _, _ in own} & {pid for pid, _, _ in common}
     assert {pid for pid, _, _ in again} <= {pid for pid, _, _ in common}
+
+
+def test_with_one_worker_only_a_stage_with_a_device_has_a_process_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PLACE, "0")
+    monkeypatch.setenv(HELPERS, "0")
+    with Workers(1, where) as workers:
+        ((here, *_),) = _parts(list(workers.run(_own(0), _shards(tmp_path, "1"))))
+        ((apart, *_),) = _parts(list(workers.run(_own(1), _shards(tmp_path, "2"))))
+    assert here == os.getpid() != apart
 
 
 def test_helpers_end_with_their_worker(tmp_path: Path) -> None:
