@@ -117,7 +117,7 @@ def make_trainer(job: Job) -> PreferenceTrainer:
     processor = load_processor(job.start)
     if count_workers(data.dataloader_num_workers):
         start_server(processor)
-    model = prepare_model(load_to_train(job.start, config), config)
+    model = _placed(prepare_model(load_to_train(job.start, config), config))
     metrics = MetricsFile(run.metrics)
     if steps := run.steps():
         metrics.resume(steps[-1])
@@ -147,6 +147,13 @@ def make_trainer(job: Job) -> PreferenceTrainer:
         data_collator=collator,
         processing_class=processor,
     )
+
+
+def _placed(model: Any) -> Any:
+    """Return a model on its process's GPU, where packing is tried, unless FSDP or DeepSpeed spreads it over several."""
+    if not torch.cuda.is_available() or _is_on(FSDP) or _is_on(DEEPSPEED):
+        return model
+    return model.to(torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))))
 
 
 def train_rows(job: Job) -> Any:
