@@ -53,7 +53,8 @@ class Listed:
     def scores(self) -> Iterator[list[object]]:
         """Yield what it scored, for people."""
         for one in self.evaluations:
-            yield [self.name, one.benchmark, *show_score(one), one.asked or "-", one.at[:16].replace("T", " ")]
+            asked = [Path(one.data).name, one.asked or "-", one.at[:16].replace("T", " ")]
+            yield [self.name, one.benchmark, *show_score(one), *asked]
 
 
 def show_score(score: Score | EvaluationRow) -> tuple[object, ...]:

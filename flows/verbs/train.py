@@ -121,7 +121,7 @@ def runs(dataset: DatasetUrl, as_json: AsJson = False) -> None:
         print_table(heads, *(one.cells() for one in found))
         if scores := [score for one in found for score in one.scores()]:
             print()
-            heads = ["run", "benchmark", "score", "of", ">value", ">interval", ">items", "asked", "at (UTC)"]
+            heads = ["run", "benchmark", "score", "of", ">value", ">interval", ">items", "data", "asked", "at (UTC)"]
             print_table(heads, *scores)
     else:
         print(f"No runs yet. Begin one with: pairwright train {dataset} --objective sft")

@@ -63,7 +63,7 @@ def test_from_the_published_layout_to_published_scores(
     assert {name: value for (of, name), value in scores_of(to).items() if not of} == published(said, references)
     held = json.loads(to.read_text())
     assert {one["category"]: one["items"] for one in held["scores"] if one["category"]} == GROUPS[kind]
-    assert any("blank ones, 1, count (--blank keep)" in note for note in held["notes"])
+    assert any("; blank ones, 1, count (--blank keep)" in note for note in held["notes"])
     assert any("meteor was skipped" in note for note in held["notes"])
     assert evaluate(*words, "--blank", "drop") == 0
     kept = {name: [text for text in texts if text.strip()] for name, texts in references.items()}

@@ -35,10 +35,7 @@ SPOT = "spot-the-diff"
 SPOT_LISTS = tuple(f"{folder}{TEST}.json" for folder in ("annotations/", "data/annotations/", ""))
 SPOT_PROTOCOLS = (SPOT, "spot-the-diff-records", "spot-the-diff-multi")
 RULE = "The answer is scored against the references of its pair, as by `pairwright evaluate captions`."
-NOTE = (
-    "CIDEr-D is what coco-caption, and papers after it, print as CIDEr; the question's words are ours where a paper's "
-    "are not public"
-)
+NOTE = "what the model is asked is ours, as the papers' questions are not public"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,23 +59,25 @@ class References:
     def note(self) -> str:
         """Say what is scored against."""
         texts = [text for one in self.records for text in one.texts]
-        blank, what = sum(not text.strip() for text in texts), {"keep": "count", "drop": "are left out"}[self.blank]
-        pairs = len({one.name for one in self.records})
-        return f"{len(texts):,} references of {pairs:,} pairs; blank ones, {blank:,}, {what} (--blank {self.blank})"
+        pairs, asked = len({one.name for one in self.records}), len(self.names())
+        said = f"{len(texts):,} references of {pairs:,} pairs"
+        if blank := sum(not text.strip() for text in texts):
+            said += f"; blank ones, {blank:,}, {'count' if self.blank == 'keep' else 'do not'} (--blank {self.blank})"
+        if asked < pairs:
+            said += f"; {pairs - asked:,} pairs have none, and are not asked about"
+        return f"{said}. CIDEr-D is what coco-caption, and papers after it, print as CIDEr"
 
     def mark(self, replies: Replies) -> Marked:
         """Return the scores of the answers: over all, by the other protocols, and of each group."""
         if not is_installed():
             return Marked(marks=(), notes=(INSTALL,))
-        counted = [one for one in self.records if one.name in replies.items]
-        parts = [("", self.protocols[0], counted), *((name, name, counted) for name in self.protocols[1:])]
-        parts += [
-            (group, self.protocols[0], [one for one in counted if self.groups.get(one.name) == group])
-            for group in sorted({*self.groups.values()} - {""})
-        ]
+        first, *others = self.protocols
         marks: list[Measured] = []
         skipped: dict[str, str] = {}
-        for category, protocol, records in parts:
+        for category in ("", *others, *sorted({*self.groups.values()} - {""})):
+            protocol = category if category in others else first
+            counted = [one for one in self.records if one.name in replies.items]
+            records = [one for one in counted if category in ("", *others, self.groups.get(one.name))]
             if records:
                 said = {one.name: replies.texts.get(one.name, "") for one in records}
                 answers = [Record(name, (text,), is_list=False, where="answers") for name, text in said.items()]
@@ -102,21 +101,21 @@ def _open(data: Data, kind: str) -> Exam:
     """Return one question for each pair of a source's test split that has references."""
     if not is_installed():
         raise ConfigError(INSTALL)
-    listed = dict(data.entries(kind, TEST))
+    listed: dict[str, Mapping[str, Any]] = {}
+    for name, place in data.entries(kind, TEST):
+        if listed.setdefault(name, place) != place:
+            raise ConfigError(f"--data {data.folder}: {TEST} has two pairs of the name {name!r}")
     refused = {name: place["refused"] for name, place in listed.items() if "refused" in place}
-    places = {name: place for name, place in listed.items() if name not in refused}
-    references = _read_references(data, kind, {name: place["about"] for name, place in places.items()})
-    text = f"<image><image>{load_wordings(PROMPT).kinds[KIND][0].render()}"
-    asked = [_ask(data, name, places[name]["images"], text) for name in references.names()]
+    references = _read_references(data, kind, {name: listed[name]["about"] for name in listed if name not in refused})
+    text, asked = f"<image><image>{load_wordings(PROMPT).kinds[KIND][0].render()}", list[ExamQuestion]()
+    for name in references.names():
+        images = tuple(find_image(data.folder, path, where=name) for path, *_ in listed[name]["images"])
+        asked.append(ask_at_length(name, text, images, PROMPT))
     notes = [references.note(), NOTE]
     if refused:
         name, why = next(iter(refused.items()))
         notes.append(f"{len(refused):,} records of the split are refused, such as {name}: {why}")
     return Exam(questions=asked, mark=references.mark, read_answers=False, notes=tuple(notes))
-
-
-def _ask(data: Data, name: str, images: Sequence[Sequence[Any]], text: str) -> ExamQuestion:
-    return ask_at_length(name, text, tuple(find_image(data.folder, path, where=name) for path, *_ in images), PROMPT)
 
 
 def _read_references(data: Data, kind: str, about: Mapping[str, Mapping[str, Any]]) -> References:
@@ -126,9 +125,9 @@ def _read_references(data: Data, kind: str, about: Mapping[str, Mapping[str, Any
         return References(records=records, blank=data.blank, protocols=SPOT_PROTOCOLS)
     texts = {name: tuple(one.get("human_differences", ())) for name, one in about.items()}
     records = [Record(name, own, is_list=True, where=name) for name, own in texts.items()]
-    same = {name: one.get("change_types") == [NO_CHANGE] for name, one in about.items()}
-    groups = {name: "no change" if same[name] else "change" for name in about} if any(same.values()) else {}
-    return References(records=records, blank=data.blank, groups=groups)
+    same = {name for name, one in about.items() if one.get("change_types") == [NO_CHANGE]}
+    groups = {name: "no change" if name in same else "change" for name in about}
+    return References(records=records, blank=data.blank, groups=groups if same else {})
 
 
 BENCHMARKS = tuple(

@@ -145,13 +145,10 @@ def _open_omnidiff(data: Data) -> Exam:
     """Return one question for each pair of OmniDiff that has a caption, by source."""
     lines = read_records(find_file(data.folder, OMNIDIFF), _OmnidiffLine)
     records = [Record(str(line.id), line.texts, is_list=True, where=where) for line, where in lines]
-    sources = {str(line.id): line.source for line, _ in lines}
-    references = References(records=records, blank=data.blank, groups=sources)
+    references = References(records=records, blank=data.blank, groups={str(line.id): line.source for line, _ in lines})
     asked: list[tuple[ExamQuestion, str]] = []
     named = set(references.names())
-    for line, where in lines:
-        if str(line.id) not in named:
-            continue
+    for line, where in ((line, where) for line, where in lines if str(line.id) in named):
         images = tuple(find_image(data.folder, image, where=where) for image in (line.image1, line.image2))
         text, judged = load("describe_difference").render(), {"reference": " ".join(filter(str.strip, line.texts))}
         asked.append((ask_at_length(str(line.id), text, images, "describe_difference", judged=judged), line.source))

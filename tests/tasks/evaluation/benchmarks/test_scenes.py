@@ -87,7 +87,7 @@ def test_differences_of_the_test_split_against_all_that_is_written() -> None:
     tables = {**TABLES, "splits": splits, "differences": [*texts, replace(texts[0], subject=same)]}
     exam = opened("scene-differences", tables)
     assert [one.name for one in exam.questions] == [changed]
-    assert "2 references of 1 pairs" in exam.notes[1]
+    assert "2 references of 1 pairs. " in exam.notes[1]
     found = scored(exam, {changed: "The mug is red."})
     assert (found["CHAIR_s"], found["BLEU-1"], found["ROUGE-L"]) == pytest.approx((0, 0.75, 0.75), abs=1e-6)
     with pytest.raises(ConfigError, match=r"--data scenes: .*preferences\.test_share"):
