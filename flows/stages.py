@@ -39,6 +39,7 @@ from pairwright.tasks.rejected import (
     retrieve_texts,
     sample_texts,
     segment_boxes,
+    split_texts,
     swap_texts,
     tag_images,
 )
@@ -73,6 +74,7 @@ STAGES: tuple[Stage, ...] = (
     refute_texts.STAGE,  # refuted
     edit_with_model.STAGE,  # counterfactual; before the samples: the model that reads text may still be up
     sample_texts.STAGE,  # sampled
+    split_texts.STAGE,  # statements; by the model that has just sampled
     find_mentions.STAGE,  # mentions; from here on, servers that this build started leave the GPU to these models
     choose_targets.STAGE,  # targets
     tag_images.STAGE,  # tags

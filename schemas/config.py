@@ -53,6 +53,7 @@ from pairwright.schemas.writing import (
     QuestionsConfig,
     SampledTextsConfig,
     ServedSection,
+    StatementsConfig,
     ValidatedSection,
 )
 
@@ -355,6 +356,7 @@ class Profile(Section):
     rejected_texts: RejectedTextsConfig = RejectedTextsConfig()
     sampled_texts: SampledTextsConfig = SampledTextsConfig()
     counterfactuals: CounterfactualsConfig = CounterfactualsConfig()
+    statements: StatementsConfig = StatementsConfig()
     tagging: TaggingConfig = TaggingConfig()
     detection: DetectionConfig = DetectionConfig()
     segmentation: SegmentationConfig = SegmentationConfig()

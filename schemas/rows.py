@@ -313,6 +313,19 @@ class RejectedTextRow(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StatementsRow(Row):
+    """Statements of one preferred text about an image, each of which stands alone (``subject``: as of its row)."""
+
+    text: str
+    sentences: tuple[str, ...]
+    model: str
+    """The served model's name, or "rules"."""
+    why: str = ""
+    """Why a served model's statements were not taken, a short constant phrase."""
+    served: tuple[Served, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MentionRow(Row):
     """Hold the nouns of a preferred text that are about one image (``subject``)."""
 

@@ -326,3 +326,27 @@ class CounterfactualsConfig(SwitchedSection):
     """Maximum tokens of an edited text."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """Maximum times that an edit that does not contradict is asked for, each with another seed."""
+
+
+class StatementsConfig(ServedSection):
+    """Say how preferred texts are split into statements, which CLIP compares with images (paper 004, 3.2)."""
+
+    shown_images: ClassVar[int] = 0
+    split: Literal["served", "rules"] = "served"
+    """Who splits: the served model where there is one (an endpoint, or one that the build starts), or the ends of
+    sentences, as where there is none."""
+    max_tokens: Positive = 512
+    """Maximum tokens of the statements."""
+    enabled: Annotated[bool, UNSET, Filled("rejections.by_clip")] = False
+    chat: Annotated[ChatConfig | None, UNSET, Filled("served.{self.asks}", when="may_ask")] = None
+
+    @property
+    def may_ask(self) -> bool:
+        """Say whether it asks where there is somebody to ask."""
+        return self.split == "served"
+
+    @property
+    def is_served(self) -> bool:
+        """Say whether the stage asks a model at all."""
+        there = self.chat is not None and bool(self.chat.endpoint or self.chat.launch.enabled)
+        return self.enabled and self.may_ask and there

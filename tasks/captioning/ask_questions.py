@@ -16,12 +16,13 @@ from pairwright.prompts import load
 from pairwright.schemas.config import QuestionsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import Captions, ComparisonRow, Dropped, Pairs, QuestionRow, make_key
-from pairwright.tasks.captioning.validators import CAPTIONS, PAIRS, ask_again, find_json, pair_captions
+from pairwright.tasks.captioning.validators import CAPTIONS, PAIRS, ask_again, pair_captions
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question
 from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.comparisons import END
+from pairwright.tasks.texts.split_sentences import find_json
 from pairwright.tasks.texts.words import declines, has_tokens, names_captions, repeats_itself
 
 ORDERS = re.compile(

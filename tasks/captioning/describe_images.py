@@ -12,34 +12,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import Any
 
 from pairwright.prompts import load
 from pairwright.schemas.config import CaptionsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ImageRow, Row, Served, make_key
 from pairwright.tasks.captioning.compose_caption import compose_caption
-from pairwright.tasks.captioning.validators import ask_again, find_json, name_validators, refuse_text
+from pairwright.tasks.captioning.validators import ask_again, name_validators, refuse_text
 from pairwright.tasks.serving.ask_rows import ask_rows
-from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, RefusedQuestionError, seed_of
-from pairwright.tasks.serving.untrusted import as_data
+from pairwright.tasks.serving.chat import Answer, Chat, Question
+from pairwright.tasks.serving.split_text import SPLIT, ask_split
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage
-from pairwright.tasks.texts.words import content_words, declines, repeats_itself, split_by_rules
+from pairwright.tasks.texts.split_sentences import read_sentences
+from pairwright.tasks.texts.words import declines, repeats_itself, split_by_rules
 
-DESCRIBE, SPLIT = "describe_image", "split_sentences"
-SPLIT_TEMPERATURE = 0.2
-"""RLAIF-V's, for the same purpose."""
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"sentences": {"type": "array", "items": {"type": "string"}}},
-    "required": ["sentences"],
-    "additionalProperties": False,
-}
-"""An object, since some servers hold to no list at the top."""
-LEAST_KNOWN, LEAST_KEPT = 0.75, 0.5
-"""Share of a sentence's content words that the description has, and of each of the description's that is kept."""
-ENDINGS = re.compile(r"(?:ing|ed|ly|e)$")
+DESCRIBE = "describe_image"
 COMPLETE = re.compile(r"[.!?…。][\"'”’)\]]*$")
 MARKED = re.compile(r"(?:[-*#•>|]|\d{1,2}[.)]\s|```|[{\[<])")
 """How lists, headings, tables and code begin."""
@@ -123,49 +111,10 @@ async def _split(
 ) -> tuple[tuple[str, ...], tuple[Served, ...]]:
     """Return the sentences, and the request that they come from, if they do."""
     if config.split == "served":
-        prompt = load(SPLIT)
-        question = Question(
-            prompt=SPLIT,
-            text=prompt.render(description=as_data(text)),
-            seed=seed_of(row.key, prompt, seed=config.seed),
-            max_tokens=2 * config.max_tokens,
-            temperature=SPLIT_TEMPERATURE,
-            grammar=Grammar(schema=SCHEMA),
-        )
-        try:
-            answer = await chat.ask(question)
-        except RefusedQuestionError:  # most of all: too long
-            return split_by_rules(text), ()
-        if answer.finish_reason != "length" and (sentences := read_sentences(answer.text, text)):
+        answer = await ask_split(chat, text, key=row.key, seed=config.seed, max_tokens=2 * config.max_tokens)
+        if answer and answer.finish_reason != "length" and (sentences := read_sentences(answer.text, text)):
             return sentences, (answer.served,)
     return split_by_rules(text), ()
-
-
-def read_sentences(answer: str, description: str) -> tuple[str, ...]:
-    """Return the sentences that a model split a description into; none where they do not say what it says."""
-    sentences = _listed(answer)
-    told, said = _stems(description), _stems(" ".join(sentences))
-    is_known = all(_share(_stems(sentence), told) >= LEAST_KNOWN for sentence in sentences)
-    is_kept = all(_share(_stems(sentence), said, empty=1.0) >= LEAST_KEPT for sentence in split_by_rules(description))
-    return sentences if is_known and is_kept else ()
-
-
-def _listed(answer: str) -> tuple[str, ...]:
-    """Return the different texts of a JSON list, also in an object; none where there is no such list."""
-    found = find_json(answer)
-    if isinstance(found, dict):
-        found = found.get("sentences")
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        return ()
-    return tuple(dict.fromkeys(" ".join(one.split()) for one in found))
-
-
-def _stems(text: str) -> set[str]:
-    return {short if len(short := ENDINGS.sub("", word)) > 2 else word for word in content_words(text)}
-
-
-def _share(words: set[str], known: set[str], *, empty: float = 0.0) -> float:
-    return len(words & known) / len(words) if words else empty
 
 
 def refuse_caption(text: str, *, finish_reason: str = "stop") -> RefusedText | None:

@@ -1,9 +1,8 @@
 """What the writers share: validators of plugins that a profile names, what is missing of a pair, and asking again."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pairwright.prompts import load
 from pairwright.schemas.claims import Graphs, all_hold
@@ -133,17 +132,6 @@ async def ask_again(
     if isinstance(found, RefusedText):
         return Dropped(source_key=row.key, reason=found.reason, detail=found.detail)
     return found, tries
-
-
-def find_json(text: str) -> Any:
-    """Return what the JSON in an answer says, which may stand in a fence or among other words; ``None``: none is."""
-    starts = [place for sign in "[{" if (place := text.find(sign)) >= 0]
-    for part in (text, text[min(starts, default=0) : max(text.rfind(sign) + 1 for sign in "]}")]):
-        try:
-            return json.loads(part)
-        except (ValueError, RecursionError):
-            continue
-    return None
 
 
 def find_missing(source: str, pair: PairRow, table: Mapping[str, Row], what: str) -> Dropped | None:

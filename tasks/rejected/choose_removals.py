@@ -26,21 +26,23 @@ from pairwright.schemas.rows import (
     PairRow,
     PreferenceRow,
     RejectionRow,
+    StatementsRow,
 )
 from pairwright.tasks.models.devices import count_processes
 from pairwright.tasks.models.text_scorer import OpenClipTexts, name_texts
 from pairwright.tasks.rejected.pick_removal import (
     Elements,
     Inspections,
+    Text,
     candidates_of,
     pick_removal,
     read_texts,
     score_by_clip,
     score_by_graphs,
+    texts_of,
 )
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
-from pairwright.tasks.texts.words import affirmed
 
 
 def choose_removals(
@@ -51,17 +53,22 @@ def choose_removals(
     inspected: Inspections,
     differences: Mapping[str, DifferenceRow] = NO_ROWS,
     images: Images = NO_ROWS,
+    statements: Mapping[str, tuple[StatementsRow, ...]] = NO_ROWS,
     vectors: Mapping[str, Vectors] = NO_ROWS,
     candidates: Mapping[str, Vectors] = NO_ROWS,
 ) -> Iterator[RejectionRow | Dropped]:
     """Yield what rejects each pair's description by an image, with the score of every candidate.
 
     A preference of a source is about one image, and CLIP scores it: ``vectors`` are those of the images, by embedder,
-    ``candidates`` those of the images without an element, by embedder and the element's key.
+    ``candidates`` those of the images without an element, by embedder and the element's key. ``statements`` are those
+    of its texts that a served model has split.
     """
     scores = None
-    said = {key: _affirmed(row) for key, row in differences.items()}
-    said |= {row.key: (row.chosen,) for row in rows if isinstance(row, PreferenceRow)}
+    said = {
+        row.key: _said(text, statements.get(row.subject, ()))
+        for row in rows
+        if (text := row if isinstance(row, PreferenceRow) else differences.get(row.key))
+    }
     if config.clip:
         texts = chain.from_iterable(said.values())
         scores = read_texts(texts, OpenClipTexts(config=config.clip), images=vectors, removals=candidates)
@@ -81,20 +88,21 @@ def choose_removals(
         yield pick_removal(row.key, scored, config, shown=[images[key] for key in keys if key in images])
 
 
-def _affirmed(row: DifferenceRow) -> tuple[str, str]:
-    """Return what is said of either image, and not denied: any removal makes it untrue that nothing changed."""
-    return row.halves if row.no_change else (affirmed(row.first_half), affirmed(row.second_half))
+def _said(row: DifferenceRow | PreferenceRow, statements: Sequence[StatementsRow]) -> tuple[Text, ...]:
+    own = {one.text: one.sentences for one in statements if one.source_key == row.key}
+    return tuple(own.get(text, text) for text in texts_of(row))
 
 
 def _fit(stage: Stage, config: RejectionsConfig) -> Stage:
     """Return the stage with what its scorer looks at: vectors, and images only for graphs and the sizes of crops."""
-    unseen: tuple[Uses, ...] = (VECTORS, CANDIDATES)
+    unseen: tuple[Uses, ...] = (STATEMENTS, VECTORS, CANDIDATES)
     if config.scorer == "clip":
         unseen = () if config.fallback == "crop" else (IMAGES,)
     return replace(stage, uses=tuple(use for use in stage.uses if use not in unseen))
 
 
 IMAGES = Uses(table="images", row=ImageRow, on="shown", without=("image", "captions"))
+STATEMENTS = Uses(table="statements", row=StatementsRow, kind="many", without=("served",), counts=True)
 VECTORS = Uses(table="embeddings", row=EmbeddingRow, kind="vectors", on="shown", name="vectors", counts=True)
 CANDIDATES = Uses(
     table="fitted", row=EmbeddingRow, kind="vectors", name="candidates", on="key", of="elements", counts=True
@@ -116,6 +124,7 @@ STAGE = Stage(
         IMAGES,
         Uses(table="elements", row=ElementRow, kind="many", on="shown", counts=True, without=("mask", "boxes")),
         Uses(table="inspected", row=InspectionRow, kind="many", on="shown", counts=True),
+        STATEMENTS,
         VECTORS,
         CANDIDATES,
     ),

@@ -1,8 +1,8 @@
 """Score the removals from a pair's images, and pick the one that rejects its text (paper 004, section 3.2).
 
 Reads and writes nothing. Scene graphs score by what a removal makes untrue of the text; CLIP by Eq. 9, the sum of the
-sentences' cosines with the candidate. Ours: sentences end where sentences end, one with more than the tower's 77 tokens
-is cut, and the score is how far the sum is below that with the original, so that candidates of two images compare.
+cosines of its statements, or of its sentences, with the candidate. Ours: one with more than the tower's 77 tokens is
+cut, and the score is how far the sum is below that with the original, so that candidates of two images compare.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +24,7 @@ from pairwright.schemas.rows import (
     ElementRow,
     ImageRow,
     InspectionRow,
+    PreferenceRow,
     RejectionRow,
     RemovalScore,
     make_key,
@@ -31,7 +32,7 @@ from pairwright.schemas.rows import (
 from pairwright.schemas.scene import SceneChange
 from pairwright.tasks.models.text_scorer import OpenClipTexts
 from pairwright.tasks.store.vectors import Vectors
-from pairwright.tasks.texts.words import split_by_rules
+from pairwright.tasks.texts.words import affirmed, split_by_rules
 
 NO_ELEMENT, NONE_PASSED = "no element can be removed", "no removal that makes the text fit worse passed its checks"
 NO_DROP = "no removal makes the text fit worse"
@@ -44,6 +45,8 @@ MAX_ASPECT = 4 / 3
 """Of a crop."""
 Vector = NDArray[np.float64]
 Window = tuple[int, int, int, int]
+Text = str | tuple[str, ...]
+"""A text, to be split where sentences end, or its statements."""
 Elements = Mapping[str, tuple[ElementRow, ...]]
 Inspections = Mapping[str, tuple[InspectionRow, ...]]
 
@@ -113,7 +116,7 @@ def _without(graphs: Graphs, side: int, object_ids: Sequence[str]) -> Graphs:
 class ClipScores:
     """Sentences of some texts, and the images that they are compared with, all as vectors."""
 
-    texts: Mapping[str, Sequence[int]]
+    texts: Mapping[Text, Sequence[int]]
     """Per text, which of the sentences are its own."""
     sentences: NDArray[np.float32]
     """``(n, dimension)``."""
@@ -121,7 +124,7 @@ class ClipScores:
     removals: Vectors | None
     """By the key of the element that is removed."""
 
-    def fit(self, text: str, image: str, element: str) -> Fit | None:
+    def fit(self, text: Text, image: str, element: str) -> Fit | None:
         """Return how the text fits the image without the element; ``None`` where either has no vector (yet)."""
         original = self.images.units_of([image]) if self.images else None
         candidate = self.removals.units_of([element]) if self.removals else None
@@ -130,13 +133,13 @@ class ClipScores:
         after = self._sum(text, candidate[0])
         return Fit(round(self._sum(text, original[0]) - after, DIGITS), after)
 
-    def _sum(self, text: str, image: Vector) -> float:
+    def _sum(self, text: Text, image: Vector) -> float:
         own = self.sentences[list(self.texts[text])].astype(np.float64)
         return round(float((own @ image).sum()), DIGITS) if len(own) else 0.0
 
 
 def read_texts(
-    texts: Iterable[str], scorer: OpenClipTexts, *, images: Mapping[str, Vectors], removals: Mapping[str, Vectors]
+    texts: Iterable[Text], scorer: OpenClipTexts, *, images: Mapping[str, Vectors], removals: Mapping[str, Vectors]
 ) -> ClipScores:
     """Embed the sentences of the texts, each once, in an order that is always the same."""
     pieces = {text: sentences_of(text, scorer) for text in texts}
@@ -146,14 +149,21 @@ def read_texts(
     return ClipScores(own, scorer.embed(known), images.get(SPACE), removals.get(SPACE))
 
 
-def sentences_of(text: str, scorer: OpenClipTexts) -> tuple[str, ...]:
+def texts_of(row: DifferenceRow | PreferenceRow) -> tuple[str, ...]:
+    """Return what a text says of each image, and does not deny: any removal makes it untrue that nothing changed."""
+    if isinstance(row, PreferenceRow):
+        return (row.chosen,)
+    return row.halves if row.no_change else (affirmed(row.first_half), affirmed(row.second_half))
+
+
+def sentences_of(text: Text, scorer: OpenClipTexts) -> tuple[str, ...]:
     """Return the sentences that are scored, none longer than the tower takes."""
-    sentences = split_by_rules(text[:MAX_CHARACTERS])
+    sentences = split_by_rules(text[:MAX_CHARACTERS]) if isinstance(text, str) else text
     return tuple(islice(chain.from_iterable(map(scorer.pieces, sentences)), MAX_PIECES))
 
 
 def score_by_clip(
-    candidates: Iterable[Candidate], keys: Sequence[str], texts: Sequence[str], scores: ClipScores
+    candidates: Iterable[Candidate], keys: Sequence[str], texts: Sequence[Text], scores: ClipScores
 ) -> Iterator[tuple[Candidate, Fit]]:
     """Yield each candidate compared with the text about its own image."""
     for one in candidates:

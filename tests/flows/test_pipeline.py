@@ -149,6 +149,18 @@ def test_brought_preferences_get_rejected_images_where_clip_chooses() -> None:
     assert {use.table for use in found["preferences"].uses} == {"images", "rejections", "removals"}
 
 
+@pytest.mark.parametrize("model", [{"endpoint": "http://127.0.0.1:8000/v1"}, {"launch": {"enabled": True}}])
+def test_texts_are_split_by_a_served_model_where_there_is_one(model) -> None:
+    chat = {"models": {"chat": model}}
+    served = Profile.model_validate({"source": "rlaif-v:/preferences", **CLIP, **chat})
+    found = on(served)
+    assert [name for name in found if name not in on(GIVEN)] == ["statements"]
+    assert "statements" in {use.table for use in found["rejections"].uses}
+    rules = Profile.model_validate({"source": "rlaif-v:/here", **CLIP, **chat, "statements": {"split": "rules"}})
+    assert list(on(rules)) == list(on(GIVEN))
+    assert "statements" not in on(Profile.model_validate({"source": "folder:/photographs", **chat}))
+
+
 @pytest.mark.parametrize("source", ["folder:/here", "rlaif-v:/here"])
 def test_a_table_is_the_same_however_far_a_build_goes(source: str) -> None:
     for name in profile_names():

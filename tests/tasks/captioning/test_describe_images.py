@@ -1,6 +1,5 @@
 """Captions: true by their claims and by an independent reading, of the right length, the same in any order."""
 
-import json
 import re
 from collections import Counter
 from random import Random
@@ -14,7 +13,7 @@ from pairwright.schemas.config import CaptionsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import Dropped
 from pairwright.tasks.captioning.compose_caption import compose_caption
-from pairwright.tasks.captioning.describe_images import MOST_WORDS, describe_images, read_sentences, refuse_caption
+from pairwright.tasks.captioning.describe_images import MOST_WORDS, describe_images, refuse_caption
 from tests.fixtures.graphs import PROPERTY, graph, image_row, pairs, random_world, thing
 from tests.fixtures.reader import PLACES, read_phrases
 
@@ -95,49 +94,6 @@ def test_empty_scenes_given_captions_and_nothing():
     assert row.model == "given"
     rows = list(describe_images([image_row("i"), image_row("j", captions=("  ",))], CONFIG))
     assert rows == [Dropped(source_key=key, reason="no scene graph", detail=key) for key in ("i", "j")]
-
-
-DESCRIPTION = "A tall man with two small dogs is walking past a bakery. He wears a red coat. No cars can be seen."
-FACTS = [
-    "A tall man walks past a bakery.",
-    "The man has two small dogs.",
-    "The man wears a red coat.",
-    "There are no cars.",
-]
-
-
-def answer(facts):
-    return json.dumps({"sentences": facts})
-
-
-@pytest.mark.parametrize(
-    "text",
-    [answer(FACTS), json.dumps(FACTS), f"```json\n{answer(FACTS)}\n```", f"  {answer(FACTS + FACTS[:1])}\n"],
-    ids=["object", "list", "fence", "a fact twice"],
-)
-def test_a_faithful_split_is_taken(text):
-    assert read_sentences(text, DESCRIPTION) == tuple(FACTS)
-
-
-REFUSED = {
-    "prose": "A tall man walks past a bakery.",
-    "nothing": "",
-    "cut off": answer(FACTS)[:-9],
-    "no list": '{"sentences": "A tall man."}',
-    "other names": '{"facts": ["A tall man."]}',
-    "not texts": '{"sentences": [1, 2]}',
-    "an empty list": answer([]),
-    "an empty sentence": answer([*FACTS, ""]),
-    "deeply nested": "[" * 100_000,
-    "something added": answer([*FACTS, "A blue bicycle leans against the fence."]),
-    "a sentence lost": answer(FACTS[:3]),
-    "another sentence lost": answer([*FACTS[:2], FACTS[3]]),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_an_unfaithful_split_is_not_taken(case):
-    assert read_sentences(REFUSED[case], DESCRIPTION) == ()
 
 
 GOOD = "A red car stands in front of a white house. Two children play on the lawn beside a large oak tree."

@@ -11,7 +11,7 @@ from PIL import Image
 
 from pairwright.schemas.config import Profile, RejectionsConfig
 from pairwright.schemas.encoders import ClipConfig
-from pairwright.schemas.rows import Dropped, PreferenceRow, RejectionRow, make_key
+from pairwright.schemas.rows import Dropped, PreferenceRow, RejectionRow, StatementsRow, make_key
 from pairwright.tasks.models.embedders import to_unit
 from pairwright.tasks.models.open_clip_embedder import OpenClip, pin_clip
 from pairwright.tasks.rejected import choose_removals as stage
@@ -134,6 +134,18 @@ def test_the_whole_text_of_a_given_preference_counts(config, spaces, cosine):
         assert one.clip == pytest.approx(sums(cosine, said, IMAGES[1], BLOCKS[one.tag]), abs=4e-3)
 
 
+def test_statements_of_a_served_model_are_scored_in_the_place_of_sentences(config, spaces, cosine):
+    row = preference(IMAGES[1], f"{FIRST}. {SECOND}")
+    said = ["A red ball is on a table.", "A box stands behind the table.", "two blue cubes are in the corner"]
+    made = row_of(StatementsRow, "said", source=row.key, text=row.chosen, sentences=tuple(said))
+    other = replace(made, source_key="another row of this image", sentences=("A dog.",))
+    (found,) = choose_removals(
+        [row], config, elements=ELEMENTS, inspected=INSPECTED, statements={row.subject: (made, other)}, **spaces
+    )
+    for one in found.removal_scores:
+        assert one.clip == pytest.approx(sums(cosine, said, IMAGES[1], BLOCKS[one.tag]), abs=6e-3)
+
+
 def test_nothing_of_a_long_sentence_is_lost(config, spaces, cosine):
     (row,) = choose_removals([preference(IMAGES[0], LONG)], config, elements=ELEMENTS, inspected=INSPECTED, **spaces)
     # 75 tokens and two marks fit: 18 times "a grey wall," and then what begins a clause.
@@ -242,7 +254,7 @@ def test_images_are_read_for_graphs_and_for_the_sizes_of_crops_alone():
     graphs = tables_of(STAGE, scorer="scene-graph")
     assert list(graphs) == ["differences", "images", "elements", "inspected"]
     clip = tables_of(STAGE, scorer="clip")
-    assert list(clip) == ["differences", "elements", "inspected", "vectors", "candidates"]
+    assert list(clip) == ["differences", "elements", "inspected", "statements", "vectors", "candidates"]
     assert {(use.table, use.on, use.of) for use in clip.values() if use.kind == "vectors"} == {
         ("embeddings", "shown", ""),
         ("fitted", "key", "elements"),

@@ -1,0 +1,68 @@
+"""Split what is preferred into statements that stand alone, which CLIP compares with images (paper 004, section 3.2).
+
+Reads ``DifferenceRow``, and ``PreferenceRow`` as a source gave it; writes one ``StatementsRow`` per text about an
+image: each half of a description, without what it denies, or the preferred text. Needs a served model, the paper's
+LLaMA-3; without one the table is empty, and texts are split where sentences end. Ours: every content word of a
+statement must come from the text, and each of its sentences must be kept; else they are split where they end, too.
+"""
+
+from collections.abc import Sequence
+from operator import attrgetter
+
+from pairwright.schemas.rows import DifferenceRow, Dropped, PreferenceRow, StatementsRow, make_key
+from pairwright.schemas.writing import StatementsConfig
+from pairwright.tasks.rejected.pick_removal import MAX_CHARACTERS, texts_of
+from pairwright.tasks.serving.ask_rows import asking
+from pairwright.tasks.serving.chat import Chat
+from pairwright.tasks.serving.split_text import SPLIT, ask_split
+from pairwright.tasks.store.stage import Stage
+from pairwright.tasks.texts.split_sentences import read_sentences
+from pairwright.tasks.texts.words import split_by_rules
+
+BY_RULES = "split where sentences end: "
+
+
+@asking
+async def split_texts(
+    row: DifferenceRow | PreferenceRow, chat: Chat, *, config: StatementsConfig
+) -> Sequence[StatementsRow] | Dropped:
+    """Return the statements of each text of a row."""
+    texts = [text for text in dict.fromkeys(texts_of(row)) if text.strip()]
+    if not texts:
+        return Dropped(source_key=row.key, reason="nothing is said to be there")
+    return [await _split(row, text, chat, config) for text in texts]
+
+
+async def _split(row: DifferenceRow | PreferenceRow, text: str, chat: Chat, config: StatementsConfig) -> StatementsRow:
+    read = text[:MAX_CHARACTERS]
+    answer = await ask_split(chat, read, key=make_key(row.key, text), seed=config.seed, max_tokens=config.max_tokens)
+    if answer is None or answer.finish_reason == "length":
+        found, why = (), "cut off" if answer else "the question is refused"
+    else:
+        found = read_sentences(answer.text, read, least_known=1.0)
+        why = "" if found else "the model's statements say something else"
+    sentences = found or split_by_rules(read)
+    return StatementsRow(
+        key=make_key("statements", row.key, text, *sentences),
+        source_key=row.key,
+        subject=row.subject,
+        text=text,
+        sentences=sentences,
+        model=answer.served.model if answer and found else "rules",
+        why=BY_RULES + why if why else "",
+        served=(answer.served,) if answer else (),
+    )
+
+
+STAGE = Stage(
+    name="statements",
+    group="rejected",
+    reads={"differences": DifferenceRow, "given_preferences": PreferenceRow},
+    writes=StatementsRow,
+    function=split_texts,
+    config="statements",
+    prompts=(SPLIT,),
+    enabled=attrgetter("is_served"),
+    without=("images", "rejected_images"),
+    remembers=True,
+)
