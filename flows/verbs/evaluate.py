@@ -117,6 +117,7 @@ def model(
         seed=seed,
         blank=blank,
     )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as above
     found = evaluate_model(config, watch=show_steps)
     if as_json:
         print(json.dumps(found.as_json(), indent=1))

@@ -42,8 +42,10 @@ def test_a_run_remembers_what_it_began_with(tmp_path: Path) -> None:
     assert run.config() is None
     run.begin(CONFIG, {"table": "t"}, [Refused(key="a", reason="too long")])
     assert (run.config(), run.data(), run.latest(), run.is_finished) == (CONFIG, {"table": "t"}, None, False)
+    scored, others = (filled(tmp_path / "evaluations" / name, "") for name in ("one", "two"))
     run.forget()
     assert run.config() is None
+    assert (scored.exists(), others.exists()) == (False, True)
 
 
 def test_the_latest_checkpoint_is_that_of_the_most_steps(tmp_path: Path) -> None:
