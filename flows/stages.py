@@ -75,6 +75,7 @@ STAGES: tuple[Stage, ...] = (
     edit_with_model.STAGE,  # counterfactual; before the samples: the model that reads text may still be up
     sample_texts.STAGE,  # sampled
     split_texts.STAGE,  # statements; by the model that has just sampled
+    judge_differences.REJECTED,  # judged_rejected
     find_mentions.STAGE,  # mentions; from here on, servers that this build started leave the GPU to these models
     choose_targets.STAGE,  # targets
     tag_images.STAGE,  # tags

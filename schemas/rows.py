@@ -292,6 +292,12 @@ class QuestionRow(Row):
     served: tuple[Served, ...] = ()
 
 
+MAKERS = ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual")
+"""The tables of rejected texts; each maker has one."""
+UNCHECKED = "unchecked"
+"""How the note of a text ends that nothing showed to be wrong."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectedTextRow(Row):
     """Hold a text that is wrong for one pair (``subject``), and how it was made."""
@@ -310,6 +316,11 @@ class RejectedTextRow(Row):
     claims: str = "[]"
     """As of ``DifferenceRow``: what the text says, false of the pair."""
     served: tuple[Served, ...] = ()
+
+    @property
+    def is_unchecked(self) -> bool:
+        """Say whether nothing showed that it is wrong."""
+        return self.note.endswith(UNCHECKED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,8 @@
 Reads ``DifferenceRow``, the pairs, and what the judge is given beside the text: both images, or their captions; writes
 ``CheckRow``, whose score is the rating. Needs a served model, the profile's ``judge``. The first question is asked at
 temperature 0, as a judge should not draw lots; an answer without a rating is asked for again at the model's own.
+
+Rejected texts (``RejectedTextRow``) whose truth is not known are judged in the same way: what passes may be true.
 """
 
 import re
@@ -12,7 +14,18 @@ from operator import attrgetter
 from pairwright.prompts import load
 from pairwright.schemas.checks import LOW_RATING, NO_RATING
 from pairwright.schemas.config import JudgingConfig
-from pairwright.schemas.rows import NO_ROWS, Captions, CheckRow, DifferenceRow, Dropped, Images, PairRow, Pairs
+from pairwright.schemas.rows import (
+    MAKERS,
+    NO_ROWS,
+    Captions,
+    CheckRow,
+    DifferenceRow,
+    Dropped,
+    Images,
+    PairRow,
+    Pairs,
+    RejectedTextRow,
+)
 from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, check_row, find_missing
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import IMAGE, Answer, Chat, Grammar, Question, seed_of
@@ -43,7 +56,7 @@ RATINGS = tuple(
 
 @asking
 async def judge_differences(
-    row: DifferenceRow,
+    row: DifferenceRow | RejectedTextRow,
     chat: Chat,
     *,
     config: JudgingConfig,
@@ -51,7 +64,9 @@ async def judge_differences(
     images: Images = NO_ROWS,
     captions: Captions = NO_ROWS,
 ) -> CheckRow | Dropped:
-    """Return the rating of a description, of the images or of the captions, as the configuration says."""
+    """Return the rating of a text, of the images or of the captions, as the configuration says."""
+    if isinstance(row, RejectedTextRow) and not row.is_unchecked:
+        return Dropped(source_key=row.key, reason="known to be false")
     question = _question(row, pairs[row.subject], config, images=images, captions=captions)
     if isinstance(question, Dropped):
         return question
@@ -67,7 +82,7 @@ async def judge_differences(
 
 
 def _question(
-    row: DifferenceRow, pair: PairRow, config: JudgingConfig, *, images: Images, captions: Captions
+    row: DifferenceRow | RejectedTextRow, pair: PairRow, config: JudgingConfig, *, images: Images, captions: Captions
 ) -> Question | Dropped:
     first, second, shown = IMAGE, IMAGE, ()
     if config.input == "captions":
@@ -114,3 +129,4 @@ STAGE = Stage(
     uses=(PAIRS, IMAGES, CAPTIONS),
     remembers=True,
 )
+REJECTED = replace(STAGE, name="judged_rejected", group="rejected", reads=dict.fromkeys(MAKERS, RejectedTextRow))

@@ -12,7 +12,6 @@ from pairwright.schemas.rows import (
     CaptionRow,
     Captions,
     CheckRow,
-    DifferenceRow,
     Dropped,
     ImageRow,
     Images,
@@ -95,7 +94,7 @@ def compose_true(
     return refused
 
 
-def check_row(row: DifferenceRow, check: str, *, score: float, why: str, answers: Sequence[Answer] = ()) -> CheckRow:
+def check_row(row: Row, check: str, *, score: float, why: str, answers: Sequence[Answer] = ()) -> CheckRow:
     """Return the outcome of a description's check; ``why``: empty, it passed; ``answers``: the last one decided."""
     decided = [part for answer in answers[-1:] for part in (answer.served.prompt, answer.text)]
     return CheckRow(

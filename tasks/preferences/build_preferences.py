@@ -22,7 +22,9 @@ from pairwright.schemas.claims import CLAIMS
 from pairwright.schemas.config import PreferencesConfig
 from pairwright.schemas.removing import NO_IMAGE, SEVERAL
 from pairwright.schemas.rows import (
+    MAKERS,
     NO_ROWS,
+    CheckRow,
     DifferenceRow,
     Dropped,
     ImageRow,
@@ -46,8 +48,6 @@ SHARES: Mapping[Kind, int] = {"template": 1, "changes": 4, "sentences": 2, "list
 """How often texts are of each kind: the template, which the descriptions have, least."""
 ASKING: Mapping[str, str] = {"template": "ask"}
 """Wordings of the question by the kind that it asks for, where they are called otherwise."""
-MAKERS = ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual")
-"""The tables of rejected texts; each maker has one."""
 NOT_MADE = "its rejected image cannot be made"
 
 
@@ -60,13 +60,15 @@ def build_preferences(
     differences: Mapping[str, tuple[DifferenceRow, ...]] = NO_ROWS,
     rejections: Mapping[str, RejectionRow] | None = None,
     removals: Mapping[str, RemovalRow] = NO_ROWS,
+    judged_rejected: Mapping[str, tuple[CheckRow, ...]] = NO_ROWS,
     **texts: Mapping[str, tuple[RejectedTextRow, ...]],
 ) -> Iterator[PreferenceRow | Dropped]:
     """Yield one preference per description of each pair, or why there is none; it may have nothing to reject.
 
     A preference of a source stays as it is, and gets its rejected image where images are rejected: a pair or
     preference without one of ``rejections`` (by its key; ``None``: no images are rejected) is dropped, until there is
-    one. ``removals``: by element. ``texts``: by maker, of any of ``MAKERS``.
+    one. ``removals``: by element. ``texts``: by maker, of any of ``MAKERS``; those that a judge found
+    right (``judged_rejected``) are left out.
     """
     for pair in rows:
         if isinstance(pair, PreferenceRow):
@@ -86,9 +88,10 @@ def build_preferences(
         if isinstance(altered, Dropped):
             yield altered
             continue
+        right = {check.description for check in judged_rejected.get(pair.key, ()) if check.passed}
         made = [text for maker in MAKERS for text in texts.get(maker, NO_ROWS).get(pair.key, ())]
         for difference in described:
-            rejected = [text for text in made if text.description == difference.key]
+            rejected = [text for text in made if text.description == difference.key and text.key not in right]
             told = tell(pair, difference, rejected, shown=shown, config=config)
             ranked = tuple(rank_texts(pair, told.rejected, config))
             material = Material(pair, told, split, shown, ranked, rejection, altered)
@@ -258,7 +261,7 @@ def ask(pair: PairRow, kind: str, config: PreferencesConfig) -> str:
 
 STAGE = Stage(
     name="preferences",
-    version=7,
+    version=8,
     group="preferences",
     reads={"pairs": PairRow, "given_preferences": PreferenceRow},
     writes=PreferenceRow,
@@ -270,6 +273,7 @@ STAGE = Stage(
         Uses(table="images", row=ImageRow, on="images", without=("graph", "captions")),
         Uses(table="differences", row=DifferenceRow, kind="many", counts=True),
         *(Uses(table=maker, row=RejectedTextRow, kind="many", counts=True) for maker in MAKERS),
+        Uses(table="judged_rejected", row=CheckRow, kind="many", without=("text", "served"), counts=True),
         Uses(table="rejections", row=RejectionRow, on="key", counts=True),
         Uses(table="removals", row=RemovalRow, on="element", of="rejections", without=("mask",)),
     ),

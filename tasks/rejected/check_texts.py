@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pairwright.schemas.claims import CLAIMS, Claim, Graphs, dump_claims, may_hold
-from pairwright.schemas.rows import DifferenceRow, ImageRow, Images, PairRow, Pairs, RejectedTextRow, Served, make_key
+from pairwright.schemas.rows import (
+    UNCHECKED,
+    DifferenceRow,
+    ImageRow,
+    Images,
+    PairRow,
+    Pairs,
+    RejectedTextRow,
+    Served,
+    make_key,
+)
 from pairwright.tasks.rejected.compare_words import Halves, repeats, says_no_change, says_nothing_else
 from pairwright.tasks.rejected.read_phrases import read_phrases
 from pairwright.tasks.store.stage import Uses
@@ -111,7 +121,7 @@ def rejected_row(
         description=row.key,
         text=text,
         maker=maker,
-        note=note + (", unchecked" if true is None else ""),
+        note=note + (f", {UNCHECKED}" if true is None else ""),
         score=likeness(row.text, text) if score is None else score,
         skipped_true=skipped_true,
         claims=dump_claims(claims),

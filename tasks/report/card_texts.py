@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pairwright.schemas.arrow import R
 from pairwright.schemas.rows import (
+    MAKERS,
     CaptionRow,
     CheckRow,
     ComparisonRow,
@@ -21,7 +22,7 @@ from pairwright.schemas.rows import (
     RejectedTextRow,
 )
 from pairwright.tasks.report.measure_writing import SEVERAL
-from pairwright.tasks.report.tables import CHECKS, MAKERS, Tables
+from pairwright.tasks.report.tables import CHECKS, Tables
 
 TOLD = {
     "difference_from_captions": "the images and their captions",

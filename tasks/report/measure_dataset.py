@@ -13,8 +13,9 @@ import duckdb
 import numpy as np
 
 from pairwright.schemas.config import MiningConfig
+from pairwright.schemas.rows import MAKERS
 from pairwright.tasks.pages.charts import Chart, Line, Tally, draw_histogram, draw_lines, round_step
-from pairwright.tasks.report.tables import FINE, MAKERS, WORDS, Tables
+from pairwright.tasks.report.tables import FINE, WORDS, Tables
 from pairwright.tasks.store.ledger import DUPLICATE, Counts
 
 ALL_TRUE = ("swapped text is true", "no edit makes it false", "all similar descriptions are true")

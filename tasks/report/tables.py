@@ -24,8 +24,6 @@ from pairwright.tasks.store.stage import Planned
 
 CHECKS = ("controlled", "grounded", "judged")
 """Tables of checks, in the order in which descriptions pass them."""
-MAKERS = ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual")
-"""Tables of rejected texts, each of the maker of its name."""
 PREFERENCES = ("preferences", "given_preferences")
 """Tables of preferences, the last made first."""
 CHUNK_ROWS = 50_000

@@ -9,6 +9,7 @@ from pairwright.schemas import checks
 from pairwright.schemas.config import JudgingConfig
 from pairwright.schemas.rows import CheckRow, Dropped
 from pairwright.tasks.captioning.judge_differences import STAGE, judge_differences, read_rating
+from pairwright.tasks.rejected.check_texts import rejected_row
 from tests.fixtures.asking import ask_stage
 from tests.fixtures.chat_server import Reply
 from tests.fixtures.coloured import caption_of, colour_of, colours_said, image_of, pair_of
@@ -43,6 +44,17 @@ def test_a_judge_that_looks(row, rating, why):
     assert (found.score, found.passed, found.why, found.text) == (rating, not why, why, str(rating))
     assert (found.check, found.description, found.source_key, found.subject) == ("judged", row.key, row.key, PAIR.key)
     assert [served.prompt for served in found.served] == ["judge_difference"]
+
+
+def test_a_rejected_text_is_judged_where_nothing_showed_that_it_is_wrong():
+    unchecked, known = (
+        rejected_row(RIGHT, WRONG.text, maker="swapped", note="halves exchanged", true=true) for true in (None, False)
+    )
+    found, [asked] = judge(by_the_images, [unchecked, known])
+    [dropped, found] = sorted(found, key=lambda row: isinstance(row, CheckRow))
+    assert (found.score, found.passed, found.description, found.subject) == (0, False, unchecked.key, PAIR.key)
+    assert f'wrote: "{WRONG.text}"\n' in asked.text
+    assert (dropped.source_key, dropped.reason) == (known.key, "known to be false")
 
 
 def test_what_is_asked():

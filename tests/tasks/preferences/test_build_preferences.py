@@ -13,6 +13,8 @@ from pairwright.schemas.claims import CLAIMS, Claim, Selector
 from pairwright.schemas.config import PreferencesConfig
 from pairwright.schemas.removing import SEVERAL
 from pairwright.schemas.rows import (
+    MAKERS,
+    CheckRow,
     DifferenceRow,
     Dropped,
     PreferenceRow,
@@ -23,7 +25,7 @@ from pairwright.schemas.rows import (
     Turn,
     make_key,
 )
-from pairwright.tasks.preferences.build_preferences import MAKERS, NOT_MADE, ask, build_preferences, reject_image
+from pairwright.tasks.preferences.build_preferences import NOT_MADE, ask, build_preferences, reject_image
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.texts.say_claims import KINDS
 from tests.fixtures.graphs import pair_row
@@ -202,6 +204,19 @@ def test_makers_that_came_to_the_same_text_count_once() -> None:
     assert (row.rejected, row.rejected_maker, [n.maker for n in row.negatives]) == (
         "swapped text", "refuted", ["edited", "retrieved"],
     )  # fmt: skip
+
+
+def test_what_a_judge_found_right_is_not_rejected() -> None:
+    made = {name: replace(EVERYTHING[name][PAIR.key][0], key=make_key(name)) for name in ("swapped", "retrieved")}
+    checks = [
+        CheckRow(key=make_key("check", row.key), source_key=row.key, subject=PAIR.key, description=row.key,
+                 check="judged", passed=passed, score=4.0 * passed)
+        for row, passed in ((made["swapped"], True), (made["retrieved"], False))
+    ]  # fmt: skip
+    tables = {name: {PAIR.key: (row,)} for name, row in made.items()} | {"edited": {}}
+    row = build(judged_rejected={PAIR.key: tuple(checks)}, **tables)
+    assert isinstance(row, PreferenceRow)
+    assert (row.rejected_maker, row.negatives) == ("retrieved", ())
 
 
 def test_questions_vary_and_stay_with_their_pair() -> None:

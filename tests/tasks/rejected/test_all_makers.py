@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from pairwright.schemas.checks import LOW_RATING
 from pairwright.schemas.config import CounterfactualsConfig, PreferencesConfig, RejectedTextsConfig, SampledTextsConfig
-from pairwright.schemas.rows import CheckRow, Dropped, PreferenceRow, RejectedTextRow, SplitRow, make_key
+from pairwright.schemas.rows import MAKERS, CheckRow, Dropped, PreferenceRow, RejectedTextRow, SplitRow, make_key
 from pairwright.schemas.writing import ChatConfig
-from pairwright.tasks.preferences.build_preferences import MAKERS, build_preferences
+from pairwright.tasks.preferences.build_preferences import build_preferences
 from pairwright.tasks.rejected.edit_texts import edit_texts
 from pairwright.tasks.rejected.edit_with_model import edit_with_model
 from pairwright.tasks.rejected.refute_texts import refute_texts
