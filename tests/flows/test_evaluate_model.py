@@ -156,7 +156,8 @@ def test_the_benchmarks_are_listed_with_what_they_need(capsys: pytest.CaptureFix
     assert "cola" in capsys.readouterr().err
 
 
-def test_a_profile_names_the_judge(tmp_path: Path) -> None:
+def test_a_profile_names_the_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")  # no Java, which would take seconds
     lines = [{"id": 1, "image1": "a.png", "image2": "b.png", "caption": "The cup is gone."}]
     folder = write_folder(tmp_path / "data", images=["a.png", "b.png"], files={}, lines={"test.jsonl": lines})
     to, profile = tmp_path / "scores.json", tmp_path / "judged.yaml"

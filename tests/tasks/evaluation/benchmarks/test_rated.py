@@ -76,7 +76,8 @@ def rating_of(ratings: Mapping[str, int | None], asked: Asked) -> int | None:
     return next(rating for question, rating in ratings.items() if question in asked.text)
 
 
-def test_omnidiff(tmp_path: Path) -> None:
+def test_omnidiff(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")  # no Java, which would take seconds
     lines = [
         {"id": 1, "image1": "a.png", "image2": "b.png", "caption": "The cup is gone.", "source": "real"},
         {"id": 2, "image1": "a.png", "image2": "b.png", "captions": ["A ball came.", "It is red."], "source": "drawn"},

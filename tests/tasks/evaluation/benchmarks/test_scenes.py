@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,12 +80,19 @@ def test_chair_of_halves_of_differences() -> None:
     assert scored(exam, texts) == expected
 
 
-def test_differences_of_the_test_split_against_all_that_is_written() -> None:
+def test_differences_of_the_test_split_against_all_that_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")  # no Java, which would take seconds
     changed, same = (row.key for row in TABLES["pairs"][:2])
-    splits = [SplitRow(key=key, source_key=key, subject=key, component=key, split="test") for key in (changed,)]
+    splits: list[Row] = [
+        SplitRow(key=key, source_key=key, subject=key, component=key, split="test") for key in (changed,)
+    ]
     splits.append(replace(splits[0], subject=same, split="validation"))
     texts = [replace(person_said(text, subject=changed), subject=changed) for text in ("The mug is gone.", "A teapot")]
-    tables = {**TABLES, "splits": splits, "differences": [*texts, replace(texts[0], subject=same)]}
+    tables: dict[str, list[Any]] = {
+        **TABLES,
+        "splits": splits,
+        "differences": [*texts, replace(texts[0], subject=same)],
+    }
     exam = opened("scene-differences", tables)
     assert [one.name for one in exam.questions] == [changed]
     assert "2 references of 1 pairs. " in exam.notes[1]
