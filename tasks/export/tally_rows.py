@@ -12,6 +12,11 @@ from pairwright.tasks.store.ledger import Counts
 UNSTATED = "unstated"
 """Stands for images whose licence nobody stated."""
 
+NONE_REJECTED = (
+    "--format hf holds rows without one. More pairs give texts to retrieve, and a served model makes others: --set "
+    "counterfactuals.enabled=true, --set sampled_texts.enabled=true"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
@@ -156,7 +161,8 @@ class Tally:
             return "holds no preferences, so there is nothing to export"
         if self.unheld:
             reasons = ", ".join(f"{why} ({number:,})" for why, number in self.unheld.most_common())
-            return f"none of the {self.unheld.total():,} selected rows can be held by --format {form}: {reasons}"
+            hint = f". {NONE_REJECTED}" if "no rejected text" in self.unheld else ""
+            return f"none of the {self.unheld.total():,} selected rows can be held by --format {form}: {reasons}{hint}"
         if self.decided["reject"]:
             return f"people rejected all of the {self.decided['reject']:,} selected rows (`pairwright decide`)"
         there = "; ".join(f"{what}: {', '.join(sorted(names))}" for what, names in self.left_out_of.items())

@@ -99,7 +99,10 @@ class Scale(nn.Module):
 
 
 class DifferentialPerception(nn.Module):
-    """Module that adds to the features of two images what differs between them."""
+    """Module that adds to the features of two images what differs between them.
+
+    Of SigLIP's 1,152 channels it has 61.1 M weights: 54.5 M compare, 5.3 M score the scales, 1.3 M add the outcome.
+    """
 
     def __init__(self, sizes: DifferentialSizes) -> None:
         super().__init__()

@@ -47,7 +47,10 @@ COMPARED: dict[type[Row], tuple[str, ...]] = {
 """The columns that are compared: texts by their lengths, similarities by themselves."""
 Histogram = Counter[int]
 HINTS = {
-    "no scene graph": "a model that sees photographs: --profile laptop --set models.chat.endpoint=URL",
+    "no scene graph": (
+        "a model that sees photographs: --profile laptop --set models.chat.endpoint=URL; or, of a source that brings "
+        "differences, --set differences.writer=given"
+    ),
     "nobody wrote about its difference": "--set differences.writer=served, or a source with people's differences",
     "no description": "more attempts (differences.max_attempts), or another model (models.chat)",
     "only near-identical neighbours": "a lower mining.min_hash_distance",

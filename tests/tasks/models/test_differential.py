@@ -131,6 +131,19 @@ def test_what_does_not_fit_is_refused(folder, tmp_path):
     assert (tmp_path / differential.WEIGHTS).exists()
 
 
+def test_as_many_weights_as_it_is_said_to_have():
+    sizes = DifferentialSizes(width=1152, heads=16, layers=(17, 20, 23, 26))
+    with torch.device("meta"):
+        module = differential.DifferentialPerception(sizes)
+    counts = {name: sum(one.numel() for one in part.parameters()) for name, part in module.named_children()}
+    # By hand, of width w: an attention has 4 w^2 + 4 w weights, a layer two of them, 8 w^2 + 5 w after them, and 6 w in
+    # norms; a scale two layers, one attention, 2 w^2 and 3 w^2 that join, and 4 w in norms.
+    w = 1152
+    assert counts == {"scales": 41 * w**2 + 46 * w, "score": 4 * w**2 + 2 * w, "out": w**2}
+    assert {name: round(count / 1e6, 1) for name, count in counts.items()} == {"scales": 54.5, "score": 5.3, "out": 1.3}
+    assert round(sum(counts.values()) / 1e6, 1) == 61.1
+
+
 def test_images_of_other_sizes_are_no_pair(tmp_path):
     folder = write_qwen2_vl(tmp_path / "qwen")
     model = load(folder)
