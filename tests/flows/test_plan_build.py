@@ -90,10 +90,11 @@ def test_of_a_dataset_only_what_is_owed_is_planned(
 def test_what_nobody_has_measured_or_the_budget_forbids_is_said(
     pictures: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("plan", pictures, "--profile", "laptop", "--set", "models.chat.endpoint=http://127.0.0.1:9/v1") == 0
+    served = "models.chat.endpoint=http://127.0.0.1:9/v1"
+    assert run("plan", pictures, "--profile", "laptop", "--set", served) == 0
     printed = capsys.readouterr().out
     assert "12 items" in printed
-    on = [stage.name for stage in Pipeline(load_profile("laptop", [f"source=folder:{pictures}"])).running]
+    on = [stage.name for stage in Pipeline(load_profile("laptop", [f"source=folder:{pictures}", served])).running]
     table = [line.split()[0] for line in printed.splitlines() if line]
     assert list(takewhile("Note:".__ne__, table[table.index("stage") + 1 :])) == [*on, "total"], "none that is off"
     assert f"{', '.join(FIRST)} and {len(on) - 6} more" in printed
