@@ -46,13 +46,16 @@ COMPARED: dict[type[Row], tuple[str, ...]] = {
 }
 """The columns that are compared: texts by their lengths, similarities by themselves."""
 Histogram = Counter[int]
+WRITTEN = ("no description", "captions", "described", "comparisons", "questions")
 HINTS = {
+    **dict.fromkeys(
+        WRITTEN, "another model (models.chat), or more attempts (max_attempts in the section of the table)"
+    ),
     "no scene graph": (
         "a model that sees photographs: --profile laptop --set models.chat.endpoint=URL; or, of a source that brings "
         "differences, --set differences.writer=given"
     ),
     "nobody wrote about its difference": "--set differences.writer=served, or a source with people's differences",
-    "no description": "more attempts (differences.max_attempts), or another model (models.chat)",
     "only near-identical neighbours": "a lower mining.min_hash_distance",
     "admitted": "without --exclude, and see that the images have vectors (embedding)",
     "similar_pairs": (
@@ -62,11 +65,7 @@ HINTS = {
     "nouns": "images with captions, or --set pairing=similarity",
     "noun_pairs": "fewer nouns (noun_pairs.levels), or --set pairing=similarity",
     "pairs": "without --exclude",
-    "captions": "more attempts (captions.max_attempts), or another model (models.chat)",
-    "described": "more attempts (differences.max_attempts), or another model (models.chat)",
     "differences": "weaker checks (controls, grounding, judging), or more to choose from (differences.candidates)",
-    "comparisons": "more attempts (comparisons.max_attempts), or another model (models.chat)",
-    "questions": "more attempts (questions.max_attempts), or another model (models.chat)",
     "preferences": "--set rejections.fallback=none, or --set rejections.enabled=false",
 }
 """What to try where a table became empty, by the most frequent reason, else by the table."""
