@@ -202,6 +202,10 @@ class CaptionRow(Row):
     served: tuple[Served, ...] = ()
 
 
+GIVEN = "given"
+"""Stands for the model of a text that people wrote."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceRow(Row):
     """Description of what is different in one pair (``subject``): paper 001's (3.1.2), or a person's words."""
@@ -227,7 +231,7 @@ class DifferenceRow(Row):
     @property
     def is_given(self) -> bool:
         """Say whether people wrote it: such a text follows no template, and both of its halves are all of it."""
-        return self.model == "given"
+        return self.model == GIVEN
 
     @property
     def halves(self) -> tuple[str, str]:

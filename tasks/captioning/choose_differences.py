@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.plain_text import plain_text
-from pairwright.schemas.rows import NO_ROWS, CheckRow, DifferenceRow, Dropped, PairRow, make_key
+from pairwright.schemas.rows import GIVEN, NO_ROWS, CheckRow, DifferenceRow, Dropped, PairRow, make_key
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.words import says_no_change
 
@@ -64,7 +64,7 @@ def _given(pair: PairRow) -> list[DifferenceRow]:
             verbs=(),
             attempts=0,
             finish_reason="",
-            model="given",
+            model=GIVEN,
             claims="[]",
             no_change=says_no_change(text),
         )

@@ -22,7 +22,7 @@ from pairwright.schemas.bounds import HealthConfig
 from pairwright.schemas.checks import NO_RATING
 from pairwright.schemas.claims import CLAIMS, all_hold
 from pairwright.schemas.plain_text import plain_text
-from pairwright.schemas.rows import ImageRow
+from pairwright.schemas.rows import GIVEN, UNCHECKED, ImageRow
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
@@ -37,10 +37,10 @@ JUDGED = "judged/preferences.json"
 """Where the benchmark ``preferences`` writes its scores, unless it is told otherwise; its rows lie beside them."""
 JUDGED_ROWS, REJECTED = "judged/preferences.rows.jsonl", "_rejected"
 """A line per text that was asked about, and how the question about a preference's rejected text ends."""
-TRAIN = "train"
+TRAIN, UNMEASURED = "train", "not measured"
 TEXTS = (
     *("key", "subject", "component", "split", "image_keys"),
-    *("chosen", "claims", "rejected", "rejected_claims", "rejected_maker"),
+    *("chosen", "claims", "rejected", "rejected_claims", "rejected_maker", "rejected_note"),
 )
 
 
@@ -93,6 +93,10 @@ class Health:
     """Rows that are not trained on whose chosen text is, word for word, among what training rows reject."""
     believed: Share
     """Rejected texts that a judge found right, of those that it rated when they were descriptions of their pair."""
+    chosen_unchecked: Share
+    """Chosen texts that nothing looked at, of those that a model wrote."""
+    rejected_unchecked: Share
+    """Rejected texts that nothing showed to be wrong."""
 
 
 class Finding(NamedTuple):
@@ -111,6 +115,9 @@ def judge_health(health: Health, bounds: HealthConfig) -> Iterator[Finding]:
         by = ", ".join(f"{maker or 'unnamed'} {share.value:.0%}" for maker, share in health.told_by.items())
         about = f"A classifier that sees no image finds the chosen text ({low:.0%} to {high:.0%}; chance: 50%): {by}."
         yield Finding("Told by the text", f"{told.value:.0%}", about, low <= bounds.max_text_only_accuracy)
+    elif health.longer.of:
+        few = f"A classifier needs {LEAST_ROWS} rows with both texts, of {FOLDS} groups of pairs that share no image."
+        yield Finding("Told by the text", UNMEASURED, few, good=False)
     if health.longer.of:
         share = health.longer.value
         about = f"Rows whose chosen text is the longer one; {health.words[0]:.1f} words against {health.words[1]:.1f}."
@@ -127,6 +134,13 @@ def judge_health(health: Health, bounds: HealthConfig) -> Iterator[Finding]:
     ):
         if found.of:
             yield Finding(name, f"{found.value:.1%}", f"Of {found.of:,} {what}", found.value <= most)
+    for name, found, what in (
+        ("Chosen, unchecked", health.chosen_unchecked, "texts that models wrote, no check looked at these: switch on"),
+        ("Rejected, unchecked", health.rejected_unchecked, "rejected texts, nothing showed these to be wrong: use"),
+    ):
+        if found.of:
+            ways = "`controls`, `grounding` or `judging`." if what.endswith("on") else "`judging`."
+            yield Finding(name, f"{found.value:.1%}", f"Of {found.of:,} {what} {ways}", not found.hits)
     share = health.repeated.value
     about = f"Rows whose two texts another row has, too; in {health.same:,} chosen and rejected are the same."
     yield Finding("Repeated", f"{share:.1%}", about, share <= bounds.max_repeated_share and not health.same)
@@ -166,6 +180,8 @@ def measure_health(tables: Tables) -> Health | None:
         changed=tuple(sorted(_changes(tables))),
         leaked=_count_leaked(tables, rows),
         believed=_count_believed(tables, both),
+        chosen_unchecked=_count_chosen_unchecked(tables, rows),
+        rejected_unchecked=_count_rejected_unchecked(tables, both),
     )
 
 
@@ -249,6 +265,24 @@ def _count_believed(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
     verdict = [asked.get(row["key"], said.get((row["subject"], plain_text(row["rejected"])))) for row in rows]
     found = [taken for taken in verdict if taken is not None]
     return Share(sum(found), len(found))
+
+
+def _count_chosen_unchecked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
+    """Count the chosen texts that have no claims, no person wrote and no check has a score of."""
+    written = _rows(tables, "differences", "subject", "text", "model", "checks")
+    checked = {(pair, text): bool(checks) for pair, text, model, checks in written if model != GIVEN}
+    unknown = (checked.get((row["subject"], row["chosen"])) for row in rows if row["claims"] in ("", "[]", None))
+    found = [one for one in unknown if one is not None]
+    return Share(found.count(False), len(found))
+
+
+def _count_rejected_unchecked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
+    """Count the rejected texts whose note says so and that no judge was asked about."""
+    judged = {pair for (pair,) in _rows(tables, "judged_rejected", "subject")}
+    asked = read_judged(tables.build.folder)
+    unchecked = (row["rejected_note"].endswith(UNCHECKED) for row in rows)
+    known = (row["subject"] in judged or row["key"] in asked for row in rows)
+    return Share(sum(one and not other for one, other in zip(unchecked, known, strict=True)), len(rows))
 
 
 def _rows(tables: Tables, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:

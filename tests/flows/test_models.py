@@ -81,7 +81,7 @@ def test_weights_that_changed_are_not_mixed_with_the_old_ones(
 ) -> None:
     write_dinov2_folder(tmp_path / "dinov2")
     fields = ("embedding.embedders=[dinov2]", f"embedding.dinov2.model={tmp_path / 'dinov2'}", "mining.weights=[1]")
-    settings = words_of([*fields, "rejections.enabled=false", "run.workers=1"])
+    settings = words_of([*fields, "rejections.enabled=false", "grounding.enabled=false", "run.workers=1"])
     words = ["build", photographs, "--profile", "laptop", "--out", tmp_path / "out", "--until", "embeddings", *settings]
     assert run(*words) == 0
     write_dinov2_folder(tmp_path / "dinov2", seed=1)

@@ -75,6 +75,8 @@ GOOD = Health(
     same=0,
     leaked=Share(0, 0),
     believed=Share(0, 0),
+    chosen_unchecked=Share(0, 30),
+    rejected_unchecked=Share(0, 100),
     changed=(0.01, 0.02, 0.03),
 )
 
@@ -88,6 +90,9 @@ GOOD = Health(
         ({"false": Share(hits=1, of=50)}, "Chosen, yet false"),
         ({"true": Share(hits=5, of=50)}, "Rejected, yet true"),
         ({"believed": Share(hits=5, of=50)}, "Rejected, yet believed"),
+        ({"told": None}, "Told by the text"),
+        ({"chosen_unchecked": Share(hits=1, of=50)}, "Chosen, unchecked"),
+        ({"rejected_unchecked": Share(hits=1, of=50)}, "Rejected, unchecked"),
         ({"leaked": Share(hits=1, of=1000)}, "Held out, yet rejected"),
         ({"repeated": Share(hits=50, of=100)}, "Repeated"),
         ({"same": 1}, "Repeated"),
@@ -100,9 +105,9 @@ def test_what_is_beyond_its_bound_is_said(change: dict[str, object], name: str) 
     assert beyond == [name]
     shares = ("text_only_accuracy", "longer_share", "true_share", "leaked_share", "repeated_share")
     off = HealthConfig.model_validate({f"max_{one}": 1 for one in shares} | {"min_changed_share": 0})
-    assert [one.name for one in judge_health(replace(GOOD, **change), off) if not one.good] == (
-        [name] if "same" in change or "false" in change else []
-    )
+    always = {"same", "false", "chosen_unchecked", "rejected_unchecked"} & {*change} or change == {"told": None}
+    left = [one.name for one in judge_health(replace(GOOD, **change), off) if not one.good]
+    assert left == ([name] if always else [])
 
 
 def test_intervals_are_wilson_s_and_spare_few_rows() -> None:
@@ -183,6 +188,22 @@ def test_rejected_texts_that_a_judge_found_right_are_counted(tmp_path: Path) -> 
         found = measure_health(Tables(build))
     assert found is not None
     assert (found.believed.hits, found.believed.of) == (1, 2)
+
+
+def test_texts_that_nothing_looked_at_are_counted(tmp_path: Path) -> None:
+    made = make_whole()
+    told = ({"model": "vlm"}, {"model": "vlm", "checks": '{"swapped": 0.5}'}, {"model": "given"})
+    differences, preferences = made.of("differences")[:3], made.of("preferences")[:3]
+    notes = ("halves exchanged, unchecked", "of pair q, unchecked", "colour red -> blue")
+    made.tables["differences"] = [replace(row, **one) for row, one in zip(differences, told, strict=True)]
+    made.tables["preferences"] = [
+        replace(row, subject=said.subject, chosen=said.text, claims="[]", rejected_note=note)
+        for row, said, note in zip(preferences, differences, notes, strict=True)
+    ]
+    with build_handmade(tmp_path / "dataset", made) as (build, _):
+        found = measure_health(Tables(build))
+    assert found is not None
+    assert (found.chosen_unchecked, found.rejected_unchecked) == (Share(1, 2), Share(2, 3))
 
 
 def test_the_changed_share_of_a_rejected_image_is_that_of_its_pixels(tmp_path: Path) -> None:
