@@ -15,7 +15,6 @@ from pairwright.flows.table import Table
 from pairwright.flows.version import Version, open_version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.namc import SMALL as SMALL_NAMC
-from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import (
     NAMC,
     SMALL,
@@ -28,6 +27,7 @@ from pairwright.schemas.training import (
 )
 from pairwright.tasks.models.weights import absolute, is_local
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.texts.conversations import turns_of
 from pairwright.tasks.training.find_model import Found, find_model, find_module, read_module, require_packages
 from pairwright.tasks.training.runs import Run
 from pairwright.tasks.training.tiny_model import write_tiny_model
@@ -60,7 +60,7 @@ def find_start(folder: Folder, config: TrainConfig, run: Run, *, version: int | 
         name = config.model.name
         if name in (TINY, SMALL):
             known = begun.get("folder", "")
-            name = known if known and Path(known).is_dir() else str(_write_small(open_version(folder, version), name))
+            name = known if known and Path(known).is_dir() else str(_write_small(open_version(folder, version), config))
         found = find_model(name, wanted)
         model = {"name": _lasting(config.model), "revision": found.revision}
     if begun and begun["revision"] != found.revision:
@@ -69,7 +69,9 @@ def find_start(folder: Folder, config: TrainConfig, run: Run, *, version: int | 
             "another --name"
         )
     model |= {"differential": _perceives_as(found, config)}
-    return Start(found=found, config=config.model_copy(update={"model": config.model.model_copy(update=model)}))
+    mix = tuple(one if "://" in one else absolute(one) for one in config.data.mix)
+    own = {"model": config.model.model_copy(update=model), "data": config.data.model_copy(update={"mix": mix})}
+    return Start(found=found, config=config.model_copy(update=own))
 
 
 def _perceives_as(found: Found, config: TrainConfig) -> DifferentialConfig:
@@ -119,10 +121,10 @@ def _model_of(other: Run, config: TrainConfig) -> dict[str, Any]:
     return {"name": own.name, "revision": own.revision}
 
 
-def _write_small(version: Version, size: str) -> Path:
-    rows = Table[PreferenceRow](version, "preferences").rows(without=("images", "rejected_images"))
-    texts = [text for row in rows for text in (row.chosen, row.rejected, *(turn.text for turn in row.prompt))]
-    return write_tiny_model(Path(version.folder.path("models")), texts, size=size)
+def _write_small(version: Version, config: TrainConfig) -> Path:
+    rows = Table[Any](version, config.data.table).rows(without=("images", "rejected_images"))
+    texts = [text for row in rows for text in (*(turn.text for turn in turns_of(row)), getattr(row, "rejected", ""))]
+    return write_tiny_model(Path(version.folder.path("models")), texts, size=config.model.name)
 
 
 PAPER_BATCH = 256

@@ -1,20 +1,25 @@
-"""Prepare what a training needs beside its rows: tables beside the dataset's own, frozen in the run's folder.
+"""Prepare what a training needs beside the preferences: tables beside the dataset's own, frozen in the run's folder.
 
-For ADPO's retriever the table ``text_vectors``, and ``embeddings`` where the dataset was built without (its source
-brought the pairs); for the encoder CLIP4IDC only the name of the weights is kept, it sees the images. For negatives
-that a trained retriever mines, ``mined``. For NAMC at the paper's size ``grids`` and ``codes`` of the pairs' images.
+For rows of another table ``conversations``, into which rows of files and other datasets may be mixed. For ADPO's
+retriever ``text_vectors``, and ``embeddings`` where the dataset was built without (its source brought the pairs); for
+the encoder CLIP4IDC only the name of the weights is kept, it sees the images. For negatives that a trained retriever
+mines, ``mined``. For NAMC at the paper's size ``grids`` and ``codes`` of the pairs' images.
 Such a table belongs to no version of the dataset: what is there is not made again, what was killed goes on. Nothing is
 fetched: a missing model is named, with what fetches it.
 """
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pairwright.flows.run_build import Request, run_stage, working
-from pairwright.flows.version import Version
+from pairwright.flows.show_status import say_reasons
+from pairwright.flows.version import Version, open_version
 from pairwright.schemas.config import EmbeddingConfig
+from pairwright.schemas.decisions import Decisions
 from pairwright.schemas.errors import ConfigError, TrainingError
 from pairwright.schemas.namc import PAPER, CnnConfig
 from pairwright.schemas.section import Section
@@ -22,13 +27,29 @@ from pairwright.schemas.training import MinedConfig, TextVectorsConfig, TrainCon
 from pairwright.tasks.mining import embed_images
 from pairwright.tasks.models.namc_places import pin_namc, release_models
 from pairwright.tasks.models.open_clip_embedder import pin_clip
-from pairwright.tasks.store.files import Folder
+from pairwright.tasks.preferences import split_pairs
+from pairwright.tasks.sources.read_llava import read_llava
+from pairwright.tasks.store.dataset import RECORD, Build
+from pairwright.tasks.store.decisions import read_decisions
+from pairwright.tasks.store.files import Folder, naming
 from pairwright.tasks.store.stage import Planned, Stage
 from pairwright.tasks.training import embed_chosen_texts, mine_negatives
-from pairwright.tasks.training.freeze_rows import FILE, FrozenRows
+from pairwright.tasks.training.freeze_rows import (
+    FILE,
+    MIXED,
+    FrozenRows,
+    Needs,
+    Refused,
+    count_reasons,
+    count_rows,
+    freeze_rows,
+    mix_rows,
+    write_rows,
+)
 from pairwright.tasks.training.namc import tables
 from pairwright.tasks.training.retriever import material
 from pairwright.tasks.training.runs import PLACES, RETRIEVER, Run, check_name
+from pairwright.tasks.training.tell_conversations import stage_of
 
 Have = Callable[..., Planned]
 """``make_table``, which makes what is missing of a table, or ``Version.plan``, which only says which table it is."""
@@ -122,6 +143,79 @@ def mine_table(version: Version, retriever: Path, *, pool: str = "train", have: 
     stage = mine_negatives.stage_among({planned.stage.name for planned in version.planned})
     config = MinedConfig(retriever=str(retriever), pool=pool)
     return [*beside, have(version, stage, config, after=beside)]
+
+
+def tell_table(version: Version, config: TrainConfig) -> list[Planned]:
+    """Make ``conversations`` of the table that is trained on, if it is not preferences; return that, behind splits."""
+    table, there = config.data.table, {planned.stage.name: planned.stage for planned in version.planned}
+    if table == "preferences":
+        return []
+    if table not in there:
+        raise ConfigError(f"{version.folder.url}: has no {table} to train on. It has {', '.join(there)}")
+    beside = list[Planned]()
+    if (splits := split_pairs.STAGE).name not in there:  # it was built until an earlier stage
+        beside.append(make_table(version, splits, version.profile.section(splits.section)))
+    return [*beside, make_table(version, stage_of(there[table]), Section(), after=beside)]
+
+
+@contextmanager
+def opened_rows(
+    version: Version, config: TrainConfig, beside: Sequence[Planned]
+) -> Generator[tuple[Build, Planned, Decisions]]:
+    """Open the settled table that is trained on, with what people decided about its rows."""
+    table, folder = config.data.table, version.folder
+    with version.settled(beside) as (build, _):
+        planned = next((one for one in build.planned if one.stage.name == config.table), None)
+        if planned is None or not build.settle(planned).rows:
+            raise ConfigError(f"{folder.url}: has no {table} to train on. See why with: pairwright status {folder.url}")
+        decisions = read_decisions(folder)
+        yield build, planned, decisions if table == "preferences" else decisions.without_edits()
+
+
+def mix_in(config: TrainConfig, run: Run, needs: Needs) -> tuple[list[dict[str, Any]], list[Refused]]:
+    """Add what is mixed in to a run's frozen rows; return what was taken of each source, and the rows refused."""
+    data, taken, refused = config.data, list[dict[str, Any]](), list[Refused]()
+    every = count_rows(run.rows, data.split) / (1 - sum(share for _, share in data.mixed))
+    for number, (source, share) in enumerate(data.mixed):
+        file, rows = run.folder / MIXED / f"{number}.arrow", max(1, round(share * every))
+        if Path(source).is_file():
+            about: dict[str, Any] = {"sha256": _hash(source)}
+            found = read_llava(Path(source), seed=config.seed)
+            why = write_rows(found, file, needs=needs, split=data.split, most=rows)
+        else:
+            why, about = _freeze_other(source, config, file, needs)
+        if not count_rows(file, data.split):
+            reasons = say_reasons(count_reasons(why)) or "there is none"
+            raise ConfigError(f"data.mix: {source}: no row can be trained on: {reasons}")
+        different = mix_rows(run.rows, file, Folder(source), rows=rows, seed=config.seed)
+        taken.append({"source": source, "share": share, "rows": rows, "different": different, **about})
+        refused += why
+    return taken, refused
+
+
+def _freeze_other(source: str, config: TrainConfig, file: Path, needs: Needs) -> tuple[list[Refused], dict[str, Any]]:
+    if not Folder(source).exists(RECORD):
+        raise ConfigError(f"data.mix: {source}: is no file of LLaVA's JSON, and no dataset (it has no {RECORD})")
+    other, splits = open_version(Folder(source)), (config.data.split,)
+    file.parent.mkdir(exist_ok=True)
+    with opened_rows(other, config, tell_table(other, config)) as (build, planned, decisions):
+        refused, _ = freeze_rows(build, planned, file, needs=needs, splits=splits, decisions=decisions)
+    return refused, {"version": other.number or None}
+
+
+def check_mixed(run: Run) -> None:
+    """Refuse to go on where a file that a run mixes in was changed since."""
+    for taken in run.data().get("mix", ()):
+        if "sha256" in taken and _hash(taken["source"]) != taken["sha256"]:
+            raise ConfigError(
+                f"data.mix: {taken['source']}: was changed since {run.folder} began. Put the old file back, or give "
+                "another --name"
+            )
+
+
+def _hash(path: str) -> str:
+    with naming(path, "read"), Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def namc_defaults(config: str, *, starts: bool) -> dict[str, Any]:

@@ -248,4 +248,5 @@ def _runs(folder: Folder) -> Iterator[Run]:
 def _frozen(folder: Folder) -> Iterator[tuple[str, dict[str, set[int]]]]:
     for run in _runs(folder):
         if not run.is_finished and run.rows.exists():
-            yield run.folder.name, frozen_places(run.rows)
+            places = frozen_places(run.rows).items()
+            yield run.folder.name, {path: rows for path, rows in places if path.startswith("tables/")}

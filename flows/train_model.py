@@ -14,25 +14,28 @@ from typing import TYPE_CHECKING, Any
 
 from pairwright.flows.make_train_config import count_processes, find_run, find_start
 from pairwright.flows.prepare_training import (
+    check_mixed,
     find_retriever,
     have_places,
     make_table,
     mine_table,
+    mix_in,
     open_rows,
+    opened_rows,
     pin_models,
     prepare_retriever,
+    tell_table,
 )
 from pairwright.flows.show_status import say_reasons
 from pairwright.flows.version import Version, open_version
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError, TrainingError
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import NAMC, TrainConfig
-from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import describe_version, snapshot_numbers
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.find_model import require_packages
-from pairwright.tasks.training.freeze_rows import check_parts, count_reasons, count_rows, freeze_rows
+from pairwright.tasks.training.freeze_rows import check_parts, count_reasons, count_rows, find_held_out, freeze_rows
 from pairwright.tasks.training.losses import needs_of
 from pairwright.tasks.training.report.write_run_page import write_run_page
 from pairwright.tasks.training.runs import HELD_OUT, Run, check_name, differences, read_metrics
@@ -174,14 +177,17 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
         _check_same(run, config)
         if run.is_finished:
             return prepared
+        check_mixed(run)
         check_parts(folder, run.rows)
     opened = open_version(folder, version)
-    mined: list[Planned] = []
+    beside: list[Planned] = []
     if config.negatives_from:
-        mined = mine_table(opened, find_retriever(folder, config.negatives_from), pool=config.data.split)
+        beside = mine_table(opened, find_retriever(folder, config.negatives_from), pool=config.data.split)
+    if not run.config():
+        beside += tell_table(opened, config)
     try:
         if not run.config():
-            _begin(opened, config, run, mined, start=start)
+            _begin(opened, config, run, beside, start=start)
         if found is None:
             have_places(opened, config, run)
     except PairwrightError:
@@ -191,7 +197,7 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
     if found:
         frozen = open_rows(folder, config, run.folder)
         edited = (rows.read(place) for rows in frozen for place in rows.edited())
-        score_reference(opened, config, found=found, run=run.folder, edited=edited, after=mined)
+        score_reference(opened, config, found=found, run=run.folder, edited=edited, after=beside)
     return prepared
 
 
@@ -239,23 +245,15 @@ def _begin(
     version: Version, config: TrainConfig, run: Run, beside: Sequence[Planned], *, start: dict[str, Any]
 ) -> None:
     data, folder = config.data, version.folder
-    with version.settled(beside) as (build, _):
-        planned = next((one for one in build.planned if one.stage.name == config.table), None)
-        if planned is None or not build.settle(planned).rows:
-            raise ConfigError(
-                f"{folder.url}: has no preferences to train on. See why with: pairwright status {folder.url}"
-            )
-        needs = needs_of(config)
-        splits = (data.split, data.eval_split)
-        decisions = read_decisions(folder)
+    with opened_rows(version, config, beside) as (build, planned, decisions):
+        needs, splits = needs_of(config), (data.split, data.eval_split)
         refused, decided = freeze_rows(build, planned, run.rows, needs=needs, splits=splits, decisions=decisions)
+        held_out = find_held_out(build, planned, data.split) if data.mix else frozenset[str]()
         about = {
             "dataset": folder.url,
             "snapshot": version.number or None,
             "version": describe_version(build, build.planned[: len(build.planned) - len(beside)]),
             "table": planned.table,
-            "rows": {split: count_rows(run.rows, split) for split in (data.split, data.eval_split) if split},
-            "refused": count_reasons(refused),
             "decided": dict(sorted(decided.items())),
             "start": start,
             "processes": count_processes(),
@@ -267,7 +265,10 @@ def _begin(
         log.warning("no row is of split %r (data.eval_split): nothing is measured on held-out rows", data.eval_split)
     if config.objective == "adpo":
         prepare_retriever(version, config, run.folder, after=beside)
-    run.begin(config, about, refused)
+    mixed, strange = mix_in(config, run, replace(needs, held_out=held_out, accepted=""))
+    rows = {split: count_rows(run.rows, split) for split in (data.split, data.eval_split) if split}
+    refused = [*refused, *strange]
+    run.begin(config, {**about, "rows": rows, "mix": mixed, "refused": count_reasons(refused)}, refused)
 
 
 def score_reference(

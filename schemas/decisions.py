@@ -114,6 +114,10 @@ class Decisions:
         """Return those that bring texts."""
         return [one for one in self.by_key.values() if one.verdict == "edit"]
 
+    def without_edits(self) -> "Decisions":
+        """Return the decisions for rows whose texts are of another kind than those that people saw."""
+        return replace(self, by_key={key: one for key, one in self.by_key.items() if one.verdict != "edit"})
+
     def count(self) -> dict[str, int]:
         """Return how many there are of each verdict."""
         return dict(sorted(Counter(one.verdict for one in self.by_key.values()).items()))

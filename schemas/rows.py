@@ -580,16 +580,16 @@ class PreferenceRow(Row):
     image_keys: tuple[str, ...]
     chosen: str
     chosen_model: str
-    rejected: str
+    rejected: str = ""
     """Empty: none."""
-    rejected_maker: str
-    rejected_note: str
-    negatives: tuple[Negative, ...]
+    rejected_maker: str = ""
+    rejected_note: str = ""
+    negatives: tuple[Negative, ...] = ()
     """Further rejected texts, hardest first."""
-    rejected_images: tuple[bytes, ...]
+    rejected_images: tuple[bytes, ...] = ()
     """The same images, one of them without the key element of the chosen text, or cropped; empty: none."""
-    removal_scores: tuple[RemovalScore, ...]
-    component: str
+    removal_scores: tuple[RemovalScore, ...] = ()
+    component: str = ""
     split: str
     sources: tuple[str, ...]
     licences: tuple[str, ...]

@@ -4,9 +4,10 @@ A run: what is trained, on which objective, against which reference, how fast. T
 negatives, by ADPO's retriever; the reference's scores, of which all settings decide the numbers.
 """
 
+import re
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.namc import NamcConfig
@@ -193,9 +194,23 @@ class OptimiserConfig(Section):
     """Whether activations are computed again in the backward pass instead of being kept in memory."""
 
 
+CONVERSATIONS = "conversations"
+
+
+def _shared(value: str) -> str:
+    if re.fullmatch(r".+:0?\.(?!0+$)\d+", value):
+        return value
+    raise ValueError("must be FILE_OR_DATASET:SHARE, with a share between 0 and 1, as in coco.json:0.4")
+
+
 class DataConfig(Section):
     """Rows that are read, and how."""
 
+    table: Literal["preferences", "differences", "comparisons", "questions", "captions"] = "preferences"
+    """Table whose rows are trained on; all but preferences by SFT, as conversations each of whose answers is learnt."""
+    mix: tuple[Annotated[str, AfterValidator(_shared)], ...] = ()
+    """SFT: what else is trained on, and its share of the rows: "FILE:SHARE" of LLaVA's JSON, "DATASET:SHARE" of the
+    same table of another dataset."""
     split: str = "train"
     """Split that is trained on."""
     only_accepted: bool = False
@@ -208,6 +223,17 @@ class DataConfig(Section):
     """Maximum rows of the shuffled training split; 0: all."""
     dataloader_num_workers: Literal["auto"] | Count = "auto"
     """Processes per device that read and tokenise ahead; 0: none; auto: up to four for a GPU, none for a CPU."""
+
+    @property
+    def mixed(self) -> list[tuple[str, float]]:
+        """Return what is mixed in, each with its share."""
+        return [(source, float(share)) for source, _, share in (one.rpartition(":") for one in self.mix)]
+
+    @model_validator(mode="after")
+    def _leaves_room(self) -> "DataConfig":
+        if sum(share for _, share in self.mixed) >= 1:
+            raise ValueError(f"mix: {', '.join(self.mix)}: the shares leave no room for the dataset's own rows")
+        return self
 
 
 class OutputConfig(Section):
@@ -259,13 +285,19 @@ class TrainConfig(Section):
             raise ValueError("model.differential: differential perception is trained with objective sft only")
         if model.vision_tuning == "full" and model.tuning == "lora" and self.objective != "sft":
             raise ValueError("model.vision_tuning: full goes beside LoRA with objective sft only")
+        if self.data.table != "preferences" and (self.objective != "sft" or self.negatives_from):
+            raise ValueError(f"data.table: {self.data.table} reject nothing: objective sft alone trains on them")
+        if self.data.mix and self.objective != "sft":
+            raise ValueError("data.mix: other rows are mixed in with objective sft only")
         if self.optimiser.vision_learning_rate and not model.train_vision:
             raise ValueError("optimiser.vision_learning_rate: the vision tower is not trained: set model.train_vision")
         return self
 
     @property
-    def table(self) -> Literal["preferences", "mined"]:
-        """Return the table that is trained on: the dataset's preferences, or those with mined negatives."""
+    def table(self) -> Literal["preferences", "mined", "conversations"]:
+        """Return the table that is trained on: preferences, those with mined negatives, or conversations."""
+        if self.data.table != "preferences":
+            return CONVERSATIONS
         return "mined" if self.negatives_from else "preferences"
 
 

@@ -41,18 +41,28 @@ def train(
             help="sft: the model gets a module that perceives what differs (M3Diff). vLLM cannot serve it.",
         ),
     ] = False,
+    table: Annotated[
+        str,
+        typer.Option("--table", help="sft: preferences (default), differences, comparisons, questions or captions."),
+    ] = "",
+    mix: Annotated[
+        list[str] | None,
+        typer.Option("--mix", help="sft: FILE:SHARE of LLaVA's JSON, or DATASET:SHARE, of the rows (repeatable)."),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="Set a field: optimiser.per_device_train_batch_size=8 (repeatable)."),
     ] = None,
     version: Version = None,
 ) -> None:
-    """Train a vision-language model, or NAMC, on the preferences of a dataset, or go on with a run that was stopped.
+    """Train a vision-language model, or NAMC, on a dataset's preferences or another table, or go on with a stopped run.
 
     Ctrl-C ends it after the step in work, with a checkpoint; the same command goes on.
     """
     settings = [*(settings or []), *([f"namc.size={size}"] if size else [])]
     settings += ["model.differential.enabled=true"] if differential else []
+    settings += [f"data.table={table}"] if table else []
+    settings += [f"data.mix={json.dumps(mix)}"] if mix else []
     words: dict[str, Any] = {"model": model, "start": start, "settings": settings}
     name = name or objective
     signal.signal(signal.SIGTERM, signal.default_int_handler)

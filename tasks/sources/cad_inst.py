@@ -121,7 +121,7 @@ def _choose(schema: pa.Schema, _: ReadingConfig) -> dict[str, str]:
 
 def _entry(found: object) -> Entry:
     record = parse_record(found) if isinstance(found, bytes | None) else check_record(found)
-    return Entry(images=_paths(record), turns=_turns(record))
+    return Entry(images=_paths(record), turns=read_turns(record))
 
 
 def _paths(record: dict[str, Any]) -> tuple[str, str]:
@@ -132,7 +132,8 @@ def _paths(record: dict[str, Any]) -> tuple[str, str]:
             raise RefusedEntryError("not two images")
 
 
-def _turns(record: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+def read_turns(record: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return roles and texts of a record's conversation, one answer at the least, or of its question and answer."""
     if "conversations" in record:
         said = _value(record, "conversations")
         if not isinstance(said, list | tuple) or not 0 < len(said) <= MAX_TURNS:

@@ -26,8 +26,10 @@ class Frame:
     tail_ids: tuple[int, ...]
     lead: str
     """White space between prompt and answer."""
+    behind: str
+    """What follows an answer that is the last message."""
     end: tuple[int, ...]
-    """Tokens that end an answer."""
+    """Tokens that end an answer: those of it up to the first control token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +70,12 @@ class Chat:
         answer = messages[place]["content"][0]["text"].strip()
         said = self.render(messages[: place + 1])
         asked = self.render(messages[: place + 2], add_generation_prompt=True)
-        _, found, behind = said.rpartition(answer)
-        if not found or not asked.startswith(said):
+        frame = self.frame
+        if not said.endswith(answer + frame.behind) or not asked.startswith(said):
             raise RefusedRowError("the chat template changes earlier answers")
-        before, rest = f"{self.frame.tail}{self.frame.lead}{answer}", behind + asked.removeprefix(said)
+        before, rest = f"{frame.tail}{frame.lead}{answer}", frame.behind + asked.removeprefix(said)
         known, longer, alone = self._tokens([before, before + rest, rest])
-        ids = longer[len(known) :] if longer[: len(known)] == known else alone
-        end = self.frame.end
+        ids, end = longer[len(known) :] if longer[: len(known)] == known else alone, frame.end
         return ids[len(end) :] if ids[: len(end)] == end else ids
 
     def tokenise(self, texts: Iterable[str]) -> dict[str, Tokens]:
@@ -103,7 +104,7 @@ class Chat:
         tail_ids, behind_ids = self._tokens([tail, behind])
         ends = [n for n, token in enumerate(behind_ids) if token in self._control]
         end = behind_ids[: ends[0] + 1] if ends else (self.processor.tokenizer.eos_token_id,)
-        return Frame(tail, tail_ids, lead if lead.isspace() else "", end)
+        return Frame(tail, tail_ids, lead if lead.isspace() else "", behind, end)
 
     def _tokens(self, texts: list[str]) -> list[tuple[int, ...]]:
         if not texts:

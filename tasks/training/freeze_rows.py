@@ -5,38 +5,40 @@ applied when a row is read. A resumed run reads that again, whatever has become 
 changed. A row that cannot be trained on is refused with a reason, never cut to fit.
 """
 
+import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
-from pairwright.schemas.arrow import from_table
+from pairwright.schemas.arrow import from_table, to_table
 from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions, latest
 from pairwright.schemas.errors import StoreError, TrainingError
-from pairwright.schemas.rows import PreferenceRow, Turn
+from pairwright.schemas.rows import Dropped, PreferenceRow, Turn
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder, naming
 from pairwright.tasks.store.index import columns_without
-from pairwright.tasks.store.part import Part, read_rows
-from pairwright.tasks.store.snapshot import live_index
+from pairwright.tasks.store.part import Part, encode_part, read_rows
+from pairwright.tasks.store.snapshot import live_index, stream_live
 from pairwright.tasks.store.stage import Planned
 
 PLACE = "<image>"
 """Stands for an image in a prompt; where a prompt has none, the images go before its first words."""
 PAIR, UNPAIRED = 2, "images that are no pairs"
-FILE = "rows.arrow"
+FILE, MIXED = "rows.arrow", "mixed"
 SCHEMA = pa.schema([("part", pa.int32()), ("row", pa.int32()), ("key", pa.string()), ("split", pa.string())])
 IMAGES = ("images", "rejected_images")
 EDITS: TypeAdapter[list[Decision]] = TypeAdapter(list[Decision])
-BATCH = 1000
-"""Rows that are read at once."""
+BATCH, ROWS_PER_PART = 1000, 25
+"""Rows that are read at once, and that a part of mixed rows has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,8 @@ class Needs:
     """Whether a row must have a rejected text or rejected images."""
     pairs: bool = False
     """Whether its images are compared in twos (differential perception)."""
+    held_out: frozenset[str] = frozenset()
+    """Images that no row may show."""
     accepted: str = ""
     """Split of which only rows are taken that people accepted; empty: none."""
 
@@ -137,6 +141,8 @@ def check_row(row: PreferenceRow, needs: Needs) -> None:
     if not row.prompt or row.prompt[-1].role != "user":
         raise RefusedRowError("the prompt does not end with the user")
     images = len(row.image_keys)
+    if shown := needs.held_out.intersection(row.image_keys):
+        raise RefusedRowError("shows a held-out image", min(shown))
     if needs.pairs and (not images or images % PAIR):
         raise RefusedRowError(UNPAIRED, f"{images}, where each is compared with another one")
     places = sum(turn.text.count(PLACE) for turn in row.prompt)
@@ -200,7 +206,8 @@ class FrozenRows:
         return {place: row for place, row in enumerate(self.read_texts()) if edits.about(row)} if edits else {}
 
     def _read(self, entries: Sequence[dict[str, Any]], *, without: Sequence[str]) -> Iterator[PreferenceRow]:
-        part, edits = Part(self.folder, _part_paths(_open(self.file, self.split))[entries[0]["part"]]), self.edits()
+        part = _part(self.folder, _part_paths(_open(self.file, self.split))[entries[0]["part"]])
+        edits = self.edits()
         found = read_rows(part, [entry["row"] for entry in entries], columns_without(PreferenceRow, without))
         for entry, row in zip(entries, from_table(found, PreferenceRow), strict=True):
             if row.key != entry["key"]:
@@ -270,20 +277,71 @@ def count_rows(file: Path, split: str) -> int:
 def check_parts(folder: Folder, file: Path) -> None:
     """Raise ``TrainingError`` where a part that holds frozen rows is gone."""
     for path in sorted(frozen_places(file)):
-        if not folder.exists(path):
+        if not (part := _part(folder, path)).folder.exists(part.name):
             raise TrainingError(
-                f"{folder.path(path)}: this run's rows are in it, and it is gone. A build with the same settings "
+                f"{part.path}: this run's rows are in it, and it is gone. A build with the same settings "
                 "writes it again, byte for byte; or begin anew under another --name"
             )
 
 
 def frozen_places(file: Path) -> dict[str, set[int]]:
-    """Return where the frozen rows are: per part, below the dataset's folder, its rows."""
+    """Return where the frozen rows are: per part its rows. Those of other folders begin with where these are."""
     entries = _open(str(file))
     paths, found = _part_paths(entries), dict[str, set[int]]()
     for entry in entries.select(["part", "row"]).to_pylist():
         found.setdefault(paths[entry["part"]], set()).add(entry["row"])
     return found
+
+
+def find_held_out(build: Build, planned: Planned, split: str) -> frozenset[str]:
+    """Return the images of a settled table's rows that are not of a split."""
+    rows = (row for table in stream_live(build, planned, ["image_keys", "split"]) for row in table.to_pylist())
+    return frozenset(key for row in rows if row["split"] != split for key in row["image_keys"])
+
+
+def write_rows(
+    rows: Iterable[PreferenceRow | Dropped], file: Path, *, needs: Needs, split: str, most: int
+) -> list[Refused]:
+    """Write the first ``most`` rows that can be trained on as parts beside a file, and into it which they are.
+
+    Return those before them that cannot be trained on.
+    """
+    refused, entries, names = list[Refused](), list[dict[str, Any]](), list[str]()
+    good, folder = islice(_sift(rows, needs, refused), most), Folder(str(file.parent))
+    while some := list(islice(good, ROWS_PER_PART)):
+        entries += [{"part": len(names), "row": n, "key": row.key, "split": split} for n, row in enumerate(some)]
+        names.append(f"{file.stem}-{len(names):05}.parquet")
+        folder.write(names[-1], encode_part(to_table(some, PreferenceRow), {}))
+    schema = SCHEMA.with_metadata({"table": str(file.parent.absolute()), "parts": "\n".join(names)})
+    _write(file, pa.Table.from_pylist(entries, schema=schema))
+    return refused
+
+
+def _sift(rows: Iterable[PreferenceRow | Dropped], needs: Needs, refused: list[Refused]) -> Iterator[PreferenceRow]:
+    for row in rows:
+        if isinstance(row, Dropped):
+            refused.append(Refused(key=row.source_key, reason=row.reason, detail=row.detail))
+        elif why := _refuse(row, needs, UNDECIDED):
+            refused.append(why)
+        else:
+            yield row
+
+
+def mix_rows(file: Path, other: Path, folder: Folder, *, rows: int, seed: int) -> int:
+    """Add so many frozen rows of another file, drawn, to a run's; return how many different ones they are.
+
+    Where there are fewer, they come again, none twice before each has come. ``folder``: of the dataset they are of.
+    """
+    own, found = _open(str(file)), _open(str(other))
+    drawn = np.resize(np.random.default_rng(seed).permutation(len(found)), rows)
+    parts = pa.array(found["part"].to_numpy() + len(_part_paths(own)), pa.int32())
+    added = found.set_column(0, SCHEMA.field("part"), parts).take(pa.array(drawn))
+    told = [{name.decode(): value for name, value in (one.schema.metadata or {}).items()} for one in (own, found)]
+    paths = [f"{folder.url}/{path}" if _is_own(path) else path for path in _part_paths(found)]
+    edits = [edit for one in told for edit in EDITS.validate_json(one.get("edits", "[]"))]
+    mixed = {"mixed": json.dumps([*json.loads(told[0].get("mixed", "[]")), *paths]), "edits": EDITS.dump_json(edits)}
+    _write(file, pa.concat_tables([own, added]).replace_schema_metadata(told[0] | mixed))
+    return min(rows, len(found))
 
 
 def count_reasons(refused: list[Refused]) -> dict[str, int]:
@@ -301,6 +359,25 @@ def _open(file: str, split: str | None = None) -> pa.Table:
     return table if split is None else table.filter(pc.field("split") == split)
 
 
+def _write(file: Path, entries: pa.Table) -> None:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, entries.schema) as writer:
+        writer.write_table(entries)
+    Folder(str(file.parent)).write(file.name, sink.getvalue())
+    _open.cache_clear()  # of a file that was there before
+
+
 def _part_paths(entries: pa.Table) -> list[str]:
+    """Return the parts by number: the dataset's own by their paths below its folder, then others by where they are."""
     metadata = entries.schema.metadata or {}
-    return [f"{metadata[b'table'].decode()}/{name}" for name in metadata[b"parts"].decode().split("\n")]
+    own = [f"{metadata[b'table'].decode()}/{name}" for name in metadata[b"parts"].decode().split("\n")]
+    return [*own, *json.loads(metadata.get(b"mixed", b"[]"))]
+
+
+def _part(folder: Folder, path: str) -> Part:
+    place, _, name = path.rpartition("/")
+    return Part(folder, path) if _is_own(path) else Part(Folder(place), name)
+
+
+def _is_own(path: str) -> bool:
+    return path.startswith("tables/")

@@ -6,6 +6,7 @@
       rows.arrow         which rows, frozen
       reference.npz      log-probabilities of its start, where it is compared with a table of them
       retriever/         what ADPO's retriever knows of the rows, and what became of it
+      mixed/             conversations of files that are mixed in; goes when it is finished
       places/            what a NAMC of the paper's size is told of the rows' images; goes when it is finished
       words.json         of a NAMC: the words that it writes
       refused.jsonl      rows that are not trained on, with reasons
@@ -42,7 +43,7 @@ from pairwright.schemas.section import Section, say_changes
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.evaluations import FOLDER as EVALUATIONS
 from pairwright.tasks.store.files import Folder, flush, naming
-from pairwright.tasks.training.freeze_rows import FILE, Refused
+from pairwright.tasks.training.freeze_rows import FILE, MIXED, Refused
 
 log = logging.getLogger(__name__)
 STEP = "checkpoint-"
@@ -131,12 +132,12 @@ class Run:
             shutil.rmtree(self.folder.parent.parent / EVALUATIONS / self.folder.name, ignore_errors=True)
         for name in ("config.yaml", FILE, self.metrics.name, self.refused.name, REFERENCE, VOCABULARY):
             (self.folder / name).unlink(missing_ok=True)
-        for name in (RETRIEVER, PLACES):
+        for name in (RETRIEVER, PLACES, MIXED):
             shutil.rmtree(self.folder / name, ignore_errors=True)
 
     def clean(self) -> None:
         """Delete what a killed process left half-done; of a finished run, what was prepared of its images, too."""
-        half_done = (self.folder / name for name in (SAVING, FINISHING, *([PLACES] if self.is_finished else [])))
+        half_done = (self.folder / name for name in (SAVING, FINISHING, *([PLACES, MIXED] if self.is_finished else [])))
         for path in (*half_done, *self.checkpoints.glob(".*")):
             shutil.rmtree(path, ignore_errors=True)
 

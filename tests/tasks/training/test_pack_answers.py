@@ -107,9 +107,10 @@ BETWEEN = {
 """What the published templates put between an answer's end and the next answer, where it is not Qwen's."""
 
 
-def test_both_answers_of_a_conversation_bear_loss_and_nothing_else(family: Path) -> None:
+@pytest.mark.parametrize("summary", [SUMMARY, "e"])
+def test_both_answers_of_a_conversation_bear_loss_and_nothing_else(family: Path, summary: str) -> None:
     """The mask is written by hand, over the whole text as transformers' processor encodes it."""
-    model, item = load(family), loaded("one", SUMMARY)
+    model, item = load(family), loaded("one", summary)
     said = (Turn(role="user", text="Which is brighter?"), Turn(role="assistant", text=CHOICE))
     batch = batch_of(family, [Loaded(replace(item.example, then=said), item.images, ())])
     assert len(batch.prompts) == 1, "with one set of images"
@@ -119,7 +120,7 @@ def test_both_answers_of_a_conversation_bear_loss_and_nothing_else(family: Path)
     prompt = processor.apply_chat_template([{"role": "user", "content": asked}], add_generation_prompt=True)
     before, behind = AROUND.get(family.name, ("", "<|im_end|>"))
     between = BETWEEN.get(family.name, "\n<|im_start|>user\nWhich is brighter?<|im_end|>\n<|im_start|>assistant\n")
-    texts = [prompt, before + SUMMARY + behind, between, before + CHOICE + behind]
+    texts = [prompt, before + summary + behind, between, before + CHOICE + behind]
     given = [processor(text=["".join(texts[:n])], images=[list(item.images)], **TENSORS) for n in range(1, 5)]
     ends = [len(one["input_ids"][0]) for one in given]
     mask = torch.zeros(ends[-1], dtype=torch.bool)

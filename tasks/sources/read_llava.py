@@ -1,0 +1,68 @@
+"""Read LLaVA's training data as conversations: a JSON list of ``image`` and ``conversations``.
+
+``image`` is a path, a list of paths, or absent; paths start in the file's folder and never lead out of it.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pairwright.schemas.config import ImagesConfig
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import Dropped, PreferenceRow, Turn, make_key
+from pairwright.tasks.sources.annotations import check_record, load_json
+from pairwright.tasks.sources.cad_inst import read_turns
+from pairwright.tasks.sources.read_entry import RefusedEntryError, check_path, read_below
+from pairwright.tasks.store.images import RefusedImageError, probe_image
+
+KIND = "llava"
+MOST_IMAGES = 16
+"""Of one conversation."""
+
+
+def read_llava(path: Path, *, seed: int) -> Iterator[PreferenceRow | Dropped]:
+    """Yield a file's conversations in an order that the seed draws, each as a row to train on, or why it is none."""
+    records: list[object] = load_json(path, list)
+    for number in np.random.default_rng(seed).permutation(len(records)).tolist():
+        try:
+            yield _read(check_record(records[number]), f"{path.name}#{number}", path.parent)
+        except RefusedEntryError as refused:
+            yield Dropped(source_key=f"{path.name}#{number}", reason=refused.reason, detail=refused.detail)
+        except OSError as error:
+            raise SourceError(f"{path}#{number}: an image cannot be read: {error}") from error
+
+
+def _read(record: dict[str, Any], key: str, folder: Path) -> PreferenceRow:
+    named = record.get("image") or []
+    names = [named] if not isinstance(named, list) else named
+    if len(names) > MOST_IMAGES:
+        raise RefusedEntryError("too many images", f"{len(names)}, at most {MOST_IMAGES}")
+    turns = [Turn(role=role, text=text) for role, text in read_turns(record)]
+    while turns[-1].role != "assistant":
+        turns.pop()
+    images = tuple(_image(folder, check_path(name)) for name in names)
+    return PreferenceRow(
+        key=key,
+        source_key=key,
+        subject=key,
+        prompt=tuple(turns[:-1]),
+        images=images,
+        image_keys=tuple(map(make_key, images)),
+        chosen=turns[-1].text,
+        chosen_model=KIND,
+        split="train",
+        sources=(KIND,) * len(images),
+        licences=("",) * len(images),
+    )
+
+
+def _image(folder: Path, name: str) -> bytes:
+    limits = ImagesConfig()
+    data = read_below(folder, name, limits)
+    try:
+        probe_image(data, limits)
+    except RefusedImageError as refused:
+        raise RefusedEntryError(refused.reason, f"{name}: {refused.detail}") from refused
+    return data

@@ -1,0 +1,62 @@
+"""Conversations about images: what user and assistant say in turn, as each written table has it.
+
+A preference is one, too: its prompt, then its chosen text.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+from pairwright.prompts import load, load_wordings
+from pairwright.schemas.rows import (
+    CaptionRow,
+    ComparisonRow,
+    DifferenceRow,
+    ImageRow,
+    PairRow,
+    PreferenceRow,
+    QuestionRow,
+    SplitRow,
+    Turn,
+)
+
+TellingRow = CaptionRow | ComparisonRow | DifferenceRow | QuestionRow
+SHOWN = "Image 1: <image>\nImage 2: <image>\n"
+"""Before a question of CaD-QA, as published."""
+ASK, DESCRIBE = "ask_difference", "describe_image"
+
+
+def turns_of(row: TellingRow | PreferenceRow) -> tuple[Turn, ...]:
+    """Return a row's conversation; what was asked behind its last answer is left out."""
+    match row:
+        case PreferenceRow():
+            return *row.prompt, Turn(role="assistant", text=row.chosen)
+        case ComparisonRow():
+            last = max(n for n, turn in enumerate(row.conversation) if turn.role == "assistant")
+            return row.conversation[: last + 1]
+        case QuestionRow():
+            asked, answer = SHOWN + row.question, row.answer
+        case CaptionRow():
+            asked, answer = load(DESCRIBE).render(), row.text
+        case DifferenceRow():
+            asked = load_wordings(ASK).say("given" if row.is_given else "ask", Random(row.key))
+            answer = row.text
+    return Turn(role="user", text=asked), Turn(role="assistant", text=answer)
+
+
+def converse(row: TellingRow, pair: PairRow, shown: Sequence[ImageRow], split: SplitRow) -> PreferenceRow:
+    """Return a row's conversation about the images of a pair, one or both, as a preference that rejects nothing."""
+    *asked, answer = turns_of(row)
+    return PreferenceRow(
+        key=row.key,
+        source_key=pair.key,
+        subject=row.subject,
+        prompt=tuple(asked),
+        images=tuple(image.image for image in shown),
+        image_keys=tuple(image.key for image in shown),
+        chosen=answer.text,
+        chosen_model=row.model,
+        component=split.component,
+        split=split.split,
+        sources=tuple(image.source for image in shown),
+        licences=tuple(image.licence for image in shown),
+    )

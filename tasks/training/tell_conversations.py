@@ -1,0 +1,53 @@
+"""Write the conversations of a written table with their images, as a training reads them.
+
+Reads ``PairRow`` and what was written about it or its images; writes ``PreferenceRow`` that reject nothing, of the
+pair's split. An image of several pairs has its caption told with each of them; of these equal rows one counts.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from pairwright.schemas.rows import CaptionRow, ImageRow, Images, PairRow, PreferenceRow, SplitRow
+from pairwright.schemas.section import Section
+from pairwright.schemas.training import CONVERSATIONS
+from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.texts.conversations import ASK, DESCRIBE, TellingRow, converse
+
+
+def tell_conversations(
+    rows: Sequence[PairRow],
+    config: Section,
+    *,
+    told: Mapping[str, tuple[TellingRow, ...]],
+    splits: Mapping[str, SplitRow],
+    images: Images,
+) -> Iterator[PreferenceRow]:
+    """Yield the conversations about each pair, or about its images."""
+    del config  # has no fields
+    for pair in rows:
+        for row in (row for subject in (pair.key, pair.first, pair.second) for row in told.get(subject, ())):
+            shown = [pair.first, pair.second] if row.subject == pair.key else [row.subject]
+            yield converse(row, pair, [images[key] for key in shown], splits[pair.key])
+
+
+STAGE = Stage(
+    name=CONVERSATIONS,
+    group="training",
+    reads={"pairs": PairRow},
+    writes=PreferenceRow,
+    function=tell_conversations,
+    config=CONVERSATIONS,
+    prompts=(ASK, DESCRIBE),
+    uses=(
+        Uses(table="splits", row=SplitRow, counts=True),
+        Uses(table="images", row=ImageRow, on="images", without=("captions", "graph")),
+    ),
+    rows_per_shard=25,
+)
+
+
+def stage_of(table: Stage) -> Stage:
+    """Return the stage as it tells the rows of a table, given by the stage that writes it."""
+    about = "images" if table.writes is CaptionRow else "subject"
+    told = Uses(table=table.name, row=table.writes, kind="many", on=about, counts=True, name="told")
+    return replace(STAGE, uses=(*STAGE.uses, told))
