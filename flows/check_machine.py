@@ -20,6 +20,7 @@ from pairwright.tasks.mining import find_nouns
 from pairwright.tasks.models.check_packages import Check, check_gpus, check_packages, faiss_extra, missing, ok, warning
 from pairwright.tasks.models.weights import weights_folder
 from pairwright.tasks.rejected import find_mentions
+from pairwright.tasks.serving.memory import check_memory
 from pairwright.tasks.serving.probe import find_model
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import count_cores
@@ -88,6 +89,8 @@ def check_profile(profile: Profile, until: str) -> Iterator[Check]:
         yield from _look("weights", stage.section, partial(_check_weights, stage, sections[stage.name], profile.name))
     for field, chat in served_models(profile, until).items():
         yield from _look("served", field, partial(_check_served, chat, field))
+        if chat.launch.enabled:
+            yield from _look("memory", field, lambda chat=chat, field=field: [ok("memory", field, check_memory(chat, field))])
 
 
 def _check_weights(stage: Stage, config: Section, profile: str) -> Iterator[Check]:

@@ -24,6 +24,7 @@ from pairwright.tasks.models.check_packages import require_faiss
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.verify_weights import Verified, is_on_hub, list_here, list_on_hub, taking_inventory, verify
 from pairwright.tasks.serving.launch import Servers
+from pairwright.tasks.serving.memory import check_memory
 from pairwright.tasks.serving.probe import find_model
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
@@ -56,6 +57,8 @@ def pin_served(profile: Profile, until: str) -> ResolvedProfile:
             served = find_model(own, field=place, images=count)
         except ServerError as error:  # nothing has begun: an address is wrong, or nobody is there
             raise ConfigError(str(error)) from error
+        if own.launch.enabled:
+            log.info("%s: %s", place, check_memory(own, place))
         found.update(changed_fields(own, served, place))
     return resolve(profile, found)
 

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -27,18 +27,44 @@ def load_profile(name: str, settings: Sequence[str] = ()) -> Profile:
 
     What is wrong is a ``ConfigError`` with the file, the field and what would be allowed.
     """
+    path = _path_of(name)
+    values = _read(path)
+    for setting in settings:
+        set_field(values, setting)
+    return make_section(Profile, {"name": path.stem, **values}, where=str(path), settings=settings)
+
+
+def _path_of(name: str) -> Path:
     path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
     if not path.is_file():
         raise ConfigError(f"{name}: no such profile. There are {', '.join(profile_names())}, or give a .yaml file")
+    return path
+
+
+def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Return the values of a file, put over those of the profile that it ``extends``."""
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise ConfigError(f"{path}: cannot be read as YAML: {error}") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: must be a mapping of sections, not {type(values).__name__}")
-    for setting in settings:
-        set_field(values, setting)
-    return make_section(Profile, {"name": path.stem, **values}, where=str(path), settings=settings)
+    own = cast("dict[str, Any]", values)
+    if (base := own.pop("extends", None)) is None:
+        return own
+    if not isinstance(base, str) or _path_of(base) in (*above, path):
+        raise ConfigError(f"{path}: extends: must name another profile, and no circle of them (given: {base!r})")
+    return _put_over(_read(_path_of(base), (*above, path)), own)
+
+
+def _put_over(base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return sections with their fields replaced; null takes out what the base has."""
+    for name, value in own.items():
+        inner = base.get(name)
+        base[name] = _put_over(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+        if value is None:
+            del base[name]
+    return base
 
 
 def change_profile(profile: Profile, settings: Sequence[str]) -> Profile:

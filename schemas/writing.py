@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.plugins import check_name
-from pairwright.schemas.section import UNSET, Filled, FilledSeed, Names, Positive, Seconds, Section, Share
+from pairwright.schemas.section import UNSET, Count, Filled, FilledSeed, Names, Positive, Seconds, Section, Share
 
 Structured = Literal["auto", "vllm", "json", "none"]
 
@@ -34,7 +34,11 @@ class LaunchConfig(Section):
     max_images: Annotated[int, Field(ge=0, le=16)] = 2
     """Maximum images of a prompt; 0 for models that see none."""
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Share of the GPU's memory that vLLM may take."""
+    """Share of each GPU's memory that vLLM may take."""
+    tensor_parallel: Count = 0
+    """GPUs that share the model; 0: one where it is enough, else all of the machine."""
+    data_parallel: Count = 0
+    """Copies of the model, each on GPUs of its own; 0: as many as there are GPUs for."""
     flags: tuple[str, ...] = ()
     """Further arguments of its command line ("--quantization", "awq")."""
     download: bool = False

@@ -193,7 +193,7 @@ def doctor(
     of_each = {
         name: list(check_profile(profile_to_fetch(name, (settings or []) if profile else []), until)) for name in names
     }
-    checks = list(check_machine(out, needs_gpu=profile == "gpu"))
+    checks = list(check_machine(out, needs_gpu=profile.startswith("gpu")))
     lacks = {name: [one for one in (*checks, *own) if one.state == "missing"] for name, own in of_each.items()}
     if as_json:
         profiles = {

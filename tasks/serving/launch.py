@@ -17,6 +17,7 @@ import sys
 import time
 import urllib.request
 from dataclasses import dataclass
+from functools import cache
 from http.client import HTTPException
 from pathlib import Path
 from typing import Self
@@ -25,6 +26,7 @@ from urllib.error import HTTPError
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving import guard
+from pairwright.tasks.serving.memory import divide, read_needs, visible_memory
 
 LOOK_SECONDS = 0.1
 ANSWER_SECONDS = 5
@@ -32,7 +34,23 @@ DRAIN_SECONDS = 15
 """How long vLLM goes on answering what it was asked when it is told to end."""
 GRACE_SECONDS = DRAIN_SECONDS + 30
 """How long after it is told to end it is killed; it has drained by then, and let go of its GPU."""
-TAIL_LINES = 30
+VERSION_SECONDS = 120
+"""vLLM imports PyTorch before it says its version."""
+OLDEST = (0, 11)
+"""Older ones take no notice of ``structured_outputs``, and answer in any form."""
+LIMITS_OF_TEXT = (0, 12)
+"""Older ones end at ``--limit-mm-per-prompt`` where a model sees no images."""
+DRAINS = (0, 18)
+"""Older ones do not know ``--shutdown-timeout``."""
+NEWEST = (99, 0)
+SOURCE = re.compile(r"^(?:\([^)]*\) ?)?(?:(?:ERROR|CRITICAL|WARNING|INFO) [\d :-]+\[[^\]]*\] ?)?")
+"""What stands before a line of vLLM's log: "(EngineCore_0 pid=7) ERROR 11-23 12:00:00 [core.py:700]"."""
+MATTERS = (
+    re.compile(r"No available memory for the cache blocks|CUDA out of memory|unrecognized arguments|^Value error, "),
+    re.compile(r"^(?:[\w.]*(?:Error|Exception)|[\w. ]+: error): (?!Engine core init|WorkerProc init)"),
+    re.compile(r"\S"),
+)
+"""Lines that say why vLLM ended, those that say most first; its processes say of each other only that one failed."""
 QUIET = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
@@ -65,15 +83,21 @@ class Servers:
         """Return the configuration with the endpoint of a server that answers; without `launch`, as it is.
 
         What runs for another model is stopped first. ``field`` is the model's name in the profile. Raises
-        ``ConfigError`` where it cannot be started, ``ServerError`` with the end of its log where it does not answer.
+        ``ConfigError`` where it cannot be started, ``ServerError`` with what its log says where it does not answer.
         """
         if not chat.launch.enabled:
             return chat
         running = self._running
         if running is None or _started_as(running.chat) != _started_as(chat) or not _serves(running):
             check_launch(chat, field)
+            version = ask_version(chat.launch.command)
+            if version < OLDEST:
+                raise ConfigError(
+                    f"{field}.launch.command: this is vLLM {'.'.join(map(str, version))}, which cannot hold answers to "
+                    f"a form as it is asked to; install {'.'.join(map(str, OLDEST))} or newer"
+                )
             self.stop()
-            running = self._running = _launch(chat, self._logs)
+            running = self._running = _launch(chat, self._logs, version)
             if error := _wait(running):
                 self.stop()
                 raise ServerError(error)
@@ -110,32 +134,71 @@ def check_launch(chat: ChatConfig, field: str) -> None:
         )
 
 
-def vllm_command(chat: ChatConfig, port: int) -> list[str]:
+@cache
+def ask_version(command: tuple[str, ...]) -> tuple[int, int]:
+    """Return the first two numbers of vLLM's version; one that says none is taken for the newest."""
+    try:
+        said = subprocess.run(  # noqa: S603 - the command is the profile's
+            [*command, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=VERSION_SECONDS,
+            env=_environment(),
+            check=False,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:
+        said = str(error)
+    if found := re.search(r"^v?(\d+)\.(\d+)", said, re.MULTILINE):
+        return int(found[1]), int(found[2])
+    _log.warning("%s --version says no version: taken for a new one", shlex.join(command))
+    return NEWEST
+
+
+def _environment() -> dict[str, str]:
+    return {**{name: value for name, value in os.environ.items() if name not in OURS}, **QUIET}
+
+
+def vllm_command(chat: ChatConfig, port: int, version: tuple[int, int] = NEWEST) -> list[str]:
     """Return vLLM's command line; the profile's own flags come last, where they win."""
     launch = chat.launch
+    limits = launch.max_images > 0 or version >= LIMITS_OF_TEXT
     return [
         *(*launch.command, "serve", chat.model, "--served-model-name", chat.model),
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--max-model-len", str(launch.max_model_len), "--gpu-memory-utilization", str(launch.gpu_memory_utilization)),
-        *("--limit-mm-per-prompt", json.dumps({"image": launch.max_images, "video": 0})),
+        *_share_gpus(chat),
+        *(("--limit-mm-per-prompt", json.dumps({"image": launch.max_images, "video": 0})) if limits else ()),
         # An image processor's own limit may be far above ours, and vLLM sets memory aside for the largest image.
         *(("--mm-processor-kwargs", json.dumps({"max_pixels": chat.max_pixels})) if launch.max_images else ()),
         "--enable-prefix-caching",  # prompts begin alike
         # A checkpoint's generation_config.json may say top_k 1 (Qwen2-VL's does): no seed, no temperature counts then.
-        *("--generation-config", "vllm"),
-        *("--shutdown-timeout", str(DRAIN_SECONDS), "--disable-uvicorn-access-log"),
+        *("--generation-config", "vllm", "--disable-uvicorn-access-log"),
+        *(("--shutdown-timeout", str(DRAIN_SECONDS)) if version >= DRAINS else ()),
         *(("--revision", chat.revision) if chat.revision and not Path(chat.model).exists() else ()),
         *launch.flags,
     ]
 
 
-def _launch(chat: ChatConfig, logs: Path) -> _Running:
+def _share_gpus(chat: ChatConfig) -> tuple[str, ...]:
+    """Return the flags that divide a model among GPUs; on one, or where none is found, there is nothing to say."""
+    try:
+        needs = read_needs(chat)
+    except ValueError:
+        needs = None
+    shared, copies = divide(chat.launch, needs, visible_memory())
+    return (
+        *(("--tensor-parallel-size", str(shared)) if shared > 1 else ()),
+        *(("--data-parallel-size", str(copies)) if copies > 1 else ()),
+    )
+
+
+def _launch(chat: ChatConfig, logs: Path, version: tuple[int, int]) -> _Running:
     port = free_port()
-    command = vllm_command(chat, port)
+    command = vllm_command(chat, port, version)
     logs.mkdir(parents=True, exist_ok=True)
     log = logs / f"vllm-{re.sub(r'[^A-Za-z0-9._-]+', '-', chat.model).strip('-')}.log"
     _log.info("starting vLLM with %s; its log: %s", chat.model, log)
-    kept = {name: value for name, value in os.environ.items() if name not in OURS}
     with log.open("ab") as out:
         out.write(f"$ {shlex.join(command)}\n".encode())
         out.flush()
@@ -144,7 +207,7 @@ def _launch(chat: ChatConfig, logs: Path) -> _Running:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**kept, **QUIET, **({} if chat.launch.download else OFFLINE)},
+            env={**_environment(), **({} if chat.launch.download else OFFLINE)},
             start_new_session=True,
         )
     return _Running(chat, port, log, guarded)
@@ -158,7 +221,7 @@ def free_port() -> int:
 
 
 def _wait(running: _Running) -> str:
-    """Wait until it answers; return why it does not, with the end of its log."""
+    """Wait until it answers; return why it does not, with the line of its log that says so."""
     began, limit = time.monotonic(), running.chat.launch.start_timeout_seconds
     what = f"did not answer within {limit:g} s (launch.start_timeout_seconds)"
     while time.monotonic() < began + limit:
@@ -169,9 +232,15 @@ def _wait(running: _Running) -> str:
             _log.info("vLLM serves %s after %.0f s", running.chat.model, time.monotonic() - began)
             return ""
         time.sleep(LOOK_SECONDS)
-    lines = running.log.read_bytes().rpartition(b"\n$ ")[2].decode(errors="replace").splitlines()  # of this start
-    tail = "\n".join(line[:500] for line in lines[-TAIL_LINES:])
-    return f"vLLM of {running.chat.model} {what}; the end of its log, {running.log}:\n{tail}"
+    log = running.log.read_bytes().rpartition(b"\n$ ")[2].decode(errors="replace")  # of this start
+    return f"vLLM of {running.chat.model} {what}: {find_cause(log)} (its whole log: {running.log})"
+
+
+def find_cause(log: str) -> str:
+    """Return the last line of those that say most of why vLLM ended: an error, and not the traceback above it."""
+    lines = [SOURCE.sub("", line).strip() for line in log.splitlines()[1:]]  # the first is the command
+    told = next((told for pattern in MATTERS if (told := [line for line in lines if pattern.search(line)])), [""])
+    return told[-1][:500] or "its log is empty"
 
 
 def _serves(running: _Running) -> bool:

@@ -15,7 +15,7 @@ import pytest
 
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.writing import ChatConfig, LaunchConfig
-from pairwright.tasks.serving.launch import Servers
+from pairwright.tasks.serving.launch import Servers, ask_version, find_cause, vllm_command
 from tests.fixtures import stand_in_vllm
 
 ROOT = Path(__file__).parents[3]
@@ -115,13 +115,70 @@ def test_a_server_that_crashed_is_started_again_and_its_engine_is_not_left(serve
     assert get(servers.ready(local(diary)).endpoint[0])["data"] == [{"id": "tiny"}]
 
 
-def test_a_server_that_dies_shows_the_end_of_its_log(servers, diary) -> None:
+def test_a_server_that_dies_shows_why_and_where_its_log_is(servers, diary) -> None:
     with pytest.raises(ServerError) as caught:
         servers.ready(local(diary, fault="dies"))
-    assert re.search(r"\btiny\b.*exit code 3\b", str(caught.value))
+    assert re.search(r"\btiny\b.*exit code 3\b.*: ValueError: this checkpoint is no checkpoint \(", str(caught.value))
     assert "vllm-tiny.log" in str(caught.value)
-    assert str(caught.value).endswith("ValueError: this checkpoint is no checkpoint")
+    assert len(str(caught.value).splitlines()) == 1
     assert are_gone(entries(diary)[0])
+
+
+ENGINE = "(EngineCore_DP0 pid=71) ERROR 11-23 10:00:02 [core.py:708] "
+TRACEBACK = f"""\
+INFO 11-23 10:00:00 [api_server.py:1839] vLLM API server version 0.32.0
+{ENGINE}Traceback (most recent call last):
+{ENGINE}  File "/v/core.py", line 699, in run_engine_core
+{ENGINE}    raise ValueError("
+{ENGINE}CAUSE
+(APIServer pid=1) Traceback (most recent call last):
+(APIServer pid=1)   File "/v/bin/vllm", line 8, in <module>
+(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {{}}
+"""
+PYDANTIC = """\
+pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
+  Value error, User-specified max_model_len (8192) is greater than the derived max_model_len (4096) [type=value_error]
+    For further information visit https://errors.pydantic.dev/2.12/v/value_error
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (TRACEBACK, "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`."),
+        (TRACEBACK, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 224.00 MiB. GPU 0 has 23.5 GiB"),
+        (TRACEBACK, "OSError: no file named model.safetensors found in directory /models/x"),
+        ("usage: vllm serve [model_tag] [options]\nCAUSE\n", "vllm serve: error: unrecognized arguments: --flag"),
+        ("usage: vllm serve\nCAUSE\n", "vllm serve: error: argument --max-model-len: invalid int value: 'x'"),
+        (PYDANTIC, PYDANTIC.splitlines()[1].strip()),
+        ("CAUSE\n", "bash: vllm: cannot execute: required file not found"),
+        ("CAUSE", "its log is empty"),
+    ],
+)
+def test_of_a_long_log_the_line_that_matters_is_found(log, cause) -> None:
+    text = log.replace("CAUSE", "" if cause == "its log is empty" else cause)
+    assert find_cause(f"$ vllm serve x\n{text}") == cause
+
+
+def test_flags_are_those_of_the_version(tmp_path) -> None:
+    def flags(says: str, images: int = 0) -> set[str]:
+        launch = LaunchConfig(command=(sys.executable, str(stand_in_vllm.__file__), "--says", says), max_images=images)
+        version = ask_version(launch.command)
+        return {word for word in vllm_command(ChatConfig(model="m", launch=launch), 1, version) if word[:2] == "--"}
+
+    new = flags("0.18.0")
+    assert flags("0.32.1.dev7+g1b2c3d4") == flags("dev") == flags("1.0") == new
+    assert new - flags("0.17.1") == {"--shutdown-timeout"}
+    assert flags("0.17.1") - flags("0.11.2") == {"--limit-mm-per-prompt"}
+    assert "--limit-mm-per-prompt" in flags("0.11.2", images=2)
+
+
+def test_a_vllm_that_holds_answers_to_no_form_is_refused(servers, diary) -> None:
+    chat = local(diary)
+    old = chat.launch.model_copy(update={"command": (*chat.launch.command, "--says", "0.9.2")})
+    with pytest.raises(ConfigError, match=r"models.chat.launch.command: .*0\.9.*0\.11"):
+        servers.ready(chat.model_copy(update={"launch": old}))
+    assert not diary.exists()
 
 
 @pytest.mark.parametrize("fault", ["never", "other"])

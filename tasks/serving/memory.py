@@ -1,0 +1,215 @@
+"""Compare what a model that vLLM is to load needs with the memory of this machine's GPUs, before anything starts.
+
+Reads ``config.json`` and the index of the weights, from a folder or the Hub's local cache, and asks ``nvidia-smi``;
+fetches nothing. vLLM refuses to start where the weights, what it needs to compute, and the key-value cache of one
+sequence of ``max_model_len`` tokens exceed its share of a GPU. Needs only the standard library and the Hub's client.
+"""
+
+import csv
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Self, cast
+
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.writing import ChatConfig, LaunchConfig
+
+GB = 1e9
+MARGIN = 3 * 10**9
+"""Bytes of each GPU for CUDA's context and graphs, activations of a full batch, and the images that it holds."""
+ELEMENT = 2
+"""Bytes of a number in the cache: vLLM computes in 16 bits, also where weights have 4 or 32."""
+FOUR_BITS = 0.3
+"""Size of a 4-bit checkpoint as a share of one in 16 bits, with scales, and embeddings and eyes that stay as they are."""
+MAX_UTILIZATION = 0.95
+SHORTEST = 2048
+"""Tokens: two images and an answer fill it."""
+SMALLEST, SMALLEST_GB = "gpu-24", 12
+"""The profile that needs least, and the memory of a GPU that is enough for it."""
+CHANGING = ("-q", "--quantization", "--cpu-offload-gb", "-pp", "--pipeline-parallel-size", "--kv-cache-dtype", "--dtype")
+"""Flags of vLLM with which this arithmetic is not right."""
+INDEX = "model.safetensors.index.json"
+ASK = ("nvidia-smi", "--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits")
+ASK_SECONDS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """Memory that a model takes, in bytes, and how it can be divided."""
+
+    weights: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    groups: int
+    """Of numbers that share a scale, in a row of the widest layer; without quantization, its width."""
+    quantized: bool
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], weights: int) -> Self:
+        """Return what a ``config.json`` and the size of the weights say; ``ValueError`` where they say too little."""
+        text: Mapping[str, Any] = config.get("text_config") or config
+        quantization: Mapping[str, Any] = config.get("quantization_config") or text.get("quantization_config") or {}
+        dtype = text.get("dtype") or text.get("torch_dtype") or config.get("torch_dtype")
+        try:
+            heads = int(text["num_attention_heads"])
+            return cls(
+                weights=weights // 2 if dtype == "float32" else weights,
+                layers=int(text["num_hidden_layers"]),
+                heads=heads,
+                kv_heads=int(text.get("num_key_value_heads") or heads),
+                head_dim=int(text.get("head_dim") or int(text["hidden_size"]) // heads),
+                groups=int(text["intermediate_size"]) // max(1, int(quantization.get("group_size") or 1)),
+                quantized=bool(quantization),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"config.json does not say how large the cache is ({error!r})") from error
+
+    def cache(self, tokens: int, gpus: int = 1) -> int:
+        """Return the bytes of keys and values of so many tokens on each GPU; a head is on one of them at least."""
+        return 2 * self.layers * max(1, self.kv_heads // gpus) * self.head_dim * ELEMENT * tokens
+
+    def on_each(self, tokens: int, gpus: int = 1) -> int:
+        """Return the bytes that each of the GPUs that share the model must have for it."""
+        return self.weights // gpus + self.cache(tokens, gpus) + MARGIN
+
+    def divides(self, gpus: int) -> bool:
+        """Say whether so many GPUs can share it: each has whole heads, and whole groups of a row."""
+        return self.heads % gpus == 0 and self.groups % gpus == 0
+
+
+def read_needs(chat: ChatConfig) -> Needs:
+    """Return what a model of this machine needs; ``ValueError`` says what is not known of it."""
+    if changing := sorted({flag.partition("=")[0] for flag in chat.launch.flags} & {*CHANGING}):
+        raise ValueError(f"launch.flags has {changing[0]}, which changes it")
+    folder = _find_folder(chat)
+    if folder is None or not (folder / "config.json").is_file():
+        raise ValueError(f"{chat.model} is not on this machine")
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+        index = json.loads((folder / INDEX).read_bytes()) if (folder / INDEX).is_file() else {}
+        weights = int(index["metadata"]["total_size"]) if index else _size_of_files(folder)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise ValueError(f"{folder}: its JSON cannot be read ({error})") from error
+    if not weights or not isinstance(config, Mapping):
+        raise ValueError(f"{folder} holds no weights in safetensors")
+    return Needs.of(cast("Mapping[str, Any]", config), weights)
+
+
+def _find_folder(chat: ChatConfig) -> Path | None:
+    if (local := Path(chat.model).expanduser()).is_dir():
+        return local
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        found = try_to_load_from_cache(chat.model, "config.json", revision=chat.revision or None)
+    except HFValidationError:
+        return None
+    return Path(found).parent if isinstance(found, str) else None
+
+
+def _size_of_files(folder: Path) -> int:
+    return sum(
+        path.stat().st_size for path in folder.glob("*.safetensors") if not path.name.startswith("consolidated")
+    )
+
+
+@cache
+def gpu_memory(visible: str | None) -> tuple[int, ...]:
+    """Return the bytes of each GPU that vLLM would see; ``visible``: what ``CUDA_VISIBLE_DEVICES`` says, if anything."""
+    try:
+        said = subprocess.run(ASK, capture_output=True, text=True, timeout=ASK_SECONDS, check=True).stdout  # noqa: S603
+        rows = [(row[0].strip(), row[1].strip(), int(row[2]) << 20) for row in csv.reader(said.splitlines())]
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):  # no driver, or no number: "[N/A]"
+        return ()
+    if visible is None:
+        return tuple(size for _, _, size in rows)
+    names = [name.strip() for name in visible.split(",") if name.strip()]
+    return tuple(size for name in names for index, uuid, size in rows if name == index or uuid.startswith(name))
+
+
+def visible_memory() -> tuple[int, ...]:
+    """Return the bytes of each GPU that vLLM would see, as this process' environment says."""
+    return gpu_memory(os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def divide(launch: LaunchConfig, needs: Needs | None, gpus: Sequence[int]) -> tuple[int, int]:
+    """Return how many GPUs share a model, and how many copies of it there are.
+
+    What the profile leaves open: one GPU where it is enough, else all that can share the model; copies for the others.
+    """
+    count, shared = max(1, len(gpus)), launch.tensor_parallel
+    if not shared:
+        free = max(1, count // (launch.data_parallel or 1))
+        able = [number for number in range(1, free + 1) if count % number == 0 and (not needs or needs.divides(number))]
+        alone = needs and gpus and needs.on_each(launch.max_model_len) <= launch.gpu_memory_utilization * min(gpus)
+        shared = 1 if alone or not able else able[-1]
+    return shared, launch.data_parallel or max(1, count // shared)
+
+
+def check_memory(chat: ChatConfig, field: str) -> str:
+    """Return in words what a model needs of the GPUs, or why that is not known.
+
+    Raises ``ConfigError`` where it does not fit, with the settings that would.
+    """
+    gpus, launch = visible_memory(), chat.launch
+    if not gpus:
+        return "memory not checked: nvidia-smi names no GPU"
+    try:
+        needs = read_needs(chat)
+    except ValueError as unknown:
+        return f"memory not checked: {unknown}"
+    shared, copies = divide(launch, needs, gpus)
+    if shared * copies > len(gpus):
+        raise ConfigError(
+            f"{field}.launch: tensor_parallel {shared} x data_parallel {copies} needs {shared * copies} GPUs, here "
+            f"are {len(gpus)}; 0 in place of either takes those that there are"
+        )
+    if not needs.divides(shared):
+        raise ConfigError(f"{field}.launch.tensor_parallel: {chat.model} cannot be shared by {shared} GPUs{_able(needs)}")
+    each, limit = needs.on_each(launch.max_model_len, shared), launch.gpu_memory_utilization * min(gpus)
+    said = (
+        f"{chat.model} needs {each / GB:.1f} GB of each of {shared} GPU{'s' * (shared > 1)} (weights "
+        f"{needs.weights / shared / GB:.1f}, cache of {launch.max_model_len} tokens "
+        f"{needs.cache(launch.max_model_len, shared) / GB:.1f}, {MARGIN / GB:.0f} to compute), of {limit / GB:.1f} "
+        f"({launch.gpu_memory_utilization:g} of {min(gpus) / GB:.1f})"
+    )
+    if each <= limit:
+        return said
+    advice = "; ".join(_settings_that_fit(needs, launch, gpus, field)) or "take a smaller model"
+    raise ConfigError(f"{field}: {said}. What fits: {advice}")
+
+
+def _able(needs: Needs) -> str:
+    return ", only by " + ", ".join(str(number) for number in range(1, 17) if needs.divides(number))
+
+
+def _settings_that_fit(needs: Needs, launch: LaunchConfig, gpus: Sequence[int], field: str) -> Iterator[str]:
+    """Yield each single change with which the model, or one like it, fits."""
+    least, limit = min(gpus), launch.gpu_memory_utilization * min(gpus)
+    shared, _ = divide(launch, needs, gpus)
+
+    def fits(tokens: int, number: int, size: float) -> bool:
+        return needs.divides(number) and needs.on_each(tokens, number) <= size
+
+    for number in range(1, len(gpus) + 1):
+        if fits(launch.max_model_len, number, limit):
+            yield f"--set {field}.launch.tensor_parallel={number} --set {field}.launch.data_parallel=0"
+            break
+    for tokens in range(launch.max_model_len // 1024 * 1024, SHORTEST - 1, -1024):
+        if fits(tokens, shared, limit):
+            yield f"--set {field}.launch.max_model_len={tokens}"
+            break
+    if launch.gpu_memory_utilization < MAX_UTILIZATION and fits(launch.max_model_len, shared, MAX_UTILIZATION * least):
+        yield f"--set {field}.launch.gpu_memory_utilization={MAX_UTILIZATION}"
+    small = int(needs.weights * FOUR_BITS)
+    if not needs.quantized and small // shared + needs.cache(launch.max_model_len, shared) + MARGIN <= limit:
+        yield f"a 4-bit checkpoint of it (AWQ or GPTQ; about {small / GB:.0f} GB) as {field}.model"
+    if least >= SMALLEST_GB * GB:
+        yield f"--profile {SMALLEST}"
