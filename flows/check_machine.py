@@ -90,7 +90,9 @@ def check_profile(profile: Profile, until: str) -> Iterator[Check]:
     for field, chat in served_models(profile, until).items():
         yield from _look("served", field, partial(_check_served, chat, field))
         if chat.launch.enabled:
-            yield from _look("memory", field, lambda chat=chat, field=field: [ok("memory", field, check_memory(chat, field))])
+            yield from _look(
+                "memory", field, lambda chat=chat, field=field: [ok("memory", field, check_memory(chat, field))]
+            )
 
 
 def _check_weights(stage: Stage, config: Section, profile: str) -> Iterator[Check]:

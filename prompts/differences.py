@@ -82,7 +82,8 @@ def difference_regex() -> str:
 
     Any verb of the list may stand in it, as in validation, since a grammar for each pair of verbs would be compiled
     again and again: xgrammar 0.2.8 takes 0.5 s for this one (150,000 tokens, two cores). Halves have no greatest length
-    for the same reason (400 characters: 7 s, and vLLM gives up after 5): ``max_tokens`` ends them. Stars stand over
+    for the same reason (400 characters: 7 s, and vLLM gives up after 5): ``max_tokens`` ends them, and a description
+    that it cut off is asked for again with more. Stars stand over
     plain alternatives: with one inside another, each token took thousands of times as long.
     """
     verb = f"(?:{'|'.join(difference_verbs())})"

@@ -185,7 +185,7 @@ class DifferencesConfig(ValidatedSection):
     """Verbs that a served model's template draws from: those that a noun phrase can follow ("shows", "contains"), or
     all of paper 001's list ("advertises", "is", "sets")."""
     max_tokens: Positive = 160
-    """Maximum tokens of a description."""
+    """Maximum tokens of a description; of one that is asked for again, twice as many."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """Maximum tries for a description, each with another seed."""
     max_words: Positive = 120

@@ -189,7 +189,9 @@ def refilter(
         print(f"The dataset is as it was. To go on with these pairs: pairwright refilter {dataset} {words} --keep")
 
 
-@app.command(epilog="Examples: `pairwright fetch --profile gpu`, `pairwright fetch -p laptop --until mining --check`")
+@app.command(
+    epilog="Examples: `pairwright fetch --profile gpu-80`, `pairwright fetch -p laptop --until mining --check`"
+)
 def fetch(
     source: Source = None,
     profile: ProfileName = "scenes",

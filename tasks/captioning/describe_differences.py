@@ -67,6 +67,8 @@ from pairwright.tasks.texts.differences import Difference, read_composed, read_d
 from pairwright.tasks.texts.say_claims import VIEWS, Phrased, say_claims
 from pairwright.tasks.texts.words import ends_short, says_no_change
 
+LONGER = 2
+"""How many times the tokens of the first try the others may take."""
 MOST_THINGS = 3
 ANCHOR_SHARE = 0.3
 """How often a change is told with what the thing stands beside."""
@@ -297,7 +299,8 @@ async def _write(shown: Shown, chat: Chat, config: DifferencesConfig, *, first: 
     def ask(attempt: int) -> Question:
         instruction = instruct_pair(shown, seed=config.seed, attempt=attempt, paper=config.verbs == "paper")
         seed = seed_of(shown.pair.key, load(instruction.prompt), seed=config.seed, attempt=attempt)
-        return difference_question(instruction, shown.images, seed=seed, max_tokens=config.max_tokens)
+        longer = 1 if attempt == first else LONGER  # it may have been cut off
+        return difference_question(instruction, shown.images, seed=seed, max_tokens=longer * config.max_tokens)
 
     def read(answer: Answer) -> Difference | RefusedText:
         return validated(read_answer(answer, config.max_words), config)
@@ -363,7 +366,7 @@ def _fit(stage: Stage, config: DifferencesConfig) -> Stage:
 
 STAGE = Stage(
     name="described",
-    version=4,
+    version=5,
     group="captioning",
     reads={"pairs": PairRow},
     writes=DifferenceRow,

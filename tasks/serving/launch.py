@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from http.client import HTTPException
@@ -144,7 +145,7 @@ def ask_version(command: tuple[str, ...]) -> tuple[int, int]:
             capture_output=True,
             text=True,
             timeout=VERSION_SECONDS,
-            env=_environment(),
+            env=_environment(command),
             check=False,
         ).stdout
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:
@@ -155,8 +156,11 @@ def ask_version(command: tuple[str, ...]) -> tuple[int, int]:
     return NEWEST
 
 
-def _environment() -> dict[str, str]:
-    return {**{name: value for name, value in os.environ.items() if name not in OURS}, **QUIET}
+def _environment(command: Sequence[str]) -> dict[str, str]:
+    """Return the variables for vLLM, whose own programs (``ninja``, which FlashInfer calls) are found first."""
+    kept = {name: value for name, value in os.environ.items() if name not in OURS}
+    own = Path(shutil.which(command[0]) or "").resolve().parent
+    return {**kept, **QUIET, "PATH": f"{own}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
 
 
 def vllm_command(chat: ChatConfig, port: int, version: tuple[int, int] = NEWEST) -> list[str]:
@@ -207,7 +211,7 @@ def _launch(chat: ChatConfig, logs: Path, version: tuple[int, int]) -> _Running:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**_environment(), **({} if chat.launch.download else OFFLINE)},
+            env={**_environment(command), **({} if chat.launch.download else OFFLINE)},
             start_new_session=True,
         )
     return _Running(chat, port, log, guarded)

@@ -23,14 +23,22 @@ MARGIN = 3 * 10**9
 """Bytes of each GPU for CUDA's context and graphs, activations of a full batch, and the images that it holds."""
 ELEMENT = 2
 """Bytes of a number in the cache: vLLM computes in 16 bits, also where weights have 4 or 32."""
-FOUR_BITS = 0.3
-"""Size of a 4-bit checkpoint as a share of one in 16 bits, with scales, and embeddings and eyes that stay as they are."""
+FOUR_BITS = 0.42
+"""Size of a 4-bit checkpoint as a share of one in 16 bits: Qwen2-VL-7B's; larger models' is nearer to 0.26."""
 MAX_UTILIZATION = 0.95
 SHORTEST = 2048
 """Tokens: two images and an answer fill it."""
 SMALLEST, SMALLEST_GB = "gpu-24", 12
 """The profile that needs least, and the memory of a GPU that is enough for it."""
-CHANGING = ("-q", "--quantization", "--cpu-offload-gb", "-pp", "--pipeline-parallel-size", "--kv-cache-dtype", "--dtype")
+CHANGING = (
+    "-q",
+    "--quantization",
+    "--cpu-offload-gb",
+    "-pp",
+    "--pipeline-parallel-size",
+    "--kv-cache-dtype",
+    "--dtype",
+)
 """Flags of vLLM with which this arithmetic is not right."""
 INDEX = "model.safetensors.index.json"
 ASK = ("nvidia-smi", "--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits")
@@ -115,14 +123,12 @@ def _find_folder(chat: ChatConfig) -> Path | None:
 
 
 def _size_of_files(folder: Path) -> int:
-    return sum(
-        path.stat().st_size for path in folder.glob("*.safetensors") if not path.name.startswith("consolidated")
-    )
+    return sum(path.stat().st_size for path in folder.glob("*.safetensors") if not path.name.startswith("consolidated"))
 
 
 @cache
 def gpu_memory(visible: str | None) -> tuple[int, ...]:
-    """Return the bytes of each GPU that vLLM would see; ``visible``: what ``CUDA_VISIBLE_DEVICES`` says, if anything."""
+    """Return the bytes of each GPU; of those that ``CUDA_VISIBLE_DEVICES`` names, where it is set (``visible``)."""
     try:
         said = subprocess.run(ASK, capture_output=True, text=True, timeout=ASK_SECONDS, check=True).stdout  # noqa: S603
         rows = [(row[0].strip(), row[1].strip(), int(row[2]) << 20) for row in csv.reader(said.splitlines())]
@@ -172,7 +178,9 @@ def check_memory(chat: ChatConfig, field: str) -> str:
             f"are {len(gpus)}; 0 in place of either takes those that there are"
         )
     if not needs.divides(shared):
-        raise ConfigError(f"{field}.launch.tensor_parallel: {chat.model} cannot be shared by {shared} GPUs{_able(needs)}")
+        raise ConfigError(
+            f"{field}.launch.tensor_parallel: {chat.model} cannot be shared by {shared} GPUs{_able(needs)}"
+        )
     each, limit = needs.on_each(launch.max_model_len, shared), launch.gpu_memory_utilization * min(gpus)
     said = (
         f"{chat.model} needs {each / GB:.1f} GB of each of {shared} GPU{'s' * (shared > 1)} (weights "
@@ -210,6 +218,6 @@ def _settings_that_fit(needs: Needs, launch: LaunchConfig, gpus: Sequence[int], 
         yield f"--set {field}.launch.gpu_memory_utilization={MAX_UTILIZATION}"
     small = int(needs.weights * FOUR_BITS)
     if not needs.quantized and small // shared + needs.cache(launch.max_model_len, shared) + MARGIN <= limit:
-        yield f"a 4-bit checkpoint of it (AWQ or GPTQ; about {small / GB:.0f} GB) as {field}.model"
+        yield f"a 4-bit checkpoint of it (AWQ or GPTQ; {small / GB:.0f} GB at most) as {field}.model"
     if least >= SMALLEST_GB * GB:
         yield f"--profile {SMALLEST}"

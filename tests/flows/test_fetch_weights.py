@@ -196,7 +196,7 @@ def test_served_models_are_left_out_unless_they_are_asked_for(web, fetch, tmp_pa
 def test_each_served_model_is_named_by_its_field():
     assert {name: chat.model for name, chat in served_models(load_profile("gpu", ["source=folder:x"]), "").items()} == {
         "models.chat": "Qwen/Qwen2-VL-7B-Instruct",
-        "models.language": "mistralai/Mixtral-8x7B-Instruct-v0.1",
+        "models.language": "casperhansen/mixtral-instruct-awq",
     }
     own = load_profile(
         "gpu", ["source=folder:x", "differences.model=own", "models.own={launch: {enabled: true}, model: owner/own}"]

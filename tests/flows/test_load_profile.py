@@ -39,6 +39,9 @@ def test_settings_win_over_the_file(tmp_path: Path) -> None:
         ("mining: {weights: [1.0]}", ["mining.weights has 1 numbers for 2 embedders"]),
         ("preferences: {test_share: 0.5, validation_share: 0.5}", ["preferences", "leave nothing to train on"]),
         ("- a list", ["must be a mapping"]),
+        ("extends: none-such", ["none-such: no such profile", "laptop"]),
+        ("extends: [laptop]", ["extends", "laptop"]),
+        ("{extends: laptop, mining: {gamma: -1}}", ["mining.gamma", "greater than 0", "-1"]),
         ("mining: [", ["cannot be read as YAML"]),
     ],
 )
@@ -49,6 +52,26 @@ def test_a_wrong_profile_names_file_and_field(tmp_path: Path, text: str, words: 
     message = str(caught.value)
     assert "wrong.yaml" in message
     assert not [word for word in words if word not in message], message
+
+
+def test_a_profile_extends_another_field_by_field(tmp_path: Path) -> None:
+    middle = write(
+        tmp_path / "middle.yaml", "{extends: gpu-80, mining: {max_similarity: 0.9}, models: {language: null}}"
+    )
+    found = load_profile(write(tmp_path / "mine.yaml", f"{{extends: {middle}, mining: {{min_similarity: 0.5}}}}"))
+    papers = load_profile("gpu-80")
+    assert found.name == "mine"
+    assert found.mining == papers.mining.model_copy(update={"max_similarity": 0.9, "min_similarity": 0.5})
+    assert found.models == {"chat": papers.models["chat"]}
+    assert found.segmentation == papers.segmentation
+    write(tmp_path / "middle.yaml", f"extends: {tmp_path}/mine.yaml")
+    with pytest.raises(ConfigError, match=r"middle\.yaml: extends: .*circle"):
+        load_profile(str(tmp_path / "mine.yaml"))
+
+
+def test_the_first_name_of_a_profile_stays() -> None:
+    named, first = (load_profile(name).model_dump(exclude={"name", "about"}) for name in ("gpu-80", "gpu"))
+    assert named == first
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,14 @@ def test_parameters_become_a_form() -> None:
     assert until["default"] == ""
     assert {"", "pairs", "preferences", *GROUPS} <= set(until["enum"])
     assert schemas["resume-dataset"].properties["stage"]["enum"] == until["enum"]
-    assert schemas["build-dataset"].properties["profile"]["examples"] == ["gpu", "laptop", "scenes"]
+    assert schemas["build-dataset"].properties["profile"]["examples"] == [
+        "gpu",
+        "gpu-24",
+        "gpu-80",
+        "gpu-8x80",
+        "laptop",
+        "scenes",
+    ]
     assert schemas["build-dataset"].properties["limit"]["anyOf"][0] == {"minimum": 1, "type": "integer"}
     assert "adpo" in schemas["train-model"].properties["objective"]["enum"]
     assert {"hf", "trl"} <= set(schemas["export-dataset"].properties["form"]["enum"])

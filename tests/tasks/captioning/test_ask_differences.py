@@ -112,6 +112,12 @@ def test_what_goes_with_the_request():
     assert re.fullmatch(difference_regex(), painter(asked))
 
 
+def test_one_that_was_cut_off_may_be_longer_the_next_time():
+    [row], requests = describe(lambda asked: painter(asked)[: asked.body["max_tokens"]], max_tokens=100)
+    assert [asked.body["max_tokens"] for asked in requests] == [100, 200]
+    assert row.text == painter(requests[1])
+
+
 BAD = {
     "cut off": text(second="depicts a wall of Dr"),
     "verb not in the list": text("paints a red wall"),
