@@ -34,10 +34,12 @@ def load_profile(name: str, settings: Sequence[str] = ()) -> Profile:
     return make_section(Profile, {"name": path.stem, **values}, where=str(path), settings=settings)
 
 
-def _path_of(name: str) -> Path:
+def _path_of(name: str, where: str = "") -> Path:
     path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
     if not path.is_file():
-        raise ConfigError(f"{name}: no such profile. There are {', '.join(profile_names())}, or give a .yaml file")
+        raise ConfigError(
+            f"{where}{name}: no such profile. There are {', '.join(profile_names())}, or give a .yaml file"
+        )
     return path
 
 
@@ -52,9 +54,10 @@ def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     own = cast("dict[str, Any]", values)
     if (base := own.pop("extends", None)) is None:
         return own
-    if not isinstance(base, str) or _path_of(base) in (*above, path):
-        raise ConfigError(f"{path}: extends: must name another profile, and no circle of them (given: {base!r})")
-    return _put_over(_read(_path_of(base), (*above, path)), own)
+    below = _path_of(str(base), f"{path}: extends: ")
+    if below in (*above, path):
+        raise ConfigError(f"{path}: extends: {base} extends this one: a circle")
+    return _put_over(_read(below, (*above, path)), own)
 
 
 def _put_over(base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
