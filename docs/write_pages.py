@@ -75,7 +75,7 @@ def write_memory_page() -> str:
     for profile, gpus in MACHINES.items():
         lines += [f"| `{profile}` | {' | '.join(cells)} |" for cells in _served(profile, gpus)]
     about = (
-        "In GB. *Weights* and *cache* are those on each GPU; the cache holds one sequence of `max_model_len` tokens, and "
+        "In GB. *Weights* and *cache* are those on each GPU; the cache holds a sequence of `max_model_len` tokens, and "
         f"what is left of the GPU holds more of them at once. To compute, {MARGIN / GB:.0f} GB are set aside: CUDA's "
         "context and graphs, the activations of a full batch, images. *Of* is `gpu_memory_utilization` of the GPU. "
         "`build` and `doctor` compare the same numbers with the GPUs of the machine and the models on it, and name the "
