@@ -246,7 +246,7 @@ class NounsConfig(Section):
 FILLERS = (
     *("image", "picture", "photo", "photograph", "pic", "view", "background", "foreground"),
     *("front", "back", "side", "left", "right", "top", "bottom", "middle", "center", "centre", "corner"),
-    *("thing", "something", "anything", "lot", "kind", "type", "part"),
+    *("thing", "something", "anything", "one", "lot", "kind", "type", "part"),
 )
 """What people say when they talk about an image, and not what it shows (ours)."""
 

@@ -19,7 +19,7 @@ from tests.fixtures.lama_checkpoints import write_lama
 from tests.fixtures.pictures import picture
 from tests.fixtures.sam_checkpoints import write_sam
 from tests.fixtures.tables import IMAGE, struct, write_table
-from tests.fixtures.tagger import write_tagger
+from tests.fixtures.tagger import REAL
 
 DATA = [picture(seed, kind="JPEG", size=(96, 64)) for seed in range(3)]
 CHOSEN = ["A dog and a ball. The ball is red.", "A person sits on a lawn.", "A cat with a ball.", "A dog."]
@@ -97,7 +97,7 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     write_sam(folder / "sam.pth")
     lama = write_lama(folder / "lama.pt")
     fields = [
-        *("tagging.taggers=[nouns]", f"nouns.model={write_tagger(folder / 'nouns')}"),
+        *("tagging.taggers=[nouns]", f"nouns.model={REAL}"),
         *("detection.detector=grounding-dino", f"detection.model={folder / 'dino'}"),
         *("detection.box_threshold=0.1", "detection.text_threshold=0.1"),
         *("segmentation.segmenter=sam", f"segmentation.checkpoint={folder / 'sam.pth'}"),

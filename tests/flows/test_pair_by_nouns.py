@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.fixtures.builds import build_through_mining, ok_rows
 from tests.fixtures.layouts import cut, narrative, put, put_lines
-from tests.fixtures.tagger import NOUNS, write_tagger
+from tests.fixtures.tagger import REAL
 
 TEXTS = {
     1: ["In this image there is a dog on a chair.", "I can see a dog and a table in the background."],
@@ -18,12 +16,6 @@ TEXTS = {
     7: ["A man with a cup."],
 }
 NAMES = {cut(number, kind="JPEG"): number for number in TEXTS}
-
-
-@pytest.fixture(scope="module")
-def tagger(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("models") / "tagger"
-    return str(write_tagger(folder, {**NOUNS, "chairs": "chair"}))
 
 
 def write_source(root: Path, numbers: list[int]) -> str:
@@ -43,9 +35,9 @@ def pairs(out: Path) -> dict[tuple[int, ...], list[str]]:
     return {tuple(sorted((names[row["first"]], names[row["second"]]))): row["shared_nouns"] for row in rows}
 
 
-def test_captions_become_pairs(tmp_path: Path, tagger: str) -> None:
+def test_captions_become_pairs(tmp_path: Path) -> None:
     source = write_source(tmp_path / "in", [1, 2, 3, 4, 5, 6])
-    words = ("pairing=nouns", f"nouns.model={tagger}")
+    words = ("pairing=nouns", f"nouns.model={REAL}")
     found = build_through_mining(tmp_path / "out", source, *words)
     working = [name for name, count in found.items() if name != "shards" and count["in"]]
     assert working == ["images", "nouns", "noun_pairs", "pairs"]
@@ -62,8 +54,8 @@ def test_captions_become_pairs(tmp_path: Path, tagger: str) -> None:
     assert sorted((tmp_path / "out/tables").rglob("part-*")) == parts
 
 
-def test_an_image_more_pairs_anew_but_only_its_captions_are_tagged(tmp_path: Path, tagger: str) -> None:
-    words = ("pairing=nouns", f"nouns.model={tagger}", "noun_pairs.levels=[1,2]")
+def test_an_image_more_pairs_anew_but_only_its_captions_are_tagged(tmp_path: Path) -> None:
+    words = ("pairing=nouns", f"nouns.model={REAL}", "noun_pairs.levels=[1,2]")
     source = write_source(tmp_path / "in", [1, 2, 3, 4])
     build_through_mining(tmp_path / "grown", source, *words)
     source = write_source(tmp_path / "in", [1, 2, 3, 4, 7])

@@ -24,7 +24,7 @@ from tests.fixtures.lama_checkpoints import write_lama
 from tests.fixtures.photographs import write_photographs
 from tests.fixtures.ram_checkpoints import write_ram
 from tests.fixtures.sam_checkpoints import write_sam
-from tests.fixtures.tagger import write_tagger
+from tests.fixtures.tagger import REAL
 from tests.flows.conftest import WIDE
 from tests.flows.test_report_served import answer as of_others
 from tests.flows.test_report_served import kind_of
@@ -83,7 +83,7 @@ def models(tmp_path_factory) -> list[str]:
         f"segmentation.checkpoint={write_sam(folder / 'sam.pth')}",
         f"removals.lama.checkpoint={folder / 'lama.pt'}",
         f"removals.lama.sha256={lama}",
-        f"nouns.model={write_tagger(folder / 'tagger')}",
+        f"nouns.model={REAL}",
     ]
 
 

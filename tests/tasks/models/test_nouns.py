@@ -7,7 +7,7 @@ import pytest
 from pairwright.schemas.config import NounsConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.nouns import find_nouns_of, name_model, pin_model
-from tests.fixtures.tagger import write_tagger
+from tests.fixtures.tagger import REAL, write_tagger
 
 
 @pytest.fixture(scope="module")
@@ -67,22 +67,30 @@ def test_a_folder_is_known_by_its_files_wherever_it_lies(tagger, tmp_path, monke
         nouns("a cow", other, revision=pinned.revision)
 
 
-def test_an_installed_package_is_known_by_its_version(tmp_path, monkeypatch):
-    package = tmp_path / "xx_tiny_tagger"
-    write_tagger(package / "xx_tiny_tagger-1.2.0")
-    meta = (package / "xx_tiny_tagger-1.2.0/meta.json").read_text()
-    meta = meta.replace('"name":"pipeline"', '"name":"tiny_tagger"').replace('"lang":"en"', '"lang":"xx"')
-    (package / "meta.json").write_text(meta.replace('"version":"0.0.0"', '"version":"1.2.0"'))
-    (package / "__init__.py").write_text(
-        "from spacy.util import load_model_from_init_py\n"
-        "def load(**overrides):\n    return load_model_from_init_py(__file__, **overrides)\n"
-    )
-    about = tmp_path / "xx_tiny_tagger-1.2.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: xx-tiny-tagger\nVersion: 1.2.0\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    pinned = pin_model(NounsConfig(model="xx_tiny_tagger"))
-    assert (pinned.model, pinned.revision) == ("xx_tiny_tagger", "xx_tiny_tagger 1.2.0")
-    assert "xx_tiny_tagger" not in sys.modules
-    assert nouns("two dogs", "xx_tiny_tagger") == ("dog",)
-    sys.modules.pop("xx_tiny_tagger")
+def test_an_installed_package_is_known_by_its_version_without_being_loaded(monkeypatch):
+    monkeypatch.delitem(sys.modules, REAL, raising=False)
+    pinned = pin_model(NounsConfig(model=REAL))
+    assert (pinned.model, pinned.revision) == (REAL, f"{REAL} 3.8.0")
+    assert REAL not in sys.modules
+
+
+WRITTEN = {
+    "In this image there are two dogs near a table.": "image dog table",
+    "The first image shows a woman in a red t-shirt who holds an umbrella, while the second image has three buses.": (
+        "image woman shirt umbrella image bus"
+    ),
+    "Two knives, 3 forks and 2 glasses are on the wooden shelves.": "knife fork glass shelf",
+    "Children play with mice on the leaves.": "child mouse leaf",
+    "The man's feet are wet, and people are watching him.": "man foot people",
+    "The vase of flowers was removed, and the lamp on the left is taller.": "vase flower lamp left",
+    "A parked car can park; the building is being built.": "car building",
+    "the Eiffel Tower in Paris at night": "eiffel tower paris night",
+    "It is brighter and more crowded there.": "",
+}
+"""Sentences as people and models write them, and their nouns by hand, as the dictionary has them."""
+
+
+def test_the_pipeline_of_the_profiles_finds_the_nouns_that_a_reader_finds():
+    found = find_nouns_of(WRITTEN, NounsConfig(model=REAL))
+    assert [" ".join(nouns) for nouns in found] == [*WRITTEN.values()]
+    assert nouns("the Eiffel Tower in Paris at night", REAL, proper_nouns=False) == ("night",)

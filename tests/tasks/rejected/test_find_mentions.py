@@ -9,14 +9,14 @@ from pairwright.schemas.rows import DifferenceRow, Dropped, MentionRow, PairRow,
 from pairwright.tasks.models.nouns import pin_model
 from pairwright.tasks.rejected.find_mentions import MAX_CHARACTERS, find_mentions
 from tests.fixtures.rows import row_of
-from tests.fixtures.tagger import write_tagger
+from tests.fixtures.tagger import REAL
 
 FIRST, SECOND = make_key("image", 1), make_key("image", 2)
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> NounsConfig:
-    return pin_model(NounsConfig(model=str(write_tagger(tmp_path_factory.mktemp("models") / "tagger"))))
+def config() -> NounsConfig:
+    return pin_model(NounsConfig(model=REAL))
 
 
 def pair(number: int = 0) -> PairRow:
@@ -45,7 +45,7 @@ def test_each_half_is_about_what_is_in_its_image(config: NounsConfig) -> None:
     assert isinstance(first, MentionRow)
     assert (first.subject, first.source_key, first.nouns) == (FIRST, row.key, ("dog", "table", "chair"))
     assert isinstance(second, MentionRow)
-    assert (second.subject, second.source_key, second.nouns) == (SECOND, row.key, ("person", "ball"))
+    assert (second.subject, second.source_key, second.nouns) == (SECOND, row.key, ("people", "ball"))
     assert first.model == second.model == config.revision
     assert first.key == make_key("mentions", row.key, FIRST, config.revision, "dog", "table", "chair")
     first, second = mentions(difference("a table without a dog", "a table with a dog"), config=config)
@@ -84,6 +84,7 @@ def test_rows_come_in_order_and_do_not_depend_on_the_shard(config: NounsConfig) 
     assert whole == [found for row in rows for found in find_mentions([row], config, pairs=pairs)]
     assert [(row.nouns, row.subject == FIRST) for row in whole if isinstance(row, MentionRow)] == [
         (("dog",), True), (("cat",), False), (("cup",), False), (("man",), True), (("shirt",), False),
+        (("knife",), True),
     ]  # fmt: skip
 
 
