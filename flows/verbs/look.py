@@ -198,8 +198,8 @@ def profiles(*, as_json: AsJson = False) -> None:
         print(json.dumps(found, indent=2))
         return
     for one in found:
-        _print_wrapped(f"{one['name']:10}{one['about']}", " " * 10)
-        print(f"{'':10}{one['path']}")
+        _print_wrapped(f"{one['name']:12}{one['about']}", " " * 12)
+        print(f"{'':12}{one['path']}")
 
 
 def _print_wrapped(text: str, indent: str) -> None:

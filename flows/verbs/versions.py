@@ -23,6 +23,8 @@ from pairwright.flows.verbs.options import (
 )
 from pairwright.schemas.errors import ConfigError
 
+POOL = "PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME"
+
 
 @app.command(epilog="Example: `pairwright versions dataset`")
 def versions(dataset: DatasetUrl, as_json: AsJson = False) -> None:
@@ -221,7 +223,7 @@ def schedule(
     dataset: DatasetUrl,
     cron: Annotated[str, Option(help="When: minute, hour, day, month, weekday, as in crontab.")],
     timezone: Annotated[str, Option(help="Whose hours they are: Europe/Zurich.")] = "UTC",
-    pool: Annotated[str, Option(help="The work pool whose workers run it.")] = "pairwright",
+    pool: Annotated[str, Option(help="The work pool whose workers run it.", envvar=POOL)] = "pairwright",
     serve: Annotated[bool, Option("--serve", help="Run it from this process, until Ctrl-C.")] = False,
     pause: Annotated[bool, Option("--pause", help="Keep the schedule, but start nothing.")] = False,
 ) -> None:

@@ -1,19 +1,26 @@
 """The images and the services, as far as they can be looked at where there is no engine that runs them."""
 
+import json
 import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
+from pairwright.flows.load_profile import load_profile
+from pairwright.tasks.models.weights import CACHE, weights_folder
+from pairwright.tasks.serving.launch import vllm_command
+from pairwright.tasks.serving.memory import Needs
 from tests.docker.dockerfiles import FILES, FOLDER, instructions, pip_installs
 
 ROOT = FOLDER.parent
 COMPOSE = FOLDER / "compose.yaml"
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 each_file = pytest.mark.parametrize("file", FILES, ids=[file.name for file in FILES])
 
 
@@ -58,6 +65,74 @@ def test_what_an_image_takes_is_there_and_what_it_installs_is_pinned(file: Path)
     own = [word for word in installed if word.startswith(".")]
     assert all(extra in extras for word in own for extra in re.findall(r"[a-z0-9]+", word))
     assert ("constraints.txt" in installed) if own else all("==" in word for word in installed if word[0] != "-")
+
+
+def extras_of(service: dict[str, Any]) -> set[str]:
+    """Return the extras of the image that a service runs."""
+    (installed,) = pip_installs(FOLDER.parent / service["build"]["dockerfile"])
+    return set(re.findall(r"[a-z0-9]+", next(word for word in installed if word.startswith("."))))
+
+
+def test_each_deployment_goes_to_a_pool_whose_image_can_do_it(services: dict[str, Any]) -> None:
+    pools = {one["command"][4]: extras_of(one) for one in services.values() if "worker" in one.get("command", [])}
+    assert set(pools) == {"pairwright", "pairwright-gpu"}
+    needed = {"gpu", "models", "nouns", "s3", "dask", "train"}
+    needs = dict.fromkeys(("build", "resume", "update", "train", "evaluate-model"), needed)
+    needs |= {"export": {"s3"}, "evaluate": {"s3", "evaluation"}}
+    for one in yaml.safe_load((FOLDER / "prefect.yaml").read_text())["deployments"]:
+        assert needs[one["name"]] <= pools[one["work_pool"]["name"]], one["name"]
+    assert services["gpu-worker"]["environment"]["PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME"] == "pairwright-gpu"
+
+
+def test_images_of_ours_have_its_version_and_others_a_whole_one(services: dict[str, Any]) -> None:
+    for service in services.values():
+        name, _, tag = service["image"].partition(":")
+        assert tag == VERSION if name.startswith("pairwright") else re.match(r"\d+\.\d+-", tag)
+    for file in FILES:
+        assert re.search(r"^ARG BASE=python:\d+\.\d+\.\d+-", file.read_text(), re.MULTILINE)
+
+
+def test_weights_outlive_the_containers(services: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is fetched lies in what is mounted, and vLLM finds there what `fetch --served` fetches."""
+    homes: set[str] = set()
+    for name in ("gpu-worker", "vllm-chat", "vllm-language"):
+        assert "../models:/models" in services[name]["volumes"]
+        lines = instructions(ROOT / services[name]["build"]["dockerfile"])
+        set_there = dict(word.split("=") for what, rest in lines if what == "ENV" for word in rest.split())
+        homes.add(set_there["HF_HOME"])
+        if cache := set_there.get(CACHE):
+            monkeypatch.setenv(CACHE, cache)
+    assert homes == {"/models/huggingface"}
+    assert weights_folder().is_relative_to("/models")
+
+
+@pytest.mark.parametrize("name", ["chat", "language"])
+def test_vllm_serves_the_models_of_the_profile_as_a_build_would(services: dict[str, Any], name: str) -> None:
+    profile, launching = load_profile("containers"), load_profile("gpu-80")
+    chat = profile.models[name]
+    (endpoint,) = chat.endpoint
+    service = services[urlsplit(endpoint).hostname or ""]
+    assert (service["command"][0], chat.launch.enabled) == (chat.model, False)
+    line = " ".join(vllm_command(launching.models[name].model_copy(update={"model": chat.model}), 8000))
+    wanted = {flag.strip().replace(" ", "=", 1).replace(" ", "") for flag in re.findall(r"--\S+(?: [^-]\S*)*", line)}
+    its_own = r"--(served-model-name|host|port|gpu-memory-utilization)="
+    assert {flag for flag in wanted if not re.match(its_own, flag)} == {
+        flag for flag in service["command"][1:] if not re.match(its_own, flag)
+    }
+
+
+def test_both_servers_and_the_builds_own_models_fit_on_one_card(services: dict[str, Any]) -> None:
+    """Of 80 GB; the build's largest encoder, RAM, has 5.6, and its batches are halved until they fit."""
+    published = [json.loads(path.read_bytes()) for path in (ROOT / "tests" / "fixtures" / "published").glob("*.json")]
+    left = 80e9
+    for name in ("vllm-chat", "vllm-language"):
+        model, *flags = services[name]["command"]
+        said = dict(flag.split("=", 1) for flag in flags if "=" in flag)
+        (known,) = (one for one in published if one.get("model") == model)
+        share = float(said["--gpu-memory-utilization"]) * 80e9
+        assert Needs.of(known["config"], known["total_size"]).on_each(int(said["--max-model-len"])) < share
+        left -= share
+    assert left >= 20e9 - 1
 
 
 def test_nothing_secret_reaches_a_build(services: dict[str, Any]) -> None:

@@ -71,7 +71,7 @@ def test_the_verbs_print_what_is_listed() -> None:
     run = CliRunner().invoke(app, ["settings", "mining", "--profile", "laptop", "--json"])
     assert json.loads(run.output) == [asdict(one) for one in list_settings("mining", profile="laptop")]
     assert "mining.gamma" in CliRunner().invoke(app, ["settings", "mining.gamma"]).output
-    assert json.loads(CliRunner().invoke(app, ["profiles", "--json"]).output)[0]["name"] == "gpu"
+    assert json.loads(CliRunner().invoke(app, ["profiles", "--json"]).output)[0]["name"] == "containers"
 
 
 def test_the_pages_of_the_documentation_are_what_the_source_gives() -> None:

@@ -502,7 +502,7 @@ def _(site: Site, words: str) -> None:
     assert all(one["parameter_openapi_schema"]["properties"] for one in found)
 
 
-@follows(PREFECT, "prefect worker start --pool pairwright --type process")
+@follows(PREFECT, "prefect worker start --pool pairwright-gpu --type process")
 def _(site: Site, words: str) -> None:
     log, before, name = site.log("worker"), site.version, site.add_photograph()
     process = site.terminal.start(words, log)

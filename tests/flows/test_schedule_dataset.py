@@ -1,7 +1,10 @@
 """Schedules: what is refused, what the forms show, and the deployments that a real server gets."""
 
+import os
+import subprocess
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 
@@ -10,7 +13,7 @@ from pairwright.flows.stages import GROUPS
 from pairwright.tasks.store.dataset import hold
 from pairwright.tasks.store.files import Folder
 from tests.fixtures.command import run
-from tests.fixtures.prefect_server import PrefectServer
+from tests.fixtures.prefect_server import BIN, PrefectServer
 from tests.flows.test_build_dataset import write_photographs
 
 ROOT = Path(__file__).parent.parent.parent
@@ -57,6 +60,7 @@ def test_parameters_become_a_form() -> None:
     assert {"", "pairs", "preferences", *GROUPS} <= set(until["enum"])
     assert schemas["resume-dataset"].properties["stage"]["enum"] == until["enum"]
     assert schemas["build-dataset"].properties["profile"]["examples"] == [
+        "containers",
         "gpu",
         "gpu-24",
         "gpu-80",
@@ -98,9 +102,10 @@ def test_a_schedule_is_applied_changed_and_paused(prefect: PrefectServer, album:
     assert deployment["work_pool_name"] == "pairwright"
     (one,) = deployment["schedules"]
     assert (one["active"], one["schedule"]["cron"], one["schedule"]["timezone"]) == (True, "0 2 * * *", "Europe/Zurich")
-    assert prefect.run("pairwright", "schedule", album, "--cron", "0 3 * * *", "--pause").returncode == 0
+    again = ("pairwright", "schedule", album, "--cron", "0 3 * * *", "--pause")
+    assert prefect.run(*again, PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME="pairwright-gpu").returncode == 0
     (changed,) = prefect.ask("deployments", **own)
-    assert changed["id"] == deployment["id"]
+    assert (changed["id"], changed["work_pool_name"]) == (deployment["id"], "pairwright-gpu")
     assert [(one["schedule"]["cron"], one["active"]) for one in changed["schedules"]] == [("0 3 * * *", False)]
 
 
@@ -134,3 +139,23 @@ def test_the_deployments_of_the_repository_name_flows_and_their_parameters() -> 
     for one in deployments:
         assert one["entrypoint"].startswith("pairwright.flows."), "a module, not a file"
         load_flow_from_entrypoint(one["entrypoint"]).validate_parameters(one["parameters"])
+
+
+@pytest.mark.slow
+def test_the_service_that_deploys_makes_pools_and_deployments_and_keeps_their_schedules(prefect: PrefectServer) -> None:
+    service = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())["services"]["deploy"]
+    words = [word.replace("$$", "$").replace("/app", str(ROOT)) for word in service["command"][1:]]
+    path = f"{BIN}:{os.environ['PATH']}"
+    for times in (1, 2):
+        done = subprocess.run(["sh", *words], env={**prefect.environment, "PATH": path}, cwd="/tmp", check=False)
+        assert done.returncode == 0
+        wanted = dict.fromkeys(("build", "resume", "update", "train", "evaluate-model"), "pairwright-gpu")
+        wanted |= dict.fromkeys(("export", "evaluate"), "pairwright")
+        found = prefect.ask("deployments", deployments={"name": {"any_": [*wanted]}})
+        assert {one["name"]: one["work_pool_name"] for one in found} == wanted
+        (update,) = prefect.ask("deployments", deployments={"name": {"any_": ["update"]}})
+        assert len(update["schedules"]) == times - 1
+        if times == 1:
+            nightly = {"active": True, "schedule": {"cron": "0 2 * * *", "timezone": "UTC"}}
+            at = f"{prefect.environment['PREFECT_API_URL']}/deployments/{update['id']}/schedules"
+            httpx.post(at, json=[nightly], timeout=30).raise_for_status()
