@@ -18,6 +18,27 @@ from pairwright.tasks.serving.memory import GB, MARGIN, Needs, divide
 MADE = "<!-- Made by `make docs`. Change the source, not this page. -->"
 SERVED = "models.chat."
 """Every served model has these settings, under its own name."""
+PUBLISHED = Path(__file__).parents[1] / "tests" / "fixtures" / "published"
+"""Configs and sizes of the models that profiles name; a test holds them against the libraries' own models."""
+MACHINES = {"gpu-24": (24 * 10**9,), "gpu-80": (80 * 10**9,), "gpu-8x80": (80 * 10**9,) * 8}
+INSTALL = """\
+vLLM's pins and this project's exclude each other (Prefect needs a newer FastAPI), so that it has an environment of its
+own: 0.11 or newer; from 0.18 on it answers what it was asked before it ends. A build finds it on the PATH, or where
+`models.chat.launch.command` says:
+
+```console
+$ python3 -m venv ~/vllm && ~/vllm/bin/python -m pip install vllm
+$ ln -s ~/vllm/bin/vllm ~/.local/bin/vllm
+```
+
+Then, from photographs to a trained adapter:
+
+```console
+$ pairwright fetch --profile gpu-80 --served
+$ pairwright doctor --profile gpu-80
+$ pairwright build PHOTOS --profile gpu-80 --out album
+$ pairwright train album --objective sft --model Qwen/Qwen2-VL-7B-Instruct
+```"""
 
 
 def write_settings_page() -> str:
@@ -49,28 +70,16 @@ def write_tables_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-PUBLISHED = Path(__file__).parents[1] / "tests" / "fixtures" / "published"
-MACHINES = {"gpu-24": (24 * 10**9,), "gpu-80": (80 * 10**9,), "gpu-8x80": (80 * 10**9,) * 8}
-INSTALL = """\
-vLLM's pins and this project's exclude each other (Prefect needs a newer FastAPI), so that it has an environment of its
-own: 0.11 or newer; from 0.18 on it answers what it was asked before it ends. A build finds it on the PATH, or where
-`models.chat.launch.command` says:
-
-```console
-$ python3 -m venv ~/vllm && ~/vllm/bin/python -m pip install vllm
-$ ln -s ~/vllm/bin/vllm ~/.local/bin/vllm
-```"""
-
-
 def write_memory_page() -> str:
     """Return a page in Markdown with what the models of each GPU profile need, stage by stage."""
     loaded = _read_published("encoders")  # by the build itself, in float32
     lines = [
-        "| profile | stages | model | GPUs | weights | cache | each GPU needs | of |",
-        "|---|---|---|---|---|---|---|---|",
+        "| profile | stages | model | disk | GPUs | weights | cache | each GPU needs | of |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| all | {stage} | {one['model']} | each | {one['bytes'] / GB:.1f} | | | |" for stage, one in loaded.items()
+        f"| all | {stage} | {one['model']} | {one['bytes'] / GB:.1f} | each | {one['bytes'] / GB:.1f} | | | |"
+        for stage, one in loaded.items()
     ]
     for profile, gpus in MACHINES.items():
         lines += [f"| `{profile}` | {' | '.join(cells)} |" for cells in _served(profile, gpus)]
@@ -94,7 +103,8 @@ def _served(profile: str, gpus: tuple[int, ...]) -> Iterator[tuple[str, ...]]:
         tokens, limit = chat.launch.max_model_len, chat.launch.gpu_memory_utilization * min(gpus)
         sizes = (needs.weights / shared, needs.cache(tokens, shared), needs.on_each(tokens, shared), limit)
         spread = f"{shared} x {copies} copies" if copies > 1 else f"{shared}"
-        yield f"texts of `models.{name}`", chat.model, spread, *(f"{size / GB:.1f}" for size in sizes)
+        disk, *each = (f"{size / GB:.1f}" for size in (needs.weights, *sizes))
+        yield f"texts of `models.{name}`", chat.model, disk, spread, *each
 
 
 def _read_published(name: str) -> dict[str, Any]:

@@ -47,12 +47,14 @@ NEWEST = (99, 0)
 SOURCE = re.compile(r"^(?:\([^)]*\) ?)?(?:(?:ERROR|CRITICAL|WARNING|INFO) [\d :-]+\[[^\]]*\] ?)?")
 """What stands before a line of vLLM's log: "(EngineCore_0 pid=7) ERROR 11-23 12:00:00 [core.py:700]"."""
 MATTERS = (
-    re.compile(r"No available memory for the cache blocks|CUDA out of memory|unrecognized arguments|^Value error, "),
-    re.compile(r"^(?:[\w.]*(?:Error|Exception)|[\w. ]+: error): (?!Engine core init|WorkerProc init)"),
+    re.compile(
+        "No available memory for the cache|CUDA out of memory|KV cache is needed|unrecognized arg|^Value error, "
+    ),
+    re.compile(r"^(?:[\w.]*(?:Error|Exception)|[\w. ]+: error): (?!.*root cause above|WorkerProc init)"),
     re.compile(r"\S"),
 )
 """Lines that say why vLLM ended, those that say most first; its processes say of each other only that one failed."""
-QUIET = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+QUIET = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "NO_COLOR": "1"}
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 """What speaks of the project's own environment, not of vLLM's."""
