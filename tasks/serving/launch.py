@@ -159,10 +159,15 @@ def ask_version(command: tuple[str, ...]) -> tuple[int, int]:
 
 
 def _environment(command: Sequence[str]) -> dict[str, str]:
-    """Return the variables for vLLM, whose own programs (``ninja``, which FlashInfer calls) are found first."""
+    """Return the variables for vLLM: its own programs (``ninja``) are found first, GPUs numbered as by nvidia-smi."""
     kept = {name: value for name, value in os.environ.items() if name not in OURS}
     own = Path(shutil.which(command[0]) or "").resolve().parent
-    return {**kept, **QUIET, "PATH": f"{own}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+    return {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        **kept,
+        **QUIET,
+        "PATH": f"{own}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+    }
 
 
 def vllm_command(chat: ChatConfig, port: int, version: tuple[int, int] = NEWEST) -> list[str]:

@@ -219,5 +219,7 @@ def _settings_that_fit(needs: Needs, launch: LaunchConfig, gpus: Sequence[int], 
     small = int(needs.weights * FOUR_BITS)
     if not needs.quantized and small // shared + needs.cache(launch.max_model_len, shared) + MARGIN <= limit:
         yield f"a 4-bit checkpoint of it (AWQ or GPTQ; {small / GB:.0f} GB at most) as {field}.model"
+    if least < max(gpus) and fits(launch.max_model_len, 1, launch.gpu_memory_utilization * max(gpus)):
+        yield "CUDA_VISIBLE_DEVICES with the larger GPUs alone"
     if least >= SMALLEST_GB * GB:
         yield f"--profile {SMALLEST}"

@@ -97,6 +97,8 @@ def test_the_server_is_what_the_profile_says_reports_to_nobody_and_fetches_nothi
     quiet = ("DO_NOT_TRACK", "VLLM_NO_USAGE_STATS", "HF_HUB_OFFLINE", "CUDA_VISIBLE_DEVICES")
     assert [environment[name] for name in quiet] == ["1", "1", "1", "1"]
     assert "PYTHONPATH" not in environment
+    assert environment["PATH"].startswith(f"{Path(sys.executable).resolve().parent}:")  # vLLM's own programs
+    assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"  # the numbers are nvidia-smi's
 
 
 def test_one_model_ends_before_the_next_begins(servers, diary) -> None:

@@ -152,6 +152,9 @@ def test_gpus_are_shared_only_where_one_is_too_small_and_only_by_as_many_as_can(
         check_memory(chat_of(tmp_path, "qwen2-vl-7b", tensor_parallel=1), "models.chat")
     machine(16_380)
     assert flags(ChatConfig(model="owner/unknown")) == []
+    machine(4_096, 24_564)
+    with pytest.raises(ConfigError, match=r"What fits: CUDA_VISIBLE_DEVICES with the larger GPUs alone$"):
+        check_memory(chat_of(tmp_path, "qwen2-vl-7b"), "models.chat")
 
 
 def test_only_visible_gpus_count(machine, tmp_path, monkeypatch):
