@@ -25,6 +25,7 @@ ELEMENT = 2
 """Bytes of a number in the cache: vLLM computes in 16 bits, also where weights have 4 or 32."""
 FOUR_BITS = 0.42
 """Size of a 4-bit checkpoint as a share of one in 16 bits: Qwen2-VL-7B's; larger models' is nearer to 0.26."""
+UNCHECKED = "memory not checked: "
 MAX_UTILIZATION = 0.95
 SHORTEST = 2048
 """Tokens: two images and an answer fill it."""
@@ -160,17 +161,17 @@ def divide(launch: LaunchConfig, needs: Needs | None, gpus: Sequence[int]) -> tu
 
 
 def check_memory(chat: ChatConfig, field: str) -> str:
-    """Return in words what a model needs of the GPUs, or why that is not known.
+    """Return in words what a model needs of the GPUs, or (``UNCHECKED``) why that is not known.
 
     Raises ``ConfigError`` where it does not fit, with the settings that would.
     """
     gpus, launch = visible_memory(), chat.launch
     if not gpus:
-        return "memory not checked: nvidia-smi names no GPU"
+        return f"{UNCHECKED}nvidia-smi names no GPU"
     try:
         needs = read_needs(chat)
     except ValueError as unknown:
-        return f"memory not checked: {unknown}"
+        return f"{UNCHECKED}{unknown}"
     shared, copies = divide(launch, needs, gpus)
     if shared * copies > len(gpus):
         raise ConfigError(
