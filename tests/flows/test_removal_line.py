@@ -40,6 +40,7 @@ SETTINGS = [
     *("models.chat.launch.enabled=false", "models.chat.model=tiny", 'models.chat.structured_output="none"'),
     *("models.language.launch.enabled=false", "models.language.model=tiny", 'models.language.structured_output="none"'),
     *("questions.enabled=false", "counterfactuals.enabled=false", "sampled_texts.enabled=false"),
+    *("controls.enabled=false", "grounding.enabled=false"),  # which answers of a script do not pass
     *(f"{section}.batch_size=1" for section in ("embedding", "tagging", "detection", "removals", "inspection")),
     # Masks of random weights are noise all over the image: not dilated, they leave something to fill holes from.
     *("elements.min_area=0.0001", "elements.max_area=1", "segmentation.max_box_area=1"),
