@@ -124,9 +124,11 @@ def _check_prefect(url: str) -> Check:
     if not url:
         return ok("Prefect", "server", "none is configured (PREFECT_API_URL): builds run without one")
     try:
-        said = str(httpx.get(f"{url.rstrip('/')}/admin/version", timeout=SERVER_SECONDS).raise_for_status().json())
+        user, _, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
+        place, auth = f"{url.rstrip('/')}/admin/version", (user, password) if user else None
+        said = str(httpx.get(place, auth=auth, timeout=SERVER_SECONDS).raise_for_status().json())
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
-        mend = "prefect server start --host 127.0.0.1, or unset PREFECT_API_URL"
+        mend = "prefect server start --host 127.0.0.1, PREFECT_API_AUTH_STRING as it has it, or unset PREFECT_API_URL"
         return missing("Prefect", "server", f"{url}: no Prefect server answers", mend=mend)
     if said.split(".")[:2] == here.split(".")[:2]:
         return ok("Prefect", "server", f"{url}: version {said}")

@@ -3,8 +3,10 @@
 import json
 import sys
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from httpx import Request, Response
@@ -119,3 +121,22 @@ def test_prefect_is_needed_only_where_it_is_configured(monkeypatch: pytest.Monke
         answer = Response(200, json=said, request=Request("GET", "http://here"))
         monkeypatch.setattr("httpx.get", lambda *_, answer=answer, **__: answer)
         assert check_machine._check_prefect("http://here/api").state == state
+
+
+def test_a_prefect_server_that_wants_a_password_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Guarded(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.headers["Authorization"] == "Basic YWRtaW46YTpi" else 401)  # admin:a:b
+            self.end_headers()
+            self.wfile.write(json.dumps(version("prefect")).encode())
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Guarded) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/api"
+        for words, state in (("", "missing"), ("admin:other", "missing"), ("admin:a:b", "ok")):
+            monkeypatch.setenv("PREFECT_API_AUTH_STRING", words)
+            assert check_machine._check_prefect(url).state == state
+        server.shutdown()
