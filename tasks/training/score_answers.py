@@ -62,10 +62,10 @@ def score_answers(model: Any, packed: Packed) -> Scored:
 
 
 def count_tokens(packed: Packed) -> Tensor:
-    """Return (B, A): how many tokens each of a batch's answers has."""
+    """Return (B, A): how many tokens each of a batch's answers has; the device is not waited for."""
+    place = packed.owners[packed.numbers], packed.columns[packed.numbers]
     tokens = torch.zeros(packed.examples, packed.width, dtype=torch.long, device=packed.targets.device)
-    tokens[packed.owners, packed.columns] = torch.bincount(packed.numbers, minlength=len(packed.owners))
-    return tokens
+    return tokens.index_put_(place, torch.ones_like(packed.numbers), accumulate=True)
 
 
 def target_log_probabilities(logits: Tensor, places: Tensor, targets: Tensor) -> Tensor:

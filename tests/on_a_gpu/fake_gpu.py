@@ -1,0 +1,150 @@
+"""A GPU that computes nothing: tensors on it have shapes, types and a device, and read back as ones.
+
+PyTorch's fake tensors refuse what a GPU would refuse: operands on two devices. What comes back to the CPU (``cpu``,
+``tolist``, ``item``) is real ones of the same shape, so that whole stages run to their end.
+"""
+
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
+
+from pairwright.tasks.models import devices
+
+PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "conv2d", "linear", "matmul", "einsum")
+CUDA = {"is_available": True, "device_count": 1, "is_bf16_supported": True, "current_device": 0, "empty_cache": None}
+
+
+class FakeGpu(FakeTensorMode):
+    """The device: a model that is moved to it loses its numbers; within ``computing``, tensors may be made on it."""
+
+    def __init__(self):
+        super().__init__(allow_non_fake_inputs=True)
+        self.kinds, self.products, self.largest = set(), set(), 0
+
+    @contextmanager
+    def computing(self):
+        """Let what follows compute on the device, and note the types of its results, and the bytes of the largest."""
+        with self, sdpa_kernel(SDPBackend.MATH):  # others ask what the device can do
+            yield self
+
+    def dispatch(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if not _is_cuda(args, kwargs) and not any(isinstance(one, FakeTensor) for one in tree_leaves((args, kwargs))):
+            with _disable_current_modes():
+                return func(*args, **kwargs)  # what is on the CPU is real
+        if func in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default):
+            return real(args[0]).item()
+        if func._schema.name in ("aten::_to_copy", "aten::to") and _is_cuda(args, kwargs):  # of what may be a constant
+            kinds = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.dtype)]
+            with self:
+                found = torch.empty(tuple(args[0].shape), dtype=[*kinds, args[0].dtype][0], device="cuda")
+        else:
+            found = super().dispatch(func, types, args, kwargs)
+        for one in found if isinstance(found, tuple | list) else [found]:
+            if isinstance(one, torch.Tensor) and one.device.type == "cuda":
+                self.kinds.add(one.dtype)
+                self.largest = max(self.largest, one.numel() * one.element_size())
+                if func._schema.name.removeprefix("aten::") in PRODUCTS:
+                    self.products.add(one.dtype)
+        return found
+
+    def take(self, module, *args, **kwargs):
+        """Be ``Module.to``: replace what a module holds, since a real tensor cannot become a fake one."""
+        device, dtype, *_ = torch._C._nn._parse_to(*args, **kwargs)
+        if device is None or device.type != "cuda":
+            return self.to(module, *args, **kwargs)
+        for part in module.modules():
+            for held in (part._parameters, part._buffers):
+                for name, tensor in held.items():
+                    if tensor is not None:
+                        held[name] = self._like(tensor, dtype)
+        return module
+
+    def _like(self, tensor, dtype):
+        with self:
+            kind = dtype if dtype and tensor.is_floating_point() else tensor.dtype
+            made = torch.empty(tuple(tensor.shape), dtype=kind, device="cuda:0")
+        if isinstance(tensor, torch.nn.Parameter):
+            return torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
+        return made
+
+
+def _is_cuda(args, kwargs):
+    return any(isinstance(one, torch.device) and one.type == "cuda" for one in (*args, *kwargs.values()))
+
+
+def pick(tensor, index):
+    """Index a tensor as Python does."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    used = sum(part is not None and part is not Ellipsis for part in parts)
+    if Ellipsis not in [part for part in parts if not isinstance(part, torch.Tensor)]:
+        parts.append(Ellipsis)
+    place, tensors = 0, {}
+    for part in parts:
+        if part is None:
+            tensor, place = torch.ops.aten.unsqueeze(tensor, place), place + 1
+        elif part is Ellipsis:
+            place += tensor.ndim - place - (used - sum(map(_takes, parts[: parts.index(Ellipsis)])))
+        elif isinstance(part, int):
+            tensor = torch.ops.aten.select(tensor, place, part)
+        elif isinstance(part, slice):
+            tensor = torch.ops.aten.slice(tensor, place, part.start, part.stop, part.step or 1)
+            place += 1
+        else:
+            tensors[place] = part if isinstance(part, torch.Tensor) else torch.tensor(part, device=tensor.device)
+            place += 1
+    if not tensors:
+        return tensor
+    return torch.ops.aten.index(tensor, [tensors.get(n) for n in range(max(tensors) + 1)])
+
+
+def _takes(part):
+    return part is not None and part is not Ellipsis
+
+
+def put(tensor, index, value):
+    """Assign to a part of a tensor."""
+    value = value if isinstance(value, torch.Tensor) else torch.tensor(value, device=tensor.device)
+    if any(isinstance(part, torch.Tensor | list) for part in (index if isinstance(index, tuple) else (index,))):
+        return
+    torch.ops.aten.copy_(pick(tensor, index), value)
+
+
+def real(tensor):
+    """Return ones on the CPU."""
+    with _disable_current_modes():
+        return torch.ones(tuple(tensor.shape), dtype=tensor.dtype)
+
+
+def plug_in(monkeypatch) -> FakeGpu:
+    """Return what is the machine's only GPU from now on."""
+    gpu = FakeGpu()
+    gpu.to = torch.nn.Module.to
+    monkeypatch.setattr(devices, "DRIVERS", ("/dev/null",))
+    for name, value in CUDA.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value, **__: value)
+    monkeypatch.setattr(torch.nn.Module, "to", lambda module, *args, **kwargs: gpu.take(module, *args, **kwargs))
+    for name in ("tensor", "as_tensor"):  # which ask the driver before they ask the mode
+        make = getattr(torch, name)
+        monkeypatch.setattr(torch, name, lambda *args, device=None, make=make, **how: make(*args, **how).to(device))
+    reading = {
+        "cpu": real,
+        "numpy": lambda tensor: np.ones(tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch.")),
+        "__float__": lambda _: 1.0,
+        "tolist": lambda tensor: real(tensor).tolist(),
+    }
+    monkeypatch.setattr(FakeTensor, "__getitem__", pick, raising=False)
+    monkeypatch.setattr(FakeTensor, "__setitem__", put, raising=False)
+    monkeypatch.setattr(FakeTensor, "__invert__", lambda one: torch.ops.aten.bitwise_not(one), raising=False)
+    contiguous = torch.contiguous_format
+    monkeypatch.setattr(
+        FakeTensor, "contiguous", lambda one, **_: torch.ops.aten.clone(one, memory_format=contiguous), raising=False
+    )
+    for name, read in reading.items():
+        monkeypatch.setattr(FakeTensor, name, lambda tensor, *_, read=read, **__: read(tensor), raising=False)
+    return gpu
