@@ -27,7 +27,7 @@ from urllib.error import HTTPError
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving import guard
-from pairwright.tasks.serving.memory import divide, read_needs, visible_memory
+from pairwright.tasks.serving.memory import divide, gpu_memory, read_needs
 
 LOOK_SECONDS = 0.1
 ANSWER_SECONDS = 5
@@ -197,7 +197,7 @@ def _share_gpus(chat: ChatConfig) -> tuple[str, ...]:
         needs = read_needs(chat)
     except ValueError:
         needs = None
-    shared, copies = divide(chat.launch, needs, visible_memory())
+    shared, copies = divide(chat.launch, needs, gpu_memory())
     return (
         *(("--tensor-parallel-size", str(shared)) if shared > 1 else ()),
         *(("--data-parallel-size", str(copies)) if copies > 1 else ()),

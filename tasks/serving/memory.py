@@ -11,7 +11,6 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -97,12 +96,14 @@ def read_needs(chat: ChatConfig) -> Needs:
     if changing := sorted({flag.partition("=")[0] for flag in chat.launch.flags} & {*CHANGING}):
         raise ValueError(f"launch.flags has {changing[0]}, which changes it")
     folder = _find_folder(chat)
-    if folder is None or not (folder / "config.json").is_file():
+    if not (folder / "config.json").is_file():
         raise ValueError(f"{chat.model} is not on this machine")
     try:
         config = json.loads((folder / "config.json").read_bytes())
-        index = json.loads((folder / INDEX).read_bytes()) if (folder / INDEX).is_file() else {}
-        weights = int(index["metadata"]["total_size"]) if index else _size_of_files(folder)
+        if (folder / INDEX).is_file():
+            weights = int(json.loads((folder / INDEX).read_bytes())["metadata"]["total_size"])
+        else:
+            weights = sum(path.stat().st_size for path in folder.glob("model*.safetensors"))
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise ValueError(f"{folder}: its JSON cannot be read ({error})") from error
     if not weights or not isinstance(config, Mapping):
@@ -110,40 +111,25 @@ def read_needs(chat: ChatConfig) -> Needs:
     return Needs.of(cast("Mapping[str, Any]", config), weights)
 
 
-def _find_folder(chat: ChatConfig) -> Path | None:
+def _find_folder(chat: ChatConfig) -> Path:
     if (local := Path(chat.model).expanduser()).is_dir():
         return local
     from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
 
-    try:
-        found = try_to_load_from_cache(chat.model, "config.json", revision=chat.revision or None)
-    except HFValidationError:
-        return None
-    return Path(found).parent if isinstance(found, str) else None
+    found = try_to_load_from_cache(chat.model, "config.json", revision=chat.revision or None)
+    return Path(found).parent if isinstance(found, str) else local
 
 
-def _size_of_files(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.glob("*.safetensors") if not path.name.startswith("consolidated"))
-
-
-@cache
-def gpu_memory(visible: str | None) -> tuple[int, ...]:
-    """Return the bytes of each GPU; of those that ``CUDA_VISIBLE_DEVICES`` names, where it is set (``visible``)."""
+def gpu_memory() -> tuple[int, ...]:
+    """Return the bytes of each GPU; of those that ``CUDA_VISIBLE_DEVICES`` names, where it is set."""
     try:
         said = subprocess.run(ASK, capture_output=True, text=True, timeout=ASK_SECONDS, check=True).stdout  # noqa: S603
         rows = [(row[0].strip(), row[1].strip(), int(row[2]) << 20) for row in csv.reader(said.splitlines())]
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):  # no driver, or no number: "[N/A]"
         return ()
-    if visible is None:
-        return tuple(size for _, _, size in rows)
-    names = [name.strip() for name in visible.split(",") if name.strip()]
-    return tuple(size for name in names for index, uuid, size in rows if name == index or uuid.startswith(name))
-
-
-def visible_memory() -> tuple[int, ...]:
-    """Return the bytes of each GPU that vLLM would see, as this process' environment says."""
-    return gpu_memory(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(index for index, _, _ in rows)).split(",")
+    named = [name.strip() for name in names if name.strip()]
+    return tuple(size for name in named for index, uuid, size in rows if name == index or uuid.startswith(name))
 
 
 def divide(launch: LaunchConfig, needs: Needs | None, gpus: Sequence[int]) -> tuple[int, int]:
@@ -165,7 +151,7 @@ def check_memory(chat: ChatConfig, field: str) -> str:
 
     Raises ``ConfigError`` where it does not fit, with the settings that would.
     """
-    gpus, launch = visible_memory(), chat.launch
+    gpus, launch = gpu_memory(), chat.launch
     if not gpus:
         return f"{UNCHECKED}nvidia-smi names no GPU"
     try:
@@ -179,9 +165,8 @@ def check_memory(chat: ChatConfig, field: str) -> str:
             f"are {len(gpus)}; 0 in place of either takes those that there are"
         )
     if not needs.divides(shared):
-        raise ConfigError(
-            f"{field}.launch.tensor_parallel: {chat.model} cannot be shared by {shared} GPUs{_able(needs)}"
-        )
+        able = ", ".join(str(number) for number in range(1, 17) if needs.divides(number))
+        raise ConfigError(f"{field}.launch.tensor_parallel: {chat.model} can be shared by {able} GPUs, not by {shared}")
     each, limit = needs.on_each(launch.max_model_len, shared), launch.gpu_memory_utilization * min(gpus)
     said = (
         f"{chat.model} needs {each / GB:.1f} GB of each of {shared} GPU{'s' * (shared > 1)} (weights "
@@ -193,10 +178,6 @@ def check_memory(chat: ChatConfig, field: str) -> str:
         return said
     advice = "; ".join(_settings_that_fit(needs, launch, gpus, field)) or "take a smaller model"
     raise ConfigError(f"{field}: {said}. What fits: {advice}")
-
-
-def _able(needs: Needs) -> str:
-    return ", only by " + ", ".join(str(number) for number in range(1, 17) if needs.divides(number))
 
 
 def _settings_that_fit(needs: Needs, launch: LaunchConfig, gpus: Sequence[int], field: str) -> Iterator[str]:

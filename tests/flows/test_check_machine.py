@@ -62,7 +62,6 @@ def test_a_model_that_no_gpu_holds_ends_a_build_before_anything_is_done(tmp_path
     (tmp_path / memory.INDEX).write_text(json.dumps({"metadata": {"total_size": published["total_size"]}}))
     (tmp_path / "said").write_text("0, GPU-5f, 81559\n")
     monkeypatch.setattr(memory, "ASK", ("cat", str(tmp_path / "said")))
-    memory.gpu_memory.cache_clear()
     launch = f"{{enabled: true, command: [{sys.executable}]}}"
     served = words_of(["differences.writer=served", f"models.chat={{model: {tmp_path}, launch: {launch}}}"])
     assert run("doctor", "--profile", "scenes", *served, "--json") == 1
@@ -70,7 +69,6 @@ def test_a_model_that_no_gpu_holds_ends_a_build_before_anything_is_done(tmp_path
     ((state, words),) = [(check["state"], check["found"]) for check in found if check["area"] == "memory"]
     assert state == "missing"
     assert run("build", "--out", tmp_path / "out", *served) == 2
-    memory.gpu_memory.cache_clear()
     assert words in capsys.readouterr().err
     assert "needs 97.5 GB" in words
     assert not (tmp_path / "out").exists()

@@ -9,7 +9,7 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.writing import ChatConfig, LaunchConfig
 from pairwright.tasks.serving import memory
 from pairwright.tasks.serving.launch import vllm_command
-from pairwright.tasks.serving.memory import Needs, check_memory, gpu_memory
+from pairwright.tasks.serving.memory import Needs, check_memory
 
 PUBLISHED = Path(__file__).parents[2] / "fixtures" / "published"
 GB = 10**9
@@ -100,10 +100,8 @@ def machine(tmp_path, monkeypatch):
         (tmp_path / "said").write_text(said)
         monkeypatch.setattr(memory, "ASK", ("cat", str(tmp_path / "said")))
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-        gpu_memory.cache_clear()
 
-    yield make
-    gpu_memory.cache_clear()
+    return make
 
 
 def chat_of(folder: Path, name: str, **launch) -> ChatConfig:
@@ -161,11 +159,11 @@ def test_only_visible_gpus_count(machine, tmp_path, monkeypatch):
     machine(10_000, 20_000, 30_000)
     for visible, sizes in {"2,0": (30_000, 10_000), "GPU-1": (20_000,), "": (), "7": ()}.items():
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert memory.visible_memory() == tuple(size << 20 for size in sizes)
+        assert memory.gpu_memory() == tuple(size << 20 for size in sizes)
 
 
 def test_what_is_not_known_is_said_and_stops_nothing(machine, tmp_path, monkeypatch):
-    assert "no GPU" in check_memory(chat_of(tmp_path, "mixtral-8x7b"), "models.chat") or memory.visible_memory()
+    assert "no GPU" in check_memory(chat_of(tmp_path, "mixtral-8x7b"), "models.chat") or memory.gpu_memory()
     machine(8_000)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     strange = tmp_path / "strange"
@@ -178,5 +176,4 @@ def test_what_is_not_known_is_said_and_stops_nothing(machine, tmp_path, monkeypa
     assert "--cpu-offload-gb" in check_memory(offload, "models.chat")
     for broken in ("Unable to determine\n", "0, GPU-0, [N/A]\n", ""):
         (tmp_path / "said").write_text(broken)
-        gpu_memory.cache_clear()
         assert "no GPU" in check_memory(chat_of(tmp_path, "mixtral-8x7b"), "models.chat")
