@@ -30,16 +30,10 @@ SHORTEST = 2048
 """Tokens: two images and an answer fill it."""
 SMALLEST, SMALLEST_GB = "gpu-24", 12
 """The profile that needs least, and the memory of a GPU that is enough for it."""
-CHANGING = (
-    "-q",
-    "--quantization",
-    "--cpu-offload-gb",
-    "-pp",
-    "--pipeline-parallel-size",
-    "--kv-cache-dtype",
-    "--dtype",
-)
-"""Flags of vLLM with which this arithmetic is not right."""
+DIVIDING = {f"--{kind}-parallel-size" for kind in ("tensor", "data", "pipeline")} | {"-tp", "-dp", "-pp"}
+"""Flags of vLLM that divide GPUs by themselves."""
+CHANGING = DIVIDING | {"-q", "--quantization", "--cpu-offload-gb", "--kv-cache-dtype", "--dtype"}
+"""Flags with which this arithmetic is not right."""
 INDEX = "model.safetensors.index.json"
 ASK = ("nvidia-smi", "--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits")
 ASK_SECONDS = 20
@@ -93,8 +87,8 @@ class Needs:
 
 def read_needs(chat: ChatConfig) -> Needs:
     """Return what a model of this machine needs; ``ValueError`` says what is not known of it."""
-    if changing := sorted({flag.partition("=")[0] for flag in chat.launch.flags} & {*CHANGING}):
-        raise ValueError(f"launch.flags has {changing[0]}, which changes it")
+    if changing := _names(chat.launch) & CHANGING:
+        raise ValueError(f"launch.flags has {min(changing)}, which changes it")
     folder = _find_folder(chat)
     if not (folder / "config.json").is_file():
         raise ValueError(f"{chat.model} is not on this machine")
@@ -109,6 +103,10 @@ def read_needs(chat: ChatConfig) -> Needs:
     if not weights or not isinstance(config, Mapping):
         raise ValueError(f"{folder} holds no weights in safetensors")
     return Needs.of(cast("Mapping[str, Any]", config), weights)
+
+
+def _names(launch: LaunchConfig) -> set[str]:
+    return {flag.partition("=")[0] for flag in launch.flags}
 
 
 def _find_folder(chat: ChatConfig) -> Path:
@@ -137,6 +135,8 @@ def divide(launch: LaunchConfig, needs: Needs | None, gpus: Sequence[int]) -> tu
 
     What the profile leaves open: one GPU where it is enough, else all that can share the model; copies for the others.
     """
+    if _names(launch) & DIVIDING:
+        return 1, 1
     count, shared = max(1, len(gpus)), launch.tensor_parallel
     if not shared:
         free = max(1, count // (launch.data_parallel or 1))

@@ -143,6 +143,7 @@ def test_gpus_are_shared_only_where_one_is_too_small_and_only_by_as_many_as_can(
     machine(*[16_380] * 8)
     assert flags(chat_of(tmp_path, "qwen2-vl-7b")) == ["te4", "da2"]  # 28 heads
     assert flags(ChatConfig(model="owner/unknown")) == ["te8"]
+    assert flags(chat_of(tmp_path, "qwen2-vl-7b", flags=("--data-parallel-size", "3"))) == ["da3"]  # as it says
     for wrong in ({"tensor_parallel": 8}, {"tensor_parallel": 4, "data_parallel": 4}):
         with pytest.raises(ConfigError, match=r"models\.chat\.launch"):
             check_memory(chat_of(tmp_path, "qwen2-vl-7b", **wrong), "models.chat")
