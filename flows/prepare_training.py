@@ -148,10 +148,8 @@ def mine_table(version: Version, retriever: Path, *, pool: str = "train", have: 
 def tell_table(version: Version, config: TrainConfig) -> list[Planned]:
     """Make ``conversations`` of the table that is trained on, if it is not preferences; return that, behind splits."""
     table, there = config.data.table, {planned.stage.name: planned.stage for planned in version.planned}
-    if table == "preferences":
+    if table == "preferences" or table not in there:
         return []
-    if table not in there:
-        raise ConfigError(f"{version.folder.url}: has no {table} to train on. It has {', '.join(there)}")
     beside = list[Planned]()
     if (splits := split_pairs.STAGE).name not in there:  # it was built until an earlier stage
         beside.append(make_table(version, splits, version.profile.section(splits.section)))

@@ -31,6 +31,7 @@ from pairwright.tasks.evaluation.benchmarks.differences import References, with_
 from pairwright.tasks.evaluation.measured import Measured, measure_mean
 from pairwright.tasks.evaluation.read_captions import Record
 from pairwright.tasks.evaluation.read_json import Given, read_records
+from pairwright.tasks.texts.conversations import SHOWN as PREFIX
 
 RULE = (
     "A judge rates the answer; a rating is a line of JSON in the judge's own reply that repeats a number drawn for "
@@ -38,7 +39,6 @@ RULE = (
     "A question that the model did not answer has the worst rating."
 )
 CAD_QA, OMNIDIFF, MMHAL = "CaD_QA_eval.jsonl", "test.jsonl", "response_template.json"
-PREFIX = "Image 1: <image>\nImage 2: <image>\n"
 ONE_IMAGE = re.compile(r"\b(?:image [12]|(?:first|second) image)\b", re.IGNORECASE)
 BOTH = re.compile(r"\b(?:both|two|each|either)\b|\bimages\b", re.IGNORECASE)
 HONEST = 3
