@@ -1,6 +1,7 @@
 """Read LLaVA's training data as conversations: a JSON list of ``image`` and ``conversations``.
 
-``image`` is a path, a list of paths, or absent; paths start in the file's folder and never lead out of it.
+``image`` is a path, a list of paths, or absent; paths start in the file's folder, or in the one above it, as in our own
+exports, and never lead out of it.
 """
 
 from collections.abc import Iterator
@@ -42,7 +43,9 @@ def _read(record: dict[str, Any], key: str, folder: Path) -> PreferenceRow:
     turns = [Turn(role=role, text=text) for role, text in read_turns(record)]
     while turns[-1].role != "assistant":
         turns.pop()
-    images = tuple(_image(folder, check_path(name)) for name in names)
+    paths = [check_path(name) for name in names]
+    places = [folder if (folder / path).exists() else folder.parent for path in paths]
+    images = tuple(map(_image, places, paths))
     return PreferenceRow(
         key=key,
         source_key=key,

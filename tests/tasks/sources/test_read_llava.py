@@ -40,6 +40,14 @@ def test_records_become_conversations_in_an_order_of_their_seed(tmp_path: Path) 
     assert two.images == (IMAGE, IMAGE)
 
 
+def test_images_may_lie_beside_the_file_s_folder_as_in_an_export(tmp_path: Path) -> None:
+    path = write(tmp_path, {"image": "coco/1.png", "conversations": SAID})
+    (tmp_path / "data").mkdir()
+    (row,) = read_llava(path.rename(tmp_path / "data/train.json"), seed=0)
+    assert isinstance(row, PreferenceRow)
+    assert row.images == (IMAGE,)
+
+
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
