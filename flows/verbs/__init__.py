@@ -32,7 +32,7 @@ VERBS = (
     Verb("profiles", "look", "List the profiles that come with Pairwright.", LOOK),
     Verb("export", "export", "Write a dataset in a form that other programs read.", EXPORT),
     Verb("formats", "export", "List the formats of `export`: what each is, and what it cannot hold.", EXPORT),
-    Verb("train", "train", "Train a vision-language model, or NAMC, on the preferences of a dataset.", EXPORT),
+    Verb("train", "train", "Train a vision-language model, or NAMC, on a table of a dataset.", EXPORT),
     Verb("runs", "train", "List the training runs of a dataset.", EXPORT),
     Verb("evaluate", "evaluate", "Score texts against references, and models on benchmarks.", EXPORT),
     Verb("doctor", "versions", "Look at versions, devices, disk, weights and servers.", OPERATE),

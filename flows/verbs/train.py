@@ -55,7 +55,7 @@ def train(
     ] = None,
     version: Version = None,
 ) -> None:
-    """Train a vision-language model, or NAMC, on a dataset's preferences or another table, or go on with a stopped run.
+    """Train a vision-language model, or NAMC, on a table of a dataset, or go on with a stopped run.
 
     Ctrl-C ends it after the step in work, with a checkpoint; the same command goes on.
     """
