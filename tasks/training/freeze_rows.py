@@ -188,8 +188,7 @@ class FrozenRows:
 
     def edits(self) -> Decisions:
         """Return the edits that were made when the rows were frozen."""
-        metadata = _open(self.file, self.split).schema.metadata or {}
-        return latest(EDITS.validate_json(metadata.get(b"edits", b"[]")))
+        return _read_edits(self.file)
 
     def read(self, place: int) -> PreferenceRow:
         """Return one row, its images included; ``StoreError`` where its part is gone or damaged."""
@@ -252,7 +251,7 @@ def freeze_rows(
                 kept = ((place, row) for place, row in wanted if row.key not in why_not)
                 entries = [{"part": number, "row": place, "key": row.key, "split": row.split} for place, row in kept]
                 writer.write_batch(pa.RecordBatch.from_pylist(entries, schema=schema))
-    _open.cache_clear()  # of a file that was there before
+    _forget_open()
     return Frozen(refused, decided)
 
 
@@ -359,12 +358,23 @@ def _open(file: str, split: str | None = None) -> pa.Table:
     return table if split is None else table.filter(pc.field("split") == split)
 
 
+@lru_cache(maxsize=8)
+def _read_edits(file: str) -> Decisions:
+    return latest(EDITS.validate_json((_open(file).schema.metadata or {}).get(b"edits", b"[]")))
+
+
+def _forget_open() -> None:
+    """Forget the files that are open: one of them was written anew."""
+    _open.cache_clear()
+    _read_edits.cache_clear()
+
+
 def _write(file: Path, entries: pa.Table) -> None:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, entries.schema) as writer:
         writer.write_table(entries)
     Folder(str(file.parent)).write(file.name, sink.getvalue())
-    _open.cache_clear()  # of a file that was there before
+    _forget_open()
 
 
 def _part_paths(entries: pa.Table) -> list[str]:
