@@ -270,7 +270,8 @@ def _count_believed(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
 def _count_chosen_unchecked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
     """Count the chosen texts that have no claims, no person wrote and no check has a score of."""
     written = _rows(tables, "differences", "subject", "text", "model", "checks")
-    checked = {(pair, text): bool(checks) for pair, text, model, checks in written if model != GIVEN}
+    wanted = {row["subject"] for row in rows}
+    checked = {(pair, text): bool(checks) for pair, text, model, checks in written if pair in wanted and model != GIVEN}
     unknown = (checked.get((row["subject"], row["chosen"])) for row in rows if row["claims"] in ("", "[]", None))
     found = [one for one in unknown if one is not None]
     return Share(found.count(False), len(found))
@@ -278,7 +279,7 @@ def _count_chosen_unchecked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -
 
 def _count_rejected_unchecked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
     """Count the rejected texts whose note says so and that no judge was asked about."""
-    judged = {pair for (pair,) in _rows(tables, "judged_rejected", "subject")}
+    judged = {row["subject"] for row in rows}.intersection(p for (p,) in _rows(tables, "judged_rejected", "subject"))
     asked = read_judged(tables.build.folder)
     unchecked = (row["rejected_note"].endswith(UNCHECKED) for row in rows)
     known = (row["subject"] in judged or row["key"] in asked for row in rows)
