@@ -31,6 +31,7 @@ SPLITS = {
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
 """Our names of published splits; others are none of ours, and such pairs are drawn."""
+MISSING = "missing file"
 NO_FILE = (-1, 0)
 """Size and time where there is no readable file, so that one that comes is another item."""
 
@@ -224,7 +225,7 @@ def read_file(path: Path, config: ImagesConfig, listed: Sequence[int], shown: st
             _check_status(os.fstat(file.fileno()), config, listed, shown)
             return file.read(config.max_bytes)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise RefusedEntryError("missing file", shown) from error
+        raise RefusedEntryError(MISSING, shown) from error
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise RefusedEntryError("symlink loop", shown) from error

@@ -15,7 +15,7 @@ from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, PreferenceRow, Turn, make_key
 from pairwright.tasks.sources.annotations import check_record, load_json
 from pairwright.tasks.sources.cad_inst import read_turns
-from pairwright.tasks.sources.read_entry import RefusedEntryError, check_path, read_below
+from pairwright.tasks.sources.read_entry import MISSING, RefusedEntryError, check_path, read_below
 from pairwright.tasks.store.images import RefusedImageError, probe_image
 
 KIND = "llava"
@@ -43,9 +43,7 @@ def _read(record: dict[str, Any], key: str, folder: Path) -> PreferenceRow:
     turns = [Turn(role=role, text=text) for role, text in read_turns(record)]
     while turns[-1].role != "assistant":
         turns.pop()
-    paths = [check_path(name) for name in names]
-    places = [folder if (folder / path).exists() else folder.parent for path in paths]
-    images = tuple(map(_image, places, paths))
+    images = tuple(_image(folder, check_path(name)) for name in names)
     return PreferenceRow(
         key=key,
         source_key=key,
@@ -63,7 +61,12 @@ def _read(record: dict[str, Any], key: str, folder: Path) -> PreferenceRow:
 
 def _image(folder: Path, name: str) -> bytes:
     limits = ImagesConfig()
-    data = read_below(folder, name, limits)
+    try:
+        data = read_below(folder, name, limits)
+    except RefusedEntryError as refused:
+        if refused.reason != MISSING:
+            raise
+        data = read_below(folder.parent, name, limits)
     try:
         probe_image(data, limits)
     except RefusedImageError as refused:

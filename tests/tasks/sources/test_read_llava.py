@@ -63,6 +63,7 @@ def test_images_may_lie_beside_the_file_s_folder_as_in_an_export(tmp_path: Path)
         ({"image": "coco/gone.png", "conversations": SAID}, "missing file"),
         ({"image": "coco", "conversations": SAID}, "not a regular file"),
         ({"image": "coco/broken.png", "conversations": SAID}, "not an image"),
+        ({"image": f"{'a' * 300}.png", "conversations": SAID}, "unreadable file"),
         ({"image": [3], "conversations": SAID}, "no path of an image"),
         ({"image": ["coco/1.png"] * 17, "conversations": SAID}, "too many images"),
     ],
