@@ -7,13 +7,19 @@ asked together. Ties go to the lower row.
 ``top_k`` compares all rows, a block at a time. ``search_cells`` looks into an ``IndexIVFScalarQuantizer`` whose centres
 are the images of the lowest keys (hashes, and so a fair sample): nothing is trained, and an index is a function of the
 images. Against k-means' centres, this takes two to four times as many probes for the same recall.
+
+A GPU gets what is searched once per process, and merges there what it finds: 2 bytes a number (twice that while it is
+copied), in an index of cells 8 more a row, and ``GPU_BYTES`` to compute. Where that does not fit, blocks of the rows
+take turns on the GPU, and an index of cells is searched on the CPU.
 """
 
 import json
+import logging
 import math
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -23,10 +29,12 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from pairwright.schemas.errors import StoreError
+from pairwright.tasks.models.batches import is_out_of_memory
 from pairwright.tasks.models.check_packages import require_faiss
 from pairwright.tasks.store.files import naming
 from pairwright.tasks.store.pool import PLACE
 
+log = logging.getLogger(__name__)
 BLOCK_BYTES = 128 << 20
 """Bytes of the rows, in float32, that are compared at a time."""
 GPU_LIMIT = 2048
@@ -87,7 +95,8 @@ def top_k(matrix: Halves, rows: Integers, *, k: int, centres: int = 0, block_byt
     """Return for each of the matrix's ``rows`` its nearest other rows, nearest first, and their inner products.
 
     Both are ``(len(rows), min(k, N - 1))``. A row is never its own neighbour; its exact duplicates are neighbours.
-    With ``centres``, only so many rows, the first, are searched, and a row may be its own centre.
+    With ``centres``, only so many rows, the first, are searched, and a row may be its own centre. What is searched of a
+    matrix that is mapped from a file stays on the GPU.
     """
     count = centres or len(matrix)
     wanted = min(k, count if centres else count - 1)
@@ -102,9 +111,13 @@ def top_k(matrix: Halves, rows: Integers, *, k: int, centres: int = 0, block_byt
 
 
 def _compare(queries: NDArray[np.float32], matrix: Halves, *, reach: int, step: int) -> Found:
-    """Return the ``reach`` rows of highest product in float32, ``step`` rows at a time."""
+    """Return the ``reach`` rows of highest product in float32; those not on the GPU ``step`` rows at a time."""
     import faiss
 
+    file = getattr(matrix, "filename", "")  # what np.memmap has
+    if file and _gpu() and reach <= GPU_LIMIT and (held := _hold(str(file), len(matrix))):
+        scores, near = held.search(queries, reach)
+        return near, scores
     best = faiss.ResultHeap(len(queries), reach, keep_max=True)
     for start in range(0, len(matrix), step):
         block = matrix[start : start + step].astype(np.float32)
@@ -184,7 +197,7 @@ def search_cells(matrix: Halves, rows: Integers, *, index: Any, k: int, probes: 
 
     def look(owed: Integers, reach: int) -> Found:
         on_gpu = _gpu() and max(reach, probes) <= GPU_LIMIT
-        chosen = _to_gpu(index) if on_gpu else index
+        chosen = (_to_gpu(index) if on_gpu else None) or index
         chosen.nprobe = probes
         queries = matrix[rows[owed]].astype(np.float32)
         scores, found = chosen.search_preassigned(queries, reach, cells[owed], None)
@@ -222,9 +235,39 @@ def _read_index(path: Path) -> Any:
 
 @lru_cache(maxsize=4)
 def _to_gpu(index: Any) -> Any:
+    """Return the index on the GPU; ``None`` where there is no room."""
     import faiss
 
-    return cast("Any", faiss).index_cpu_to_gpu(_gpu(), _place(), index)
+    with _where_it_fits(f"an index of cells of {index.ntotal:,} images is searched on the CPU"):
+        return cast("Any", faiss).index_cpu_to_gpu(_gpu(), _place(), index)
+    return None
+
+
+@lru_cache(maxsize=8)  # the images and the centres of each space
+def _hold(file: str, count: int) -> Any:
+    """Return the first rows of a file's matrix on the GPU, in float16 as they are; ``None`` where there is no room."""
+    import faiss
+
+    matrix, gpu = np.load(file, mmap_mode="r"), cast("Any", faiss)
+    with _where_it_fits(f"the vectors of {count:,} images are compared in blocks"):
+        config = gpu.GpuIndexFlatConfig()
+        config.device, config.useFloat16 = _place(), True
+        held = gpu.GpuIndexFlatIP(_gpu(), matrix.shape[1], config)
+        for start in range(0, count, ROWS_AT_ONCE):
+            held.add(matrix[start : min(start + ROWS_AT_ONCE, count)].astype(np.float32))
+        return held
+    return None
+
+
+@contextmanager
+def _where_it_fits(otherwise: str) -> Generator[None]:
+    """Do what is within, or say what is done instead where the GPU has no room for it."""
+    try:
+        yield
+    except RuntimeError as error:  # what Faiss makes of cudaMalloc's
+        if not is_out_of_memory(error):
+            raise
+        log.warning("the GPU's memory does not suffice: %s", otherwise)
 
 
 def _make_index(matrix: Halves, cells: int) -> Any:
@@ -266,7 +309,7 @@ def measure_recall(matrix: Halves, index: Any, *, k: int, probes: int, band: flo
     Neighbours are the ``k`` nearest of a similarity of ``band`` or more. The sample is the images of the highest keys.
     """
     rows = np.arange(max(index.nlist, len(matrix) - SAMPLE), len(matrix))
-    near, products = top_k(matrix, rows, k=k)
+    near, products = top_k(np.asarray(matrix), rows, k=k)  # in blocks: the index is to have the GPU's memory
     found, _ = search_cells(matrix, rows, index=index, k=k, probes=probes)
     wanted = [set(one[scores >= band].tolist()) for one, scores in zip(near, products, strict=True)]
     hits = sum(len(some & set(one)) for some, one in zip(wanted, found.tolist(), strict=True))
