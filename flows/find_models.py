@@ -57,10 +57,16 @@ def pin_served(profile: Profile, until: str) -> ResolvedProfile:
             served = find_model(own, field=place, images=count)
         except ServerError as error:  # nothing has begun: an address is wrong, or nobody is there
             raise ConfigError(str(error)) from error
+        found.update(changed_fields(own, served, place))
+    check_served(profile, until)
+    return resolve(profile, found)
+
+
+def check_served(profile: Profile, until: str) -> None:
+    """Refuse models that vLLM is to load into less memory than they need; say what the others need."""
+    for place, own in served_models(profile, until).items():
         if own.launch.enabled:
             log.info("%s: %s", place, check_memory(own, place))
-        found.update(changed_fields(own, served, place))
-    return resolve(profile, found)
 
 
 def served_models(profile: Profile, until: str) -> dict[str, ChatConfig]:
@@ -104,6 +110,7 @@ def gpus_of(planned: Planned) -> int:
 def run_served(
     run_shards: Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]],
     servers: Servers,
+    profile: Profile,
     waiting: str,
     planned: Planned,
     shards: Sequence[ShardRef],
@@ -116,8 +123,8 @@ def run_served(
     if shards and planned.stage.processes and planned.stage.processes(config) and count_gpus():
         servers.stop()  # the GPU is this stage's own now
     if shards and isinstance(config, ServedSection) and config.is_served:
-        ready = config.model_copy(update={"chat": servers.ready(config.served)})
-        planned = replace(planned, config=ready)
+        ready = servers.ready(config.served, field=f"models.{profile.model_named(config.asks)}")
+        planned = replace(planned, config=config.model_copy(update={"chat": ready}))
     yield from run_shards(planned, shards)
 
 

@@ -192,6 +192,7 @@ def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[
         stage in (one.name, one.group) for one in list_stages(request.profile.stages) if one.pin or one.models
     ):
         request = replace(request, profile=find_models.pin_models(request.profile, request.until))
+        find_models.check_served(request.profile, request.until)
     return replace(request, only_stage=stage, only_reason=reason)
 
 
@@ -217,9 +218,8 @@ def run_build(request: Request, work: Work) -> Report:
             for stage in stages:
                 start = time.monotonic()
                 if stage.stage.is_on:
-                    shards = partial(
-                        find_models.run_served, work.run_shards, servers, find_models.waits_for(stage, counts)
-                    )
+                    waiting = find_models.waits_for(stage, counts)
+                    shards = partial(find_models.run_served, work.run_shards, servers, request.profile, waiting)
                     count, failed = run_stage(build, stage, request, replace(work, run_shards=budget.limited(shards)))
                     failures.extend(failed)
                 else:

@@ -82,7 +82,7 @@ class Servers:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def ready(self, chat: ChatConfig, *, field: str = "models.chat") -> ChatConfig:
+    def ready(self, chat: ChatConfig, *, field: str) -> ChatConfig:
         """Return the configuration with the endpoint of a server that answers; without `launch`, as it is.
 
         What runs for another model is stopped first. ``field`` is the model's name in the profile. Raises
@@ -103,7 +103,7 @@ class Servers:
             running = self._running = _launch(chat, self._logs, version)
             if error := _wait(running):
                 self.stop()
-                raise ServerError(error)
+                raise ServerError(f"{field}: {error}")
         return chat.model_copy(update={"endpoint": (f"http://127.0.0.1:{running.port}/v1",)})
 
     def stop(self) -> None:

@@ -19,6 +19,7 @@ from pairwright.tasks.serving.launch import Servers, ask_version, find_cause, vl
 from tests.fixtures import stand_in_vllm
 
 ROOT = Path(__file__).parents[3]
+FIELD = "models.chat"
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def get(endpoint: str, path: str = "/models") -> dict:
 
 def test_a_server_is_started_and_ends_with_the_build(tmp_path, diary) -> None:
     with Servers(tmp_path / "logs") as servers:
-        chat = servers.ready(local(diary))
+        chat = servers.ready(local(diary), field=FIELD)
         [endpoint] = chat.endpoint
         assert endpoint.startswith("http://127.0.0.1:")
         assert get(endpoint)["data"] == [{"id": "tiny"}]
@@ -83,7 +84,7 @@ def test_a_server_is_started_and_ends_with_the_build(tmp_path, diary) -> None:
 def test_the_server_is_what_the_profile_says_reports_to_nobody_and_fetches_nothing(servers, diary, monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert servers.ready(local(diary)) == servers.ready(local(diary))
+    assert servers.ready(local(diary), field=FIELD) == servers.ready(local(diary), field=FIELD)
     (began,) = entries(diary)  # it is used again
     arguments, environment = began["arguments"], began["environment"]
     said = dict(pairwise(arguments))
@@ -103,24 +104,25 @@ def test_the_server_is_what_the_profile_says_reports_to_nobody_and_fetches_nothi
 
 def test_one_model_ends_before_the_next_begins(servers, diary) -> None:
     for model in ("one", "two", "one"):
-        servers.ready(local(diary, model=model))
+        servers.ready(local(diary, model=model), field=FIELD)
     servers.stop()
     order = [next((key, entry[key]) for key in ("began", "ended") if key in entry) for entry in entries(diary)]
     assert order == [(what, model) for model in ("one", "two", "one") for what in ("began", "ended")]
 
 
 def test_a_server_that_crashed_is_started_again_and_its_engine_is_not_left(servers, diary) -> None:
-    [endpoint] = servers.ready(local(diary)).endpoint
+    [endpoint] = servers.ready(local(diary), field=FIELD).endpoint
     with pytest.raises(OSError, match=r"closed connection|reset"):
         get(endpoint.removesuffix("/v1"), "/crash")
     assert are_gone(entries(diary)[0])
-    assert get(servers.ready(local(diary)).endpoint[0])["data"] == [{"id": "tiny"}]
+    assert get(servers.ready(local(diary), field=FIELD).endpoint[0])["data"] == [{"id": "tiny"}]
 
 
 def test_a_server_that_dies_shows_why_and_where_its_log_is(servers, diary) -> None:
     with pytest.raises(ServerError) as caught:
-        servers.ready(local(diary, fault="dies"))
-    assert re.search(r"\btiny\b.*exit code 3\b.*: ValueError: this checkpoint is no checkpoint \(", str(caught.value))
+        servers.ready(local(diary, fault="dies"), field=FIELD)
+    said = r"^models\.chat: .*\btiny\b.*exit code 3\b.*: ValueError: this checkpoint is no checkpoint \("
+    assert re.search(said, str(caught.value))
     assert "vllm-tiny.log" in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
     assert are_gone(entries(diary)[0])
@@ -179,14 +181,14 @@ def test_a_vllm_that_holds_answers_to_no_form_is_refused(servers, diary) -> None
     chat = local(diary)
     old = chat.launch.model_copy(update={"command": (*chat.launch.command, "--says", "0.9.2")})
     with pytest.raises(ConfigError, match=r"models.chat.launch.command: .*0\.9.*0\.11"):
-        servers.ready(chat.model_copy(update={"launch": old}))
+        servers.ready(chat.model_copy(update={"launch": old}), field=FIELD)
     assert not diary.exists()
 
 
 @pytest.mark.parametrize("fault", ["never", "other"])
 def test_a_server_that_does_not_answer_in_time_is_stopped(servers, diary, fault) -> None:
     with pytest.raises(ServerError, match=r"tiny .*1\.5 s .*launch\.start_timeout_seconds"):
-        servers.ready(local(diary, fault=fault, start_seconds=1.5))
+        servers.ready(local(diary, fault=fault, start_seconds=1.5), field=FIELD)
     assert are_gone(entries(diary)[0], within_s=0)
 
 
@@ -215,7 +217,7 @@ from pairwright.tasks.serving.launch import Servers
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it from the start
 with Servers(Path(sys.argv[1])) as servers:
-    print(*servers.ready(ChatConfig.model_validate_json(sys.argv[2])).endpoint, flush=True)
+    print(*servers.ready(ChatConfig.model_validate_json(sys.argv[2]), field="models.chat").endpoint, flush=True)
     time.sleep(600)
 """
 
@@ -253,7 +255,7 @@ def test_a_real_vllm_serves_one_model_after_the_other(tmp_path, vllm_servers, mo
         for model, images in (("qwen2-vl", 2), ("mixtral", 0)):
             folder = str(vllm_servers.checkpoint(model))
             launched = server.model_copy(update={"max_images": images})
-            chat = servers.ready(ChatConfig(model=folder, launch=launched))
+            chat = servers.ready(ChatConfig(model=folder, launch=launched), field=FIELD)
             with OpenAI(base_url=chat.endpoint[0], api_key="none", max_retries=0) as client:
                 turns = [{"role": "user", "content": "Say."}]
                 said = client.chat.completions.create(model=folder, messages=turns, max_tokens=8, seed=1)
