@@ -77,10 +77,9 @@ def write_memory_page() -> str:
         "| profile | stages | model | disk | GPUs | weights | cache | each GPU needs | of |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    lines += [
-        f"| all | {stage} | {one['model']} | {one['bytes'] / GB:.1f} | each | {one['bytes'] / GB:.1f} | | | |"
-        for stage, one in loaded.items()
-    ]
+    for stage, one in loaded.items():
+        disk, each = (f"{size / GB:.1f}" for size in (one.get("disk", one["bytes"]), one["bytes"]))
+        lines.append(f"| all | {stage} | {one['model']} | {disk} | each | {each} | | | |")
     for profile, gpus in MACHINES.items():
         lines += [f"| `{profile}` | {' | '.join(cells)} |" for cells in _served(profile, gpus)]
     about = (

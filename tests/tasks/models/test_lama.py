@@ -14,6 +14,7 @@ from pairwright.schemas.removing import LamaConfig
 from pairwright.tasks.models import lama as module
 from pairwright.tasks.models.lama import LamaInpainter, crop_hole, pin_lama, put_back
 from tests.fixtures import lama_checkpoints
+from tests.fixtures.big_lama import BigLama
 from tests.fixtures.lama_checkpoints import Convolutions, Fourier, HoleMean, Nothing, OneArgument, Ramp, write_lama
 
 NOISE = np.random.default_rng(0).integers(0, 256, (250, 333, 3), dtype=np.uint8)
@@ -88,7 +89,14 @@ def test_fillings_come_back_to_their_places(tmp_path):
         assert np.array_equal(got[~hole], crop.pixels[:, :, :3][crop.place][~hole])
 
 
-@pytest.mark.parametrize(("network", "traced"), [(Convolutions, False), (Fourier, True), (Fourier, False)])
+def small_lama():
+    return BigLama(width=2, blocks=1)
+
+
+NETWORKS = [(Convolutions, False), (Fourier, True), (Fourier, False), (small_lama, True)]
+
+
+@pytest.mark.parametrize(("network", "traced"), NETWORKS)
 @pytest.mark.parametrize("batch", [0, 7])
 def test_batches_give_what_single_crops_give(tmp_path, batch, network, traced):
     torch.manual_seed(0)

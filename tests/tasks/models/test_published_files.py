@@ -1,0 +1,192 @@
+"""The loaders on files with the names and shapes of what is published, and no numbers."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pairwright.schemas.config import ClipConfig, Dinov2Config
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.training import ModelConfig
+from pairwright.schemas.writing import ChatConfig
+from pairwright.tasks.models import dinov2_embedder, grounding_dino, open_clip_embedder
+from pairwright.tasks.models.ram import HEAD, load_ram
+from pairwright.tasks.models.sam import load_sam
+from pairwright.tasks.serving.memory import read_needs
+from pairwright.tasks.training import load_model
+from tests.fixtures.big_lama import BigLama
+from tests.fixtures.checkpoints import write_hub_cache
+from tests.fixtures.grounding_checkpoints import make_tokenizer
+from tests.fixtures.published_files import (
+    Tensors,
+    describe,
+    size_of,
+    tensors_of,
+    write_safetensors,
+    write_shards,
+    write_state,
+)
+
+LARGE = ("clip-vit-l-14", "dinov2-large", "grounding-dino-base", "sam-vit-h")
+SMALL = ("clip-vit-b-32", "dinov2-small", "grounding-dino-tiny", "sam-vit-b")
+LOADED = {"embeddings": LARGE[:2], "boxes": LARGE[2:3], "masks": LARGE[3:4]}
+"""Which files the stages of ``encoders.json`` load whole."""
+COMMIT = "c" * 40
+TAGS = 4585
+
+
+@pytest.fixture(autouse=True)
+def forgotten(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    yield
+    for load in (dinov2_embedder._load, grounding_dino._load, grounding_dino._processor):
+        load.cache_clear()
+
+
+def put_on_hub(folder: Path, repository: str, file: str, tensors: Tensors) -> None:
+    """Write a file of safetensors beside what ``folder`` has, and all that into the Hub's cache."""
+    write_safetensors(folder / file, tensors)
+    write_hub_cache(folder.parent / "hub", repository, folder)
+
+
+def load_clip(folder: Path, described: dict[str, Any], tensors: Tensors) -> Any:
+    repository, file = described["file"].split()
+    put_on_hub(folder, repository, file, tensors)
+    with pytest.MonkeyPatch.context() as patched, torch.device("meta"):  # or 1.7 GB would be drawn at random first
+        patched.setattr(torch.nn.Module, "to", lambda module, *_, **__: module)
+        return open_clip_embedder.create_model(ClipConfig(**described["config"], revision=COMMIT))
+
+
+def load_dinov2(folder: Path, described: dict[str, Any], tensors: Tensors) -> Any:
+    (folder / "config.json").write_text(json.dumps(described["config"]))
+    (folder / "preprocessor_config.json").write_text(json.dumps(described["preprocessor"]))
+    put_on_hub(folder, described["model"], described["file"], tensors)
+    config = Dinov2Config(model=described["model"], revision=COMMIT)
+    preprocess, _ = dinov2_embedder._load(config.model_dump_json(), 0)
+    return preprocess
+
+
+def load_grounding(folder: Path, described: dict[str, Any], tensors: Tensors) -> Any:
+    make_tokenizer().save_pretrained(folder)
+    for name, part in (
+        ("config", "config"),
+        ("preprocessor_config", "preprocessor"),
+        ("tokenizer_config", "tokenizer"),
+    ):
+        (folder / f"{name}.json").write_text(json.dumps(described[part]))
+    put_on_hub(folder, described["model"], described["file"], tensors)
+    return grounding_dino._load(described["model"], COMMIT)
+
+
+def load_segmenter(folder: Path, described: dict[str, Any], tensors: Tensors) -> Any:
+    write_state(folder / described["file"], tensors)
+    return load_sam(folder / described["file"], field="segmentation")
+
+
+def load_tagger(folder: Path, described: dict[str, Any], tensors: Tensors) -> Any:
+    write_state(folder / described["file"], tensors, optimizer={"state": {}}, config={"vit": "swin_l"}, epoch=4)
+    return load_ram(folder / described["file"], field="tagging.ram", plus=False, tags=TAGS)
+
+
+LOADERS = {
+    "clip": load_clip,
+    "dinov2": load_dinov2,
+    "grounding": load_grounding,
+    "sam": load_segmenter,
+    "ram": load_tagger,
+}
+
+
+def load(folder: Path, name: str, *, without: str = "", **more: tuple[str, tuple[int, ...]]) -> Any:
+    """Return what the loader of a file makes of it; ``without`` leaves a tensor out, ``more`` adds some."""
+    described = describe(name)
+    tensors = {key: one for key, one in tensors_of(described).items() if key != without} | more
+    (folder / name).mkdir()
+    return LOADERS[name.partition("-")[0]](folder / name, described, tensors)
+
+
+@pytest.mark.parametrize("name", [*LARGE, *SMALL])
+def test_a_published_file_is_loaded_whole_and_nothing_of_it_is_spare(name, tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        assert load(tmp_path, name) is not None
+    assert "no place" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("clip-vit-b-32", "visual.transformer.resblocks.11.ln_2.bias"),
+        ("dinov2-small", "encoder.layer.11.layer_scale2.lambda1"),
+        ("grounding-dino-tiny", "model.text_backbone.encoder.layer.11.output.dense.bias"),
+        ("sam-vit-b", "prompt_encoder.not_a_point_embed.weight"),
+    ],
+)
+def test_a_file_that_lacks_a_tensor_is_refused(name, key, tmp_path):
+    with pytest.raises(ModelError, match=key.rpartition(".")[2]):
+        load(tmp_path, name, without=key)
+
+
+def test_images_come_as_the_published_processors_say(tmp_path):
+    preprocess = load(tmp_path, "dinov2-small")
+    assert (preprocess.resize, preprocess.size, preprocess.crop) == ("shortest", (256, 256), (224, 224))
+    found = load(tmp_path, "grounding-dino-tiny").processor
+    assert (found.image_processor.size.shortest_edge, found.image_processor.size.longest_edge) == (800, 1333)
+    assert found.tokenizer("a cat.")["input_ids"][::4] == [101, 102]
+
+
+def test_the_tagger_takes_what_names_tags_and_leaves_what_writes(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        loaded = load(tmp_path, "ram")
+    assert "no place" not in caplog.text
+    assert loaded.side == 384
+    assert len(loaded.decoder["label_embed"]) == TAGS
+    assert not [name for name in loaded.decoder if name.startswith(("tag_encoder", "text_decoder"))]
+    held = [*loaded.swin.parameters(), *loaded.decoder.values()]
+    assert describe("encoders")["tags"]["bytes"] == sum(one.numel() * one.element_size() for one in held)
+    assert sum(name.startswith(HEAD) for name in loaded.decoder) == 2 * (8 + 2 + 2 + 2 + 2)
+
+
+def test_qwen2_vl_is_trained_from_the_file_that_vllm_serves(tmp_path, monkeypatch):
+    described = describe("qwen2-vl-7b")
+    tensors = tensors_of(described)
+    (tmp_path / "config.json").write_text(json.dumps(described["config"]))
+    write_shards(tmp_path, tensors, 5)
+    monkeypatch.setattr(load_model, "_check_finite", lambda *_: None)  # reads all 16 GB
+    model = load_model.load_plain(tmp_path, ModelConfig(), dtype=torch.bfloat16)
+    loaded = dict(model.named_parameters())
+    assert sum(one.numel() * one.element_size() for one in loaded.values()) == size_of(tensors)
+    assert {one.dtype for one in loaded.values()} == {torch.bfloat16}
+    rope = model.config.text_config.rope_parameters
+    assert (rope["rope_theta"], rope["mrope_section"]) == (1_000_000.0, [16, 24, 24])
+
+
+@pytest.mark.parametrize("name", ["qwen2-vl-7b", "mixtral-8x7b"])
+def test_names_and_shapes_add_up_to_the_published_size_and_are_read_from_the_index(name, tmp_path):
+    described = describe(name)
+    tensors = tensors_of(described)
+    assert size_of(tensors) == described["total_size"]
+    write_shards(tmp_path, tensors, 5)
+    (tmp_path / "config.json").write_text(json.dumps(described["config"]))
+    needs = read_needs(ChatConfig(model=str(tmp_path)))
+    assert (needs.weights, needs.quantized) == (described["total_size"], False)
+    assert needs.kv_heads * needs.head_dim == tensors["model.layers.0.self_attn.k_proj.weight"][1][0]
+
+
+def test_big_lama_of_the_tests_has_the_published_names_and_shapes():
+    with torch.device("meta"):
+        made = BigLama().state_dict()
+    tensors = tensors_of(describe("big-lama"))
+    assert {name: tuple(one.shape) for name, one in made.items()} == {
+        name: shape for name, (_, shape) in tensors.items()
+    }
+    assert size_of(tensors) == pytest.approx(describe("encoders")["removals"]["bytes"], rel=5e-3)  # the file's code
+
+
+def test_the_memory_page_counts_the_tensors_of_these_files():
+    counted = describe("encoders")
+    for stage, names in LOADED.items():
+        floats = sum(size_of(tensors_of({"float32": describe(name)["float32"]})) for name in names)
+        assert counted[stage]["bytes"] == pytest.approx(floats, rel=1e-4)  # a norm that Grounding DINO makes anew
