@@ -6,14 +6,17 @@ A test holds that the committed pages are what the source gives.
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
 from pairwright.flows.list_settings import Setting, as_typed, list_settings
 from pairwright.flows.load_profile import load_profile, profile_names
 from pairwright.flows.pipeline import TableSummary, list_tables
+from pairwright.schemas.section import with_field
+from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.serving.memory import GB, MARGIN, Needs, divide
+from pairwright.tasks.training.memory import PATCH, TEXT, Sizes, count_trained, share_of
 
 MADE = "<!-- Made by `make docs`. Change the source, not this page. -->"
 SERVED = "models.chat."
@@ -31,14 +34,27 @@ $ python3 -m venv ~/vllm && ~/vllm/bin/python -m pip install vllm
 $ ln -s ~/vllm/bin/vllm ~/.local/bin/vllm
 ```
 
-Then, from photographs to a trained adapter:
-
+A profile names no commit of a served model, for none could be verified where it was written (those of the encoders are
+pinned): what `fetch` finds on the model's main branch is verified against the Hub's hashes, and vLLM, which starts
+offline, loads that; `models.chat.revision` names another."""
+COMMANDS = """\
 ```console
 $ pairwright fetch --profile gpu-80 --served
 $ pairwright doctor --profile gpu-80
 $ pairwright build PHOTOS --profile gpu-80 --out album
 $ pairwright train album --objective sft --model Qwen/Qwen2-VL-7B-Instruct
 ```"""
+
+
+TRAINED = f"""\
+In GB; *trained* in billions of weights. Four rows at once, each of two images of 448 x 448 pixels and {TEXT} tokens of
+text, with gradient checkpointing, and beside it without. LoRA of rank 64 keeps the weights in bfloat16, full tuning in
+float32. Over eight GPUs FSDP shares weights, gradients and AdamW's means; *gathered* are two layers and the embeddings,
+in 16 bits. ADPO in full has a second model, whole on each GPU. Images take memory as text does, {PATCH} pixels a token;
+what the frozen vision tower computes is in the {MARGIN / GB:.0f} GB that are set aside. Weights are counted. Activations
+are a formula that a test holds against what PyTorch keeps of such a batch (within a tenth with LoRA; no GPU has measured
+it). `pairwright train` compares the same numbers with the GPUs that are there before it loads a model, refuses what fits
+with no batch, and names the settings that fit."""
 
 
 def write_settings_page() -> str:
@@ -90,7 +106,51 @@ def write_memory_page() -> str:
         "settings that fit. Models of the build itself compute in batches that are halved until they fit, one stage "
         "after the other; a stage has let go of the GPU when the next begins."
     )
-    return "\n\n".join(["# Memory of the GPU profiles", MADE, "\n".join(lines), about, "## vLLM", INSTALL]) + "\n"
+    parts = ["# Memory of the GPU profiles", MADE, "\n".join(lines), about, "## vLLM", INSTALL]
+    parts += ["## From photographs to a trained adapter", COMMANDS, "\n".join(_steps())]
+    return "\n\n".join([*parts, "## Training", "\n".join(_trained()), TRAINED]) + "\n"
+
+
+def _steps() -> Iterator[str]:
+    """Yield what each of the commands takes of a GPU of 80 GB and of the disk."""
+    encoders = sum(one["bytes"] for one in _read_published("encoders").values())
+    served = list(_served("gpu-80", MACHINES["gpu-80"]))
+    fetched, most = sum(float(cells[2]) for cells in served), max(float(cells[-2]) for cells in served)
+    sizes, config = _read_sizes("7b"), TrainConfig(objective="sft")
+    kept = with_field(config, ["optimiser", "gradient_checkpointing"], value=True)
+    adapters, model = 12 * count_trained(sizes, config) / GB, 2 * sizes.whole / GB
+    yield "| command | memory of the GPU | disk |"
+    yield "|---|---|---|"
+    yield f"| `fetch` | | {encoders / GB:.1f} and {fetched:.1f} |"
+    yield "| `doctor` | | |"
+    yield f'| `build` | {most:.1f} at most, stage by stage as above | README, "Memory and disk" |'
+    yield (
+        f"| `train` | {share_of(sizes, config).total / GB:.1f}, or {share_of(sizes, kept).total / GB:.1f} with `--set "
+        f"optimiser.gradient_checkpointing=true` | {config.output.save_total_limit} checkpoints of {adapters:.1f}, and "
+        f"the model with its adapters merged: {model:.1f} |"
+    )
+
+
+def _trained() -> Iterator[str]:
+    """Yield what training takes of each GPU, by model, tuning, and number of GPUs that share the weights."""
+    columns = ("model", "tuning", "GPUs", "trained", "weights", "gradients, AdamW", "gathered", "activations")
+    yield f"| {' | '.join(columns)} | each GPU needs | and without checkpointing | ADPO's reference |"
+    yield "|---" * 11 + "|"
+    for name in ("2b", "7b", "72b"):
+        sizes = _read_sizes(name)
+        for tuning, gpus in product(("lora", "full"), (1, 8)):
+            plain = with_field(TrainConfig(objective="sft"), ["model", "tuning"], tuning)
+            config = with_field(plain, ["optimiser", "gradient_checkpointing"], value=True)
+            share, adpo = share_of(sizes, config, gpus=gpus), config.model_copy(update={"objective": "adpo"})
+            parts = (share.weights, share.states, share.gathered, share.activations, share.total)
+            whole = (*parts, share_of(sizes, plain, gpus=gpus).total, share_of(sizes, adpo, gpus=gpus).reference)
+            cells = (f"{size / GB:.1f}" if size else "" for size in (count_trained(sizes, config), *whole))
+            yield f"| Qwen2-VL-{name.upper()} | {tuning} | {gpus} | {' | '.join(cells)} |"
+
+
+def _read_sizes(name: str) -> Sizes:
+    found = _read_published(f"qwen2-vl-{name}")
+    return Sizes.of(found["config"], found["total_size"])
 
 
 def _served(profile: str, gpus: tuple[int, ...]) -> Iterator[tuple[str, ...]]:

@@ -37,6 +37,7 @@ from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.find_model import require_packages
 from pairwright.tasks.training.freeze_rows import check_parts, count_reasons, count_rows, find_held_out, freeze_rows
 from pairwright.tasks.training.losses import needs_of
+from pairwright.tasks.training.memory import check_memory
 from pairwright.tasks.training.report.write_run_page import write_run_page
 from pairwright.tasks.training.runs import HELD_OUT, Run, check_name, differences, read_metrics
 
@@ -172,6 +173,8 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
     else:
         begins = find_start(folder, config, run, version=version)
         config, found, place, start = begins.config, begins.found, begins.found.folder, begins.describe()
+        if not run.is_finished:
+            check_memory(place, config)
     prepared = Prepared(config, place, run.is_finished)
     if run.config():
         _check_same(run, config)

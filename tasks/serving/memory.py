@@ -92,6 +92,11 @@ def read_needs(chat: ChatConfig) -> Needs:
     folder = _find_folder(chat)
     if not (folder / "config.json").is_file():
         raise ValueError(f"{chat.model} is not on this machine")
+    return Needs.of(*read_model(folder))
+
+
+def read_model(folder: Path) -> tuple[Mapping[str, Any], int]:
+    """Return a model's ``config.json`` and the bytes of its weights; ``ValueError`` where they cannot be read."""
     try:
         config = json.loads((folder / "config.json").read_bytes())
         if (folder / INDEX).is_file():
@@ -102,7 +107,7 @@ def read_needs(chat: ChatConfig) -> Needs:
         raise ValueError(f"{folder}: its JSON cannot be read ({error})") from error
     if not weights or not isinstance(config, Mapping):
         raise ValueError(f"{folder} holds no weights in safetensors")
-    return Needs.of(cast("Mapping[str, Any]", config), weights)
+    return cast("Mapping[str, Any]", config), weights
 
 
 def _names(launch: LaunchConfig) -> set[str]:

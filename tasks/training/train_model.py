@@ -38,6 +38,7 @@ from pairwright.tasks.training.load_model import (
     prepare_model,
 )
 from pairwright.tasks.training.losses import TEXTS, measures_of, needs_of
+from pairwright.tasks.training.memory import FSDP, is_spread
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer, Setting
 from pairwright.tasks.training.ranks import Watcher, gather, own_rank, spread, stoppable
 from pairwright.tasks.training.retriever.adversary import open_adversary
@@ -51,7 +52,6 @@ TRIED_ROWS = 8
 RATES = {"sft": 5e-7, "dpo": 5e-7, "mdpo": 5e-7, "adavip": 5e-7, "adpo": 3e-6}
 """Of full tuning: paper 000's for SFT and ADPO; RLAIF-V's for what paper 004 does not publish."""
 LORA_RATE = 1e-4
-FSDP, DEEPSPEED = "ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +151,7 @@ def make_trainer(job: Job) -> PreferenceTrainer:
 
 def _placed(model: Any) -> Any:
     """Return a model on its process's GPU, where packing is tried, unless FSDP or DeepSpeed spreads it over several."""
-    if not torch.cuda.is_available() or _is_on(FSDP) or _is_on(DEEPSPEED):
+    if not torch.cuda.is_available() or is_spread():
         return model
     return model.to(torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))))
 
@@ -312,9 +312,9 @@ def check_trackers(config: TrainConfig) -> None:
 
 def check_launcher(config: TrainConfig) -> None:
     """Check the way in which the processes were started; they have to have joined."""
-    fsdp, model = _is_on(FSDP), config.model
-    if not (fsdp or _is_on(DEEPSPEED)):
+    if not is_spread():
         return
+    fsdp, model = os.environ.get(FSDP, "").lower() == "true", config.model
     if fsdp and (version := os.environ.get("FSDP_VERSION", "1")) != "2":
         raise ConfigError(f"accelerate: fsdp_version is {version}; give --fsdp_version 2")
     if fsdp and os.environ.get("FSDP_STATE_DICT_TYPE") == "FULL_STATE_DICT" and model.tuning == "lora":
@@ -337,7 +337,3 @@ def check_launcher(config: TrainConfig) -> None:
             "are none, or one process only. Start it without that, on CPUs with: torchrun --nproc-per-node 2 -m "
             "pairwright train ..."
         )
-
-
-def _is_on(name: str) -> bool:
-    return os.environ.get(name, "false").lower() == "true"

@@ -16,6 +16,8 @@ import torch
 
 from pairwright.flows.make_train_config import make_config
 from pairwright.flows.train_model import train
+from pairwright.tasks.serving import memory
+from pairwright.tasks.training import load_model
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 from pairwright.tasks.training.runs import Run
 from tests.fixtures.command import run, words_of
@@ -223,6 +225,18 @@ def test_memory_that_does_not_suffice(trainer: Trainer, monkeypatch: pytest.Monk
         code, _, err = trainer("sft")
     assert (code, "out of memory" in err) == (1, True)
     assert trainer("sft")[0] == 0
+
+
+def test_a_model_that_fits_no_gpu_is_refused_before_it_is_loaded(
+    trainer: Trainer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "said").write_text("0, GPU-0, 1024\n")
+    monkeypatch.setattr(memory, "ASK", ("cat", str(tmp_path / "said")))
+    with monkeypatch.context() as context:
+        context.setattr(load_model, "load_plain", None)
+        code, _, err = trainer("sft")
+    assert (code, trainer.run.config()) == (2, None)
+    assert "and the smallest has 1.1. What fits: a smaller model" in err
 
 
 def test_rows_that_namc_cannot_learn_from(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,213 @@
+"""Compare what a training needs of each GPU with the GPUs of this machine, before a model is loaded.
+
+Reads the model's ``config.json`` and the size of its weights. Weights, gradients, AdamW and a second model as reference
+are counted. Activations are those of rows of two images and 512 tokens of text, by a formula for what PyTorch keeps of
+a packed batch, which a test measures. Needs no PyTorch.
+"""
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Self
+
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.section import with_field
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.serving.memory import GB, MARGIN, UNCHECKED, gpu_memory, read_model
+from pairwright.tasks.training.find_model import find_base
+
+log = logging.getLogger(__name__)
+PATCH = 28 * 28
+"""Pixels of a token, as Qwen2-VL sees them."""
+TEXT, ANSWERED = 512, 256
+"""Tokens of a row's question and answers, and of these alone."""
+SEEN_TWICE = ("mdpo", "adavip")
+"""Objectives that show the chosen text other images, too: each row is two sequences."""
+LOGITS = 1 << 27
+"""Bytes of the logits that are in float32 at a time."""
+WIDE = {"lora": 26, "full": 31}
+"""Bytes that a layer keeps for its backward pass per token and number of the residual stream; 8 more per number of the
+feed-forward network, and as much again while its gradient is computed."""
+FSDP, DEEPSPEED = "ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"
+"""What accelerate's launcher sets where the weights are spread over its processes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Numbers of a model's weights, and of the numbers per token in it."""
+
+    whole: int
+    """All weights."""
+    layers: int
+    hidden: int
+    inner: int
+    queries: int
+    keys: int
+    vocabulary: int
+    tied: bool
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], weights: int) -> Self:
+        """Return what a ``config.json`` and the bytes of the weights say; ``ValueError`` where they say too little."""
+        text: Mapping[str, Any] = config.get("text_config") or config
+        dtype = next((one[name] for one in (text, config) for name in ("dtype", "torch_dtype") if one.get(name)), "")
+        try:
+            heads, hidden = int(text["num_attention_heads"]), int(text["hidden_size"])
+            head = int(text.get("head_dim") or hidden // heads)
+            return cls(
+                whole=weights // (4 if dtype == "float32" else 2),
+                layers=int(text["num_hidden_layers"]),
+                hidden=hidden,
+                inner=int(text["intermediate_size"]),
+                queries=heads * head,
+                keys=int(text.get("num_key_value_heads") or heads) * head,
+                vocabulary=int(text["vocab_size"]),
+                tied=bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", False))),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"config.json does not say how large its layers are ({error!r})") from error
+
+    @property
+    def linear(self) -> tuple[tuple[int, int], ...]:
+        """Return the inputs and outputs of a layer's linear layers."""
+        attention = ((self.hidden, self.queries), *[(self.hidden, self.keys)] * 2, (self.queries, self.hidden))
+        return (*attention, *[(self.hidden, self.inner)] * 2, (self.inner, self.hidden))
+
+    @property
+    def layer(self) -> int:
+        """Return the weights of a layer, but for the few thousand of norms and biases."""
+        return sum(one * other for one, other in self.linear)
+
+    @property
+    def table(self) -> int:
+        """Return the weights of the embedding of the input, or of the output."""
+        return self.vocabulary * self.hidden
+
+    @property
+    def language(self) -> int:
+        """Return the weights of the language model."""
+        return min(self.whole, self.layers * self.layer + self.table * (1 if self.tied else 2))
+
+    def adapters(self, rank: int) -> int:
+        """Return the weights of LoRA's adapters of all linear layers of the language model."""
+        return self.layers * rank * sum(one + other for one, other in self.linear)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Bytes that a training needs of each GPU, beside ``MARGIN``."""
+
+    weights: int
+    states: int
+    """Gradients and AdamW's two means, in float32."""
+    gathered: int
+    """What FSDP has gathered at once, in 16 bits: two layers, and the embeddings."""
+    reference: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        """Return the sum, with what is set aside to compute."""
+        return sum(astuple(self)) + MARGIN
+
+
+def count_trained(sizes: Sizes, config: TrainConfig) -> int:
+    """Return how many weights are trained."""
+    own = config.model
+    if own.tuning == "lora":
+        return sizes.adapters(own.lora.rank)
+    return sizes.whole if own.train_vision else sizes.language
+
+
+def share_of(sizes: Sizes, config: TrainConfig, *, gpus: int = 1) -> Share:
+    """Return what each GPU needs; ``gpus``: so many share the weights by FSDP."""
+    full = config.model.tuning == "full"
+    trained, number = count_trained(sizes, config), 4 if config.optimiser.precision == "fp32" else 2
+    method, adpo = config.reference.method, config.objective == "adpo"
+    copy = config.objective != "sft" and (method == "copy" or (method == "auto" and adpo and full))
+    # Autocast keeps what it has rounded of trained weights, where gradients of earlier batches are there, too.
+    rounded = 2 * trained if full and gpus == 1 and config.optimiser.gradient_accumulation_steps > 1 else 0
+    return Share(
+        weights=(4 * sizes.whole if full else number * sizes.whole + 4 * trained) // gpus + rounded,
+        states=12 * trained // gpus,
+        gathered=2 * (2 * sizes.layer + 2 * sizes.table) if gpus > 1 else 0,
+        reference=number * sizes.whole + (4 - number) * 2 * sizes.table if copy else 0,
+        activations=_activations(sizes, config) * number // 2,
+    )
+
+
+def _activations(sizes: Sizes, config: TrainConfig) -> int:
+    rows = config.optimiser.per_device_train_batch_size * (2 if config.objective in SEEN_TWICE else 1)
+    tokens = rows * (2 * config.model.max_pixels // PATCH + TEXT)
+    layer, gradients = WIDE[config.model.tuning] * sizes.hidden + 8 * sizes.inner, 8 * sizes.inner
+    if config.optimiser.gradient_checkpointing:  # a layer keeps its input, and one at a time the rest
+        kept, at_once = (4 if config.model.tuning == "full" else 2) * sizes.hidden, layer + gradients
+    else:
+        kept, at_once = layer, gradients
+    words = rows * ANSWERED * 4 * sizes.vocabulary + LOGITS  # while no layer has gradients
+    return tokens * kept * sizes.layers + max(tokens * at_once, words)
+
+
+def is_spread() -> bool:
+    """Say whether the launcher spreads the weights over its processes, by FSDP or DeepSpeed."""
+    return any(os.environ.get(name, "").lower() == "true" for name in (FSDP, DEEPSPEED))
+
+
+def check_memory(folder: Path, config: TrainConfig) -> None:
+    """Log what a training needs of each GPU; warn, with the settings that would fit, where that is more than there is.
+
+    Raises ``ConfigError`` where it does not fit whatever a batch is.
+    """
+    cards, gpus = gpu_memory(), int(os.environ.get("WORLD_SIZE", "1")) if is_spread() else 1
+    if not cards:
+        return
+    try:
+        base = find_base(folder)
+        sizes = Sizes.of(*read_model(base.folder if base else folder))
+    except ValueError as unknown:
+        log.info("%s%s", UNCHECKED, unknown)
+        return
+    need, card = share_of(sizes, config, gpus=gpus), min(cards)
+    named = ("weights", "gradients and AdamW", "gathered", "reference", "activations")
+    parts = ", ".join(f"{name} {size / GB:.1f}" for name, size in zip(named, astuple(need), strict=True) if size)
+    said = f"the training needs about {need.total / GB:.1f} GB of each GPU ({parts}, {MARGIN / GB:.0f} to compute)"
+    if need.total <= card:
+        log.info("%s, of %.1f", said, card / GB)
+        return
+    advice = "; or ".join(_settings_that_fit(sizes, config, gpus, cards))
+    said = f"{said}, and the smallest has {card / GB:.1f}. What fits: {advice}"
+    if need.total - need.activations > card:
+        raise ConfigError(f"model.name: {said}")
+    log.warning("%s", said)
+
+
+def _settings_that_fit(sizes: Sizes, config: TrainConfig, gpus: int, cards: Sequence[int]) -> list[str]:
+    """Return the fewest changes with which it fits, each by itself; over all GPUs where nothing else helps."""
+    optimiser = config.optimiser
+    batch = optimiser.per_device_train_batch_size * optimiser.gradient_accumulation_steps
+    ways: list[dict[str, Any]] = [
+        {"optimiser.gradient_checkpointing": True},
+        {"optimiser.per_device_train_batch_size": 1, "optimiser.gradient_accumulation_steps": batch},
+        {"model.tuning": "lora"},
+    ]
+    ways = [way for way in ways if _changed(config, way) != config]
+    for spread in dict.fromkeys((gpus, len(cards))):
+        start = [f"FSDP over {spread} GPUs (accelerate launch --use_fsdp, as in the README)"] if spread > gpus else []
+        for count in range(len(ways) + 1):
+            if fitting := [
+                " ".join([*start, *(f"--set {name}={str(value).lower()}" for name, value in change.items())])
+                for some in combinations(ways, count)
+                if (change := {name: value for way in some for name, value in way.items()}) or start
+                if share_of(sizes, _changed(config, change), gpus=spread).total <= min(cards)
+            ]:
+                return fitting
+    return ["a smaller model"]
+
+
+def _changed(config: TrainConfig, change: Mapping[str, Any]) -> TrainConfig:
+    for name, value in change.items():
+        config = with_field(config, name.split("."), value)
+    return config
