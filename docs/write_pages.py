@@ -51,10 +51,10 @@ In GB; *trained* in billions of weights. Four rows at once, each of two images o
 text, with gradient checkpointing, and beside it without. LoRA of rank 64 keeps the weights in bfloat16, full tuning in
 float32. Over eight GPUs FSDP shares weights, gradients and AdamW's means; *gathered* are two layers and the embeddings,
 in 16 bits. ADPO in full has a second model, whole on each GPU. Images take memory as text does, {PATCH} pixels a token;
-what the frozen vision tower computes is in the {MARGIN / GB:.0f} GB that are set aside. Weights are counted. Activations
-are a formula that a test holds against what PyTorch keeps of such a batch (within a tenth with LoRA; no GPU has measured
-it). `pairwright train` compares the same numbers with the GPUs that are there before it loads a model, refuses what fits
-with no batch, and names the settings that fit."""
+what the frozen vision tower computes is in the {MARGIN / GB:.0f} GB that are set aside. Weights are counted.
+Activations are a formula that a test holds against what PyTorch keeps of such a batch (within a tenth with LoRA; no GPU
+has measured it). `pairwright train` compares the same numbers with the GPUs that are there before it loads a model,
+refuses what fits with no batch, and names the settings that fit."""
 
 
 def write_settings_page() -> str:
@@ -123,7 +123,8 @@ def _steps() -> Iterator[str]:
     yield "|---|---|---|"
     yield f"| `fetch` | | {encoders / GB:.1f} and {fetched:.1f} |"
     yield "| `doctor` | | |"
-    yield f'| `build` | {most:.1f} at most, stage by stage as above | README, "Memory and disk" |'
+    album = "the photographs once more, 3.6 kB of vectors each, and 2 bytes per pixel of a rejected image"
+    yield f"| `build` | {most:.1f} at most, stage by stage as above | {album} |"
     yield (
         f"| `train` | {share_of(sizes, config).total / GB:.1f}, or {share_of(sizes, kept).total / GB:.1f} with `--set "
         f"optimiser.gradient_checkpointing=true` | {config.output.save_total_limit} checkpoints of {adapters:.1f}, and "
