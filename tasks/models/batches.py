@@ -41,22 +41,22 @@ class Batches:
         """Yield what ``work`` gives for one batch after the other; ``ModelError`` where a single item does not fit."""
         place = 0
         while place < len(items):
-            batch = items[place : place + self.size]
+            batch, said = items[place : place + self.size], ""
             try:
                 made = work(batch)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
-                made = None
+                made, said = None, str(error)
             if made is None:  # here the error is gone, and what it held of the memory
-                self._halve(len(batch))
+                self._halve(len(batch), said)
                 continue
             yield made
             place += len(batch)
 
-    def _halve(self, size: int) -> None:
+    def _halve(self, size: int, said: str) -> None:
         if size == 1:
-            raise ModelError("out of memory with a single image: use a smaller model, or fewer run.workers")
+            raise ModelError(f"out of memory with a single image: use a smaller model, or fewer run.workers ({said})")
         self.size = size // 2
         torch = sys.modules.get("torch")  # whoever fills a GPU has loaded it
         if torch and torch.cuda.is_available():
@@ -89,5 +89,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Say whether an error means that a device or the machine has no memory left; PyTorch words it by device."""
     words = str(error).lower()
     said = ("not enough memory", "can't allocate memory", "out of memory", "alloc_failed")  # cuBLAS says the last
+    said = (*said, "unable to find an engine", "unable to find a valid cudnn")  # cuDNN, without room for any algorithm
     is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return is_named or any(one in words for one in said)

@@ -199,9 +199,14 @@ def search_cells(matrix: Halves, rows: Integers, *, index: Any, k: int, probes: 
         on_gpu = _gpu() and max(reach, probes) <= GPU_LIMIT
         chosen = (_to_gpu(index) if on_gpu else None) or index
         chosen.nprobe = probes
-        queries = matrix[rows[owed]].astype(np.float32)
-        scores, found = chosen.search_preassigned(queries, reach, cells[owed], None)
-        return found, scores
+        # On a GPU, Faiss copies the centre of each cell that a query probes.
+        step = max(1, GPU_BYTES // (8 * probes * matrix.shape[1])) if on_gpu else len(owed)
+        parts = (owed[start : start + step] for start in range(0, len(owed), step))
+        found = [
+            chosen.search_preassigned(matrix[rows[part]].astype(np.float32), reach, cells[part], None) for part in parts
+        ]
+        scores, near = (np.concatenate(column) for column in zip(*found, strict=True))
+        return near, scores
 
     error = _error(matrix.shape[1])
     near, products = settle(matrix, rows, k=k, count=len(matrix), itself=False, error=error, look=look)

@@ -168,7 +168,7 @@ def _rank(rows: "Tensor", texts: "Tensor", pool: Pool, places: Places, *, most: 
 
     barred = pool.excluded(places, pool.everything(places))
     logits = (rows @ texts.T).masked_fill(torch.from_numpy(barred).to(rows.device), -torch.inf)
-    chances = logits.double().softmax(1).cpu().numpy()
+    chances = logits.cpu().double().softmax(1).numpy()
     for row, left in zip(chances, (~barred).sum(1).tolist(), strict=True):
         order = np.argsort(-row, kind="stable")[: min(most, left)].tolist() if left else []
         yield [Hard(pool.texts[number], float(row[number]), left) for number in order]

@@ -165,7 +165,7 @@ class Retriever:
         batches = max(batches, 1.0)
         for weight in self._weights:
             weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad / batches
-        sums = torch.tensor([total, count], dtype=torch.float64, device=self._weights[0].device)
+        sums = torch.tensor([total, count], device=self._weights[0].device)
         if self.average:
             self.average([*(weight.grad for weight in self._weights if weight.grad is not None), sums])
         self._optimiser.step()
@@ -215,18 +215,18 @@ def sample(logits: Tensor, present: Tensor, shares: NDArray[np.float64]) -> Draw
         shares: ``(B, m)`` numbers from 0 to 1, exclusive: where in the cumulative distribution each draw falls.
     """
     log_q = logits.masked_fill(~present, torch.finfo(logits.dtype).min).log_softmax(1)
-    detached = log_q.detach().double()
+    detached, there = log_q.detach().cpu().double(), present.cpu()
     # A candidate without a chance has a part of no length of the cumulative distribution: nothing falls into it.
-    ends = np.cumsum(detached.exp().where(present, 0.0).cpu().numpy(), axis=1)
+    ends = np.cumsum(detached.exp().where(there, 0.0).numpy(), axis=1)
     columns = (ends[:, None, :] <= (shares * ends[:, -1:])[:, :, None]).sum(-1)
     columns = np.where(ends[:, -1:] > 0, columns, 0)
     chosen = torch.from_numpy(columns).to(logits.device)
     having = present.any(1, keepdim=True)
-    entropy = -(detached.exp() * detached).where(present, 0.0).sum(1)
+    entropy = -(detached.exp() * detached).where(there, 0.0).sum(1)
     return Drawn(
         columns=columns,
         log_q=log_q.gather(1, chosen).where(having, 0.0),
-        entropy=entropy.float().clamp(min=0),
+        entropy=entropy.float().clamp(min=0).to(logits.device),
         available=present.sum(1).float(),
     )
 

@@ -44,6 +44,7 @@ def test_the_first_size_is_the_devices(monkeypatch, gpus, size):
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 400 bytes"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
         RuntimeError("cuFFT error: CUFFT_ALLOC_FAILED"),
+        RuntimeError("GET was unable to find an engine to execute this computation"),
         MemoryError(),
     ],
 )

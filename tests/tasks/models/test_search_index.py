@@ -118,6 +118,7 @@ def gpu(monkeypatch):
     search_index._hold.cache_clear()
     search_index._to_gpu.cache_clear()
     monkeypatch.setattr(search_index, "_gpu", object)
+    monkeypatch.setattr(search_index, "GPU_BYTES", 8 * PROBES * 32 * 10)  # ten queries at a time
     monkeypatch.setattr(search_index, "count_devices", lambda: 2)
     monkeypatch.setattr(faiss, "knn_gpu", search, raising=False)
     monkeypatch.setattr(faiss, "index_cpu_to_gpu", copy, raising=False)
