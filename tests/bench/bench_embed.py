@@ -9,6 +9,7 @@ extra ``models``; checkpoints are random. The sides of a ratio are measured in t
 2. From the files' bytes to vectors of both encoders, in the laptop profile's sizes, on all cores. The baseline is one
    loop in inference mode that decodes each file once for both transforms, at the better of two batch sizes. Ours is the
    stage itself in as many processes as there are cores; its rows (float16 vectors, perceptual hashes) are made, too.
+   With a GPU both use one, in bfloat16, and ours prepares images in other processes meanwhile, as a build does.
 """
 
 import io
@@ -26,15 +27,16 @@ from PIL import Image
 
 from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
 from pairwright.tasks.mining.embed_images import embed_images
+from pairwright.tasks.models.devices import choose_device, count_gpus
 from pairwright.tasks.store.images import decode_rgb
-from tests.bench.turns import print_rates, take_turns
+from tests.bench.turns import CORES, begin_worker, count_workers, name_machine, print_rates, take_turns
 from tests.fixtures.checkpoints import CLIP_PREPROCESS, DINOV2_PROCESSOR, write_clip_folder, write_dinov2_folder
 from tests.fixtures.pictures import photograph
 from tests.tasks.models.samples import FILES
 
 SIZE = (512, 384)
-CORES = len(os.sched_getaffinity(0))
-PREPARED, EMBEDDED, TURNS, BATCHES = 64, 32, 3, (4, 16)
+PREPARED, TURNS = 64, 3
+EMBEDDED, BATCHES = (2048, (64, 256)) if count_gpus() else (32, (4, 16))
 CLIP: dict[str, Any] = {
     "embed_dim": 512,
     "quick_gelu": True,
@@ -117,16 +119,17 @@ def run_loop(folder: Path, files: Sequence[bytes], batch: int) -> None:
     from torch.nn.functional import normalize
     from transformers import Dinov2Model
 
+    device = choose_device()
     if not LOADED:
         torch.set_num_threads(CORES)
-        LOADED[:] = [open_clip.create_model(f"local-dir:{folder / 'clip'}").eval()]
-        LOADED.append(Dinov2Model.from_pretrained(folder / "dinov2").eval())
+        LOADED[:] = [open_clip.create_model(f"local-dir:{folder / 'clip'}").eval().to(device)]
+        LOADED.append(Dinov2Model.from_pretrained(folder / "dinov2").eval().to(device))
     clip, dinov2 = LOADED
-    with torch.inference_mode():
+    with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
         for start in range(0, len(files), batch):
-            first, second = prepare_theirs(files[start : start + batch], transforms())
-            normalize(clip.encode_image(first))
-            normalize(dinov2(second).last_hidden_state[:, 0])
+            first, second = (one.to(device) for one in prepare_theirs(files[start : start + batch], transforms()))
+            normalize(clip.encode_image(first)).float().cpu()
+            normalize(dinov2(second).last_hidden_state[:, 0]).float().cpu()
 
 
 def embed_ours(files: Sequence[bytes], config: EmbeddingConfig) -> int:
@@ -134,18 +137,13 @@ def embed_ours(files: Sequence[bytes], config: EmbeddingConfig) -> int:
     return len(list(embed_images([photograph(data) for data in files], config)))
 
 
-def _one_thread() -> None:
-    """Do as the build's workers do; set before PyTorch is loaded."""
-    os.environ |= {"OMP_NUM_THREADS": "1", "OPENCV_FOR_THREADS_NUM": "1"}
-
-
 def measure_vectors(files: Sequence[bytes]) -> None:
     """Print images per second of both sides."""
-    size, spawn = -(-len(files) // (2 * CORES)), get_context("spawn")
+    size, spawn = -(-len(files) // (2 * count_workers())), get_context("spawn")
     shards = [files[start : start + size] for start in range(0, len(files), size)]
     with (
         tempfile.TemporaryDirectory() as place,
-        ProcessPoolExecutor(CORES, spawn, _one_thread) as pool,
+        ProcessPoolExecutor(count_workers(), spawn, begin_worker) as pool,
         ProcessPoolExecutor(1, spawn) as alone,
     ):
         folder = Path(place)
@@ -163,15 +161,15 @@ def measure_vectors(files: Sequence[bytes]) -> None:
             for batch in BATCHES
         }
         found = take_turns(sides, TURNS)
-    title = f"vectors of both encoders, sizes of the laptop profile, {CORES} cores (target 1.3x)"
+    title = f"vectors of both encoders, sizes of the laptop profile, {name_machine()} (target 1.3x)"
     print_rates(title, found, len(files), "images", busy=False)
 
 
 def main() -> None:
     """Print both tables."""
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # for both sides: threads that spin are far slower beside other work
-    files = make_files(PREPARED)
-    measure_preparing(files)
+    files = make_files(max(PREPARED, EMBEDDED))
+    measure_preparing(files[:PREPARED])
     measure_vectors(files[:EMBEDDED])
 
 

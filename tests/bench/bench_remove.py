@@ -5,9 +5,9 @@ Needs the extra ``models``.
 
 Both sides work on the same photographs with the same random weights and the same plan: ten tags per image, their
 boxes, their masks (``removal_plan``). Ours are the stages as a build runs them, one after the other, in as many
-processes with one thread as there are cores: boxes, masks, elements, removals. The baseline (``removal_demos``) is one
-loop, one tag at a time, with as many threads. Loading weights is not measured; nor is RAM, which is in no library.
-Compared, too: SAM's masks (intersection over union).
+processes with one thread as there are cores, on a GPU in one: boxes, masks, elements, removals. The baseline
+(``removal_demos``) is one loop, one tag at a time, with as many threads, on the same GPU. Loading weights is not
+measured; nor is RAM, which is in no library. Compared, too: SAM's masks (intersection over union).
 """
 
 import argparse
@@ -32,8 +32,8 @@ from pairwright.tasks.store.stage import Stage
 from tests.bench.removal_demos import Found, run_demo
 from tests.bench.removal_models import Models, write_models
 from tests.bench.removal_plan import SIZE, Planned, plan_images
+from tests.bench.turns import CORES, begin_worker, count_workers, name_machine
 
-CORES = len(os.sched_getaffinity(0))
 IMAGES, TAGS, TARGET = 6, 10, 6
 STAGES: dict[str, Stage] = {
     "detect": detect_boxes.STAGE,
@@ -41,11 +41,6 @@ STAGES: dict[str, Stage] = {
     "choose": choose_elements.STAGE,
     "remove": remove_elements.STAGE,
 }
-
-
-def _one_thread() -> None:
-    """Do as the build's workers do; set before PyTorch is loaded."""
-    os.environ |= {"OMP_NUM_THREADS": "1", "OPENCV_FOR_THREADS_NUM": "1"}
 
 
 def run_stage(
@@ -66,12 +61,12 @@ def run_ours(models: Models, planned: Sequence[Planned]) -> tuple[dict[str, list
         "choose": [one.masks for one in planned],
     }
     made, found = dict[str, list[Row]](), Found()
-    with ProcessPoolExecutor(CORES, get_context("spawn"), _one_thread) as pool:
+    with ProcessPoolExecutor(count_workers(), get_context("spawn"), begin_worker) as pool:
         for step in STAGES:
             given = made["choose"] if step == "remove" else rows[step]
             config = {"detect": models.detection, "segment": models.segmentation, "remove": models.removals}.get(step)
             work = partial(run_stage, step=step, config=config or ElementsConfig(), images=images)
-            size = -(-len(given) // CORES)
+            size = -(-len(given) // count_workers())
             shards = [given[place : place + size] for place in range(0, len(given), size)]
             list(pool.map(work, [shard[:1] for shard in shards * 2]))  # each worker loads its weights
             start = time.perf_counter()
@@ -86,7 +81,7 @@ def show(rows: dict[str, list[Row]], ours: Found, demo: Found, planned: Sequence
     """Print seconds per image of each step, their ratio, and whether both sides found the same."""
     count = len(planned)
     photographs = f"{count} photographs of {SIZE[0]} x {SIZE[1]}, {TAGS} tags each"
-    print(f"{photographs}, small models, {CORES} cores (target {TARGET}x)")
+    print(f"{photographs}, small models, {name_machine()} (target {TARGET}x)")
     print(f"  {'seconds per image':<20}{'ours':>10}{'one tag at a time':>20}{'ratio':>9}")
     sides = [({**one.seconds, "all": sum(one.seconds.values()), "CPU time": one.busy}) for one in (ours, demo)]
     for step in (*STAGES, "all", "CPU time"):

@@ -22,7 +22,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwright.tasks.models.search_index import open_index, probes_of, search_cells, top_k
+from pairwright.tasks.models.search_index import count_devices, open_index, probes_of, search_cells, top_k
 from tests.bench.turns import print_rates, take_turns
 
 COUNT, WIDTH, QUERIES, K = 100_000, 1024, 2_000, 64  # a shard has 2,000 images
@@ -76,7 +76,8 @@ def main() -> None:
             "exact search, scored again in float64": lambda: top_k(matrix, rows, k=K)[0],
             cells: lambda: search_cells(matrix, rows, index=index, k=K, probes=probes)[0],
         }
-        print_rates(f"{QUERIES:,} queries on one thread", take_turns(sides, REPEATS), QUERIES, "queries")
+        where = "one thread, ours on the GPU" if count_devices() else "one thread"
+        print_rates(f"{QUERIES:,} queries on {where}", take_turns(sides, REPEATS), QUERIES, "queries")
         for name, search in sides.items():
             hits = sum(len(own & set(some)) for own, some in zip(wanted, search(), strict=True))
             print(f"  {name:<48} recall in band {hits / total:.4f}", flush=True)

@@ -10,8 +10,8 @@ switching adapters off; its ``padding_free`` has no effect. It computes logits f
 
 Sides take turns, each turn in a process of its own; the first steps are not timed. Samples per second are those of the
 fastest turn. Samples per CPU second are shown, too, which other work on the machine changes less; rows are read in the
-training's own process, so that all work is counted. Memory: the peak of the resident memory over what is resident when
-model, optimiser and rows are ready and the first step begins.
+training's own process, so that all work is counted. Memory: the peak of the resident memory, on a GPU of its memory,
+over what is held when model, optimiser and rows are ready and the first step begins.
 """
 
 import argparse
@@ -27,8 +27,8 @@ from pairwright.schemas.training import TrainConfig
 from tests.bench.train_models import write_model
 from tests.bench.train_rows import make_rows, write_rows
 from tests.bench.train_sides import ADPO, OURS, TRL, Measured, Task, run_side
+from tests.bench.turns import CORES, name_machine
 
-CORES = len(os.sched_getaffinity(0))
 SIDE, BATCH, RANK, WARM, TIMED, TURNS = 392, 4, 8, 2, 6, 5
 """Pixels of an image's sides, rows of a step, rank of the adapters; steps that are not timed, and that are."""
 CONFIG = TrainConfig.model_validate(
@@ -111,7 +111,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         prepare(Path(place))
         found = run_turns(Path(place), [OURS, ADPO, TRL], given.turns)
-    print(f"small model on {CORES} cores: two images of {SIDE} x {SIDE}, batch {BATCH}, float32")
+    print(f"small model on {name_machine()}: two images of {SIDE} x {SIDE}, batch {BATCH}, float32")
     print(" ours against TRL (target: 1.5 times the samples per second, 0.7 times the memory)")
     show({side: found[side] for side in (TRL, OURS)})
     show_likeness(found[OURS][0], found[TRL][0])

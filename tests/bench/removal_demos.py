@@ -2,8 +2,8 @@
 
 For each tag the detector (transformers' processor and model, with this one tag for a prompt),
 ``SamPredictor.set_image`` and ``predict`` for each box, and LaMa over the whole image, padded to a multiple of 8; in
-inference mode, on all cores, with warm models. The image is decoded once, and each result saved as PNG at Pillow's
-fastest setting. Boxes for SAM and masks for LaMa are those of the plan.
+inference mode, on a GPU or all cores, with warm models. The image is decoded once, and each result saved as PNG at
+Pillow's fastest setting. Boxes for SAM and masks for LaMa are those of the plan.
 """
 
 import io
@@ -43,14 +43,16 @@ class Demo:
         from segment_anything import SamPredictor
         from transformers import GroundingDinoForObjectDetection, GroundingDinoProcessor
 
+        from pairwright.tasks.models.devices import choose_device
         from pairwright.tasks.models.sam import load_sam
 
         self.torch: Any = torch
+        self.device = choose_device()
         self.processor: Any = GroundingDinoProcessor.from_pretrained(models.detection.model)
         network: Any = GroundingDinoForObjectDetection.from_pretrained(models.detection.model)
-        self.dino = network.eval()
-        self.sam = SamPredictor(load_sam(Path(models.segmentation.checkpoint), field="segmentation"))
-        self.lama: Any = torch.jit.load(models.removals.lama.checkpoint).eval()
+        self.dino = network.eval().to(self.device)
+        self.sam = SamPredictor(load_sam(Path(models.segmentation.checkpoint), field="segmentation").to(self.device))
+        self.lama: Any = torch.jit.load(models.removals.lama.checkpoint, map_location=self.device).eval()
 
     def run(self, planned: Sequence[Planned]) -> Found:
         """Go through the images."""
@@ -77,7 +79,7 @@ class Demo:
         found.masks.append(masks)
 
     def _detect(self, image: Image.Image, name: str) -> None:
-        given = self.processor(images=image, text=f"{name}.", return_tensors="pt")
+        given = self.processor(images=image, text=f"{name}.", return_tensors="pt").to(self.device)
         self.processor.post_process_grounded_object_detection(
             self.dino(**given), given.input_ids, threshold=BOX, text_threshold=TEXT, target_sizes=[image.size[::-1]]
         )
@@ -97,8 +99,8 @@ class Demo:
         pad = ((0, -height % 8), (0, -width % 8))
         seen = np.pad(pixels, (*pad, (0, 0)), mode="symmetric").transpose(2, 0, 1)[None].astype(np.float32) / 255
         where = np.pad(hole, pad, mode="symmetric")[None, None].astype(np.float32)
-        made = self.lama(torch.from_numpy(seen), torch.from_numpy(where))
-        shown = (made[0].permute(1, 2, 0).numpy() * 255).clip(0, 255).astype(np.uint8)[:height, :width]
+        made = self.lama(*(torch.from_numpy(given).to(self.device) for given in (seen, where)))
+        shown = (made[0].permute(1, 2, 0).cpu().numpy() * 255).clip(0, 255).astype(np.uint8)[:height, :width]
         Image.fromarray(shown).save(io.BytesIO(), "PNG", compress_level=1)
 
 

@@ -18,6 +18,7 @@ from transformers import PrinterCallback, TrainerCallback
 
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.training.retriever.adversary import make_adversary
 from pairwright.tasks.training.retriever.material import Features, Material
 from pairwright.tasks.training.retriever.pool import Entry, make_pool
@@ -92,16 +93,24 @@ class Watch(TrainerCallback):
         self.measured.losses.append(float(logs["loss"]))
         self.measured.margins += [float(logs[name]) for name in MARGINS if name in logs]
         if state.global_step >= self.task.steps:
-            self.measured.peak = _status("VmHWM")
+            self.measured.peak = peak_memory()
             raise FinishedError
 
 
 def begin_memory() -> float:
-    """Return MB of resident memory now, and forget what was held before."""
+    """Return MB of the GPU's memory, or of resident memory, now; forget what was held before."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.memory_allocated() / 2**20
     # What was freed, as after our trial of packing, would count as held, and be used again.
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # the peak becomes what is held now
     return _status("VmRSS")
+
+
+def peak_memory() -> float:
+    """Return the most MB that were held since."""
+    return torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else _status("VmHWM")
 
 
 def _status(name: str) -> float:
@@ -176,7 +185,7 @@ def give_adversary(trainer: Any, rows: list[PreferenceRow], config: TrainConfig)
     def tokenize(text: str) -> tuple[int, ...]:
         return trainer.data_collator.answers([text], 0)[0].ids
 
-    adversary = make_adversary(material, config, tokenize=tokenize, device=torch.device("cpu"))
+    adversary = make_adversary(material, config, tokenize=tokenize, device=choose_device())
     trainer.setting = replace(trainer.setting, config=config, adversary=adversary)
 
 

@@ -1,9 +1,36 @@
 """Measure sides against each other: they take turns, and the least time of each counts."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
+
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.store.pool import HELPERS
+
+CORES = len(os.sched_getaffinity(0))
+
+
+def count_workers() -> int:
+    """Return how many processes run a stage with models in a build: one per core; on a GPU one, which others help."""
+    return 1 if count_gpus() else CORES
+
+
+def begin_worker() -> None:
+    """Do as the build's workers do; before PyTorch is loaded."""
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENCV_FOR_THREADS_NUM": "1"}
+    os.environ[HELPERS] = str(CORES if count_gpus() else 0)
+
+
+def name_machine() -> str:
+    """Return the GPU's name, and how many cores there are."""
+    cores = f"{CORES} cores"
+    if not count_gpus():
+        return cores
+    import torch
+
+    return f"{torch.cuda.get_device_name()}, {cores}"
 
 
 class Took(NamedTuple):
