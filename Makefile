@@ -12,7 +12,7 @@ VLLM_PIP := .venv-vllm/bin/python -m pip --disable-pip-version-check --quiet
 # A container may forbid it; then each of the many processes compiles all that it imports: thrice the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo train test serve-test lint docs bench soak clean help
+.PHONY: demo train test serve-test gpu-test lint docs bench soak clean help
 
 help:  ## show what there is
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile
@@ -30,6 +30,9 @@ test: .venv/.tests  ## run the tests
 
 serve-test: .venv/.tests .venv-vllm/.served  ## the tests against a real vLLM (3 GB to install, or 6 with CUDA's PyTorch)
 	$(BIN)/python -m pytest -m live --timeout 900 $(ARGS)
+
+gpu-test: .venv/.tests  ## the tests of a GPU; writes gpu-test.md, a table to send (ARGS=--dry-run tries them on the CPU)
+	$(BIN)/python -m pytest -m gpu --timeout 3600 tests/gpu $(ARGS)
 
 lint: .venv/.lint  ## check style and types
 	$(BIN)/ruff check .

@@ -26,5 +26,5 @@ def test_files_are_there() -> None:
 
 
 def test_targets_are_of_the_makefile() -> None:
-    targets = re.findall(r"^([a-z]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert {"test", "lint"} <= set(re.findall(r"\bmake (\w+)", TEXT)) <= set(targets)
+    targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {"test", "lint"} <= set(re.findall(r"\bmake ([\w-]+)", TEXT)) <= set(targets)

@@ -24,14 +24,22 @@ def faiss_on_a_gpu(dry: bool) -> None:
 
 
 @pytest.fixture(scope="module")
-def matrix() -> Any:
-    """Return unit vectors in groups, the larger numbers in front as in encoders', some rows twice."""
+def held(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return unit vectors in groups, larger numbers in front, some rows twice; mapped, so that the GPU holds them."""
     rng = np.random.default_rng(0)
     weights = np.arange(1, WIDTH + 1) ** -0.5
     centres = rng.normal(size=(COUNT // 20, WIDTH)) * weights
     made = centres[rng.integers(0, len(centres), COUNT)] + 0.5 * rng.normal(size=(COUNT, WIDTH)) * weights
     made[rng.integers(0, COUNT, 200)] = made[7]
-    return (made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float16)
+    path = tmp_path_factory.mktemp("vectors") / "matrix.npy"
+    np.save(path, (made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float16))
+    return np.load(path, mmap_mode="r")
+
+
+@pytest.fixture(params=["held", "in blocks"])
+def matrix(request: pytest.FixtureRequest, held: Any) -> Any:
+    """Return them as the GPU gets them: all at once, or blocks of them in turns."""
+    return held if request.param == "held" else np.array(held)
 
 
 def compare(search: Any, monkeypatch: pytest.MonkeyPatch, figure: Any) -> None:
@@ -56,10 +64,10 @@ def test_the_exact_search(matrix: Any, monkeypatch: pytest.MonkeyPatch, figure: 
     compare(lambda: top_k(matrix, rows, k=K), monkeypatch, figure)
 
 
-def test_the_index(matrix: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: Any):
-    rows, index = np.arange(QUERIES), open_index(matrix, tmp_path / "index")
+def test_the_index(held: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: Any):
+    rows, index = np.arange(QUERIES), open_index(held, tmp_path / "index")
     probes = probes_of(index.nlist, 0)
-    compare(lambda: search_cells(matrix, rows, index=index, k=K, probes=probes), monkeypatch, figure)
+    compare(lambda: search_cells(held, rows, index=index, k=K, probes=probes), monkeypatch, figure)
 
 
 def test_a_score_is_off_by_less_than_its_bound(matrix: Any, figure: Any):
