@@ -1,10 +1,14 @@
 """A GPU that computes nothing: tensors on it have shapes, types and a device, and read back as ones.
 
 PyTorch's fake tensors refuse what a GPU would refuse: operands on two devices. What comes back to the CPU (``cpu``,
-``tolist``, ``item``) is real ones of the same shape, so that whole stages run to their end.
+``tolist``, ``item``) is real ones of the same shape, so that whole stages run to their end. A backward pass asks the
+driver and cannot be had: in its place, ``backward`` gives every weight on the GPU a gradient of its shape.
 """
 
+import ctypes
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,8 +19,19 @@ from torch.utils._pytree import tree_leaves
 
 from pairwright.tasks.models import devices
 
+LIBRARY = Path(torch.__file__).parent / "lib/libc10.so"
 PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "conv2d", "linear", "matmul", "einsum")
-CUDA = {"is_available": True, "device_count": 1, "is_bf16_supported": True, "current_device": 0, "empty_cache": None}
+GUARDS, OF_CUDA, OF_US = "_ZN3c104impl26device_guard_impl_registryE", 1, 20
+"""Whom PyTorch asks for a device's streams (c10's ``device_guard_impl_registry``): CUDA's own, which ends the process
+where there is no driver, and that of a backend written in Python."""
+CUDA = {
+    "is_available": True,
+    "device_count": 1,
+    "is_bf16_supported": True,
+    "current_device": 0,
+    "empty_cache": None,
+    "set_device": None,
+}
 
 
 class FakeGpu(FakeTensorMode):
@@ -25,6 +40,7 @@ class FakeGpu(FakeTensorMode):
     def __init__(self):
         super().__init__(allow_non_fake_inputs=True)
         self.kinds, self.products, self.largest = set(), set(), 0
+        self.weights = []
 
     @contextmanager
     def computing(self):
@@ -70,8 +86,17 @@ class FakeGpu(FakeTensorMode):
             kind = dtype if dtype and tensor.is_floating_point() else tensor.dtype
             made = torch.empty(tuple(tensor.shape), dtype=kind, device="cuda:0")
         if isinstance(tensor, torch.nn.Parameter):
-            return torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
+            made = torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
+            self.weights.append(made)
         return made
+
+    def backward(self, loss):
+        """Be ``Tensor.backward``, of a loss on the device."""
+        assert loss.requires_grad
+        assert loss.device.type == "cuda"
+        for weight in self.weights:
+            if weight.requires_grad:
+                weight.grad = torch.empty_like(weight)
 
 
 def _is_cuda(args, kwargs):
@@ -121,9 +146,27 @@ def real(tensor):
         return torch.ones(tuple(tensor.shape), dtype=tensor.dtype)
 
 
+class Guard(torch._C._acc.DeviceGuard):
+    """One device, one stream."""
+
+    def type_(self):
+        return torch._C._autograd.DeviceType.CUDA
+
+
+@cache
+def guard_nothing():
+    """Let graphs be made of what is on the device, without its driver."""
+    guard = Guard()
+    torch._C._acc.register_python_privateuseone_device_guard(guard)
+    guards = (ctypes.c_void_p * (OF_US + 1)).in_dll(ctypes.CDLL(str(LIBRARY)), GUARDS)
+    guards[OF_CUDA] = guards[OF_US]
+    return guard
+
+
 def plug_in(monkeypatch) -> FakeGpu:
     """Return what is the machine's only GPU from now on."""
     gpu = FakeGpu()
+    guard_nothing()
     gpu.to = torch.nn.Module.to
     monkeypatch.setattr(devices, "DRIVERS", ("/dev/null",))
     for name, value in CUDA.items():
@@ -136,6 +179,8 @@ def plug_in(monkeypatch) -> FakeGpu:
         "cpu": real,
         "numpy": lambda tensor: np.ones(tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch.")),
         "__float__": lambda _: 1.0,
+        "backward": gpu.backward,
+        "isinf": lambda tensor: torch.zeros(tuple(tensor.shape), dtype=torch.bool),
         "tolist": lambda tensor: real(tensor).tolist(),
     }
     monkeypatch.setattr(FakeTensor, "__getitem__", pick, raising=False)
