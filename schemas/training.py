@@ -247,8 +247,10 @@ class OutputConfig(Section):
     """Whether the finished checkpoint has the adapters merged into its weights; if not, only Pairwright loads it."""
     logging_steps: Positive = 10
     """Steps between rows of the metrics."""
-    eval_steps: Count = 0
+    eval_steps: Count = 200
     """Steps between evaluations on the held-out split; 0: only at the end."""
+    alarms: Literal["stop", "log"] = "stop"
+    """Whether a run stops when an evaluation finds that the chosen texts are unlearnt or answers cannot be read."""
     write_answers: bool = False
     """Whether the finished model answers all held-out rows, for ``pairwright evaluate captions``."""
     report_to: tuple[Literal["tensorboard", "wandb"], ...] = ()
@@ -264,6 +266,8 @@ class TrainConfig(Section):
     """Run to start from, whose model is also the reference: a name in the same dataset, or a folder."""
     negatives_from: str = ""
     """ADPO run of the same dataset whose retriever gives each row its rejected text; empty: the rows' own."""
+    sft_weight: Annotated[float, Field(ge=0, le=100)] = 1.0
+    """Weight of the chosen text's negative log-likelihood per token beside a preference loss; the papers': 0."""
     seed: Seed = 0
     """Seed of everything that is drawn: the order of rows, dropout, new adapters, the retriever's draws."""
     model: ModelConfig = ModelConfig()

@@ -23,6 +23,7 @@ from pairwright.schemas.checks import NO_RATING
 from pairwright.schemas.claims import CLAIMS, all_hold
 from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.rows import GIVEN, UNCHECKED, ImageRow
+from pairwright.tasks.pages.charts import Proportion
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
@@ -44,27 +45,6 @@ TEXTS = (
 )
 
 
-class Share(NamedTuple):
-    """Share of a sample; it has a value where there are any rows."""
-
-    hits: float
-    of: int
-
-    @property
-    def value(self) -> float:
-        """Return hits / of."""
-        return self.hits / self.of
-
-    def interval(self, z: float = 1.96) -> tuple[float, float]:
-        """Return the range that holds the whole's share, with ``z`` = 1.96 19 times of 20.
-
-        After Wilson (1927), whose range suits small numbers and shares near 0 and 1.
-        """
-        middle = (self.hits + z**2 / 2) / (self.of + z**2)
-        half = z * (self.hits * (1 - self.value) + z**2 / 4) ** 0.5 / (self.of + z**2)
-        return max(0.0, middle - half), min(1.0, middle + half)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """What was measured of the preferences of a dataset."""
@@ -73,29 +53,29 @@ class Health:
     """Preferences looked at."""
     words: tuple[float, float]
     """Mean number of words of chosen and of rejected texts, of rows that have both."""
-    longer: Share
+    longer: Proportion
     """Rows whose chosen text has more words; one that has as many counts half."""
-    told: Share | None
+    told: Proportion | None
     """Rows whose chosen text a classifier finds without the images; ``None``: too few rows."""
-    told_by: Mapping[str, Share]
+    told_by: Mapping[str, Proportion]
     """The same by the maker of the rejected text."""
-    false: Share
+    false: Proportion
     """Chosen texts that do not hold of their images, of those of which it is known."""
-    true: Share
+    true: Proportion
     """Rejected texts that hold of their images, of those of which it is known."""
-    repeated: Share
+    repeated: Proportion
     """Rows both of whose texts are those of an earlier row."""
     same: int
     """Rows whose rejected text is the chosen one."""
     changed: tuple[float, ...]
     """Of some rejected images, which share of the pixels is seen to differ, rising; crops are left out."""
-    leaked: Share
+    leaked: Proportion
     """Rows that are not trained on whose chosen text is, word for word, among what training rows reject."""
-    believed: Share
+    believed: Proportion
     """Rejected texts that a judge found right, of those that it rated when they were descriptions of their pair."""
-    chosen_unchecked: Share
+    chosen_unchecked: Proportion
     """Chosen texts that nothing looked at, of those that a model wrote."""
-    rejected_unchecked: Share
+    rejected_unchecked: Proportion
     """Rejected texts that nothing showed to be wrong."""
 
 
@@ -161,21 +141,21 @@ def measure_health(tables: Tables) -> Health | None:
     chosen, rejected = (_count_true(tables, some, of) for some, of in ((rows, "claims"), (both, "rejected_claims")))
     lengths = np.array([[len(row[side].split()) for side in ("chosen", "rejected")] for row in both]).reshape(-1, 2)
     right = tell(both)
-    told, told_by = None, dict[str, Share]()
+    told, told_by = None, dict[str, Proportion]()
     if right is not None:
-        told, makers = Share(float(right.sum()), len(both)), np.array([row["rejected_maker"] for row in both])
+        told, makers = Proportion(float(right.sum()), len(both)), np.array([row["rejected_maker"] for row in both])
         for maker in sorted(set(makers.tolist())):
             own = makers == maker
-            told_by[maker] = Share(float(right[own].sum()), int(own.sum()))
+            told_by[maker] = Proportion(float(right[own].sum()), int(own.sum()))
     return Health(
         rows=len(rows),
         words=(float(lengths[:, 0].mean()), float(lengths[:, 1].mean())) if both else (0.0, 0.0),
-        longer=Share(float(_wins(lengths[:, 0] - lengths[:, 1]).sum()), len(both)),
+        longer=Proportion(float(_wins(lengths[:, 0] - lengths[:, 1]).sum()), len(both)),
         told=told,
         told_by=told_by,
-        false=Share(chosen.of - chosen.hits, chosen.of),
+        false=Proportion(chosen.of - chosen.hits, chosen.of),
         true=rejected,
-        repeated=Share(len(texts) - len(set(texts)), len(texts)),
+        repeated=Proportion(len(texts) - len(set(texts)), len(texts)),
         same=sum(chosen == rejected for chosen, rejected in texts),
         changed=tuple(sorted(_changes(tables))),
         leaked=_count_leaked(tables, rows),
@@ -226,7 +206,7 @@ def _deal(components: Sequence[str]) -> NDArray[np.int64]:
     return np.array([fold_of[component] for component in components], dtype=np.int64)
 
 
-def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]], of: str) -> Share:
+def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]], of: str) -> Proportion:
     """Count the texts that hold of their images, where their claims (a column) and the images' graphs are known."""
     wanted = [row for row in rows if row[of] not in ("", "[]", None) and len(row["image_keys"]) == 2]
     keys = sorted({key for row in wanted for key in row["image_keys"]})
@@ -238,10 +218,10 @@ def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]], of: str) -> S
         for first, second in [row["image_keys"]]
         if first in graphs and second in graphs
     ]
-    return Share(sum(held), len(held))
+    return Proportion(sum(held), len(held))
 
 
-def _count_leaked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
+def _count_leaked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Proportion:
     """Count the held-out rows whose chosen text training rejects, as the rejected text or as a further negative."""
     answers = [plain_text(row["chosen"]) for row in rows if row["split"] != TRAIN]
     wanted, found = set(answers), set[str]()
@@ -249,10 +229,10 @@ def _count_leaked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
     for split, rejected, negatives in _rows(tables, "preferences", *columns) if answers else ():
         if split == TRAIN:
             found |= wanted.intersection(map(plain_text, (rejected, *(one["text"] for one in negatives))))
-    return Share(sum(answer in found for answer in answers), len(answers))
+    return Proportion(sum(answer in found for answer in answers), len(answers))
 
 
-def _count_believed(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
+def _count_believed(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Proportion:
     """Count the rejected texts that a judge found right; what it gave no rating is not counted.
 
     It was asked about the preferences themselves, or about the texts when they were descriptions.
@@ -264,26 +244,26 @@ def _count_believed(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
     asked = read_judged(tables.build.folder)
     verdict = [asked.get(row["key"], said.get((row["subject"], plain_text(row["rejected"])))) for row in rows]
     found = [taken for taken in verdict if taken is not None]
-    return Share(sum(found), len(found))
+    return Proportion(sum(found), len(found))
 
 
-def _count_chosen_unchecked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
+def _count_chosen_unchecked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Proportion:
     """Count the chosen texts that have no claims, no person wrote and no check has a score of."""
     written = _rows(tables, "differences", "subject", "text", "model", "checks")
     wanted = {row["subject"] for row in rows}
     checked = {(pair, text): bool(checks) for pair, text, model, checks in written if pair in wanted and model != GIVEN}
     unknown = (checked.get((row["subject"], row["chosen"])) for row in rows if row["claims"] in ("", "[]", None))
     found = [one for one in unknown if one is not None]
-    return Share(found.count(False), len(found))
+    return Proportion(found.count(False), len(found))
 
 
-def _count_rejected_unchecked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Share:
+def _count_rejected_unchecked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Proportion:
     """Count the rejected texts whose note says so and that no judge was asked about."""
     judged = {row["subject"] for row in rows}.intersection(p for (p,) in _rows(tables, "judged_rejected", "subject"))
     asked = read_judged(tables.build.folder)
     unchecked = (row["rejected_note"].endswith(UNCHECKED) for row in rows)
     known = (row["subject"] in judged or row["key"] in asked for row in rows)
-    return Share(sum(one and not other for one, other in zip(unchecked, known, strict=True)), len(rows))
+    return Proportion(sum(one and not other for one, other in zip(unchecked, known, strict=True)), len(rows))
 
 
 def _rows(tables: Tables, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:

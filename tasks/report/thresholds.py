@@ -15,9 +15,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from pairwright.schemas.config import MiningConfig
-from pairwright.tasks.pages.charts import Chart, Tally, draw_histogram
+from pairwright.tasks.pages.charts import Chart, Proportion, Tally, draw_histogram
 from pairwright.tasks.report.card_table import WIDTH
-from pairwright.tasks.report.measure_health import Share
 
 ENOUGH = 6
 """Judgements from which on a range counts; fewer where it shows fewer pairs."""
@@ -40,7 +39,7 @@ class Range(NamedTuple):
     high: float
     candidates: int
     shown: int
-    bad: Share
+    bad: Proportion
     """Of the judged ones, those that are unrelated, or near-identical, whichever is asked."""
 
     @property
@@ -97,7 +96,7 @@ def read_ranges(database: duckdb.DuckDBPyConnection, side: str, bad: str) -> lis
             USING (cell) ORDER BY cell DESC""",
         [bad],
     ).fetchall()
-    return [Range(*numbers, bad=Share(many, of)) for *numbers, many, of in rows]
+    return [Range(*numbers, bad=Proportion(many, of)) for *numbers, many, of in rows]
 
 
 def _reach(ranges: Sequence[Range], limit: float) -> Range | None:

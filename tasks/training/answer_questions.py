@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 from transformers import GenerationConfig
 
+from pairwright.prompts import difference_verbs
 from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import Turn, make_key
 from pairwright.schemas.training import ModelConfig, TrainConfig
@@ -23,6 +24,7 @@ from pairwright.tasks.models.batches import Batches, is_out_of_memory
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.store.answers import Answers
+from pairwright.tasks.texts.differences import Difference, read_difference
 from pairwright.tasks.training.chat import Chat, how_to_encode, make_messages
 from pairwright.tasks.training.collate import Loaded, load_example
 from pairwright.tasks.training.find_model import Found, find_module
@@ -30,7 +32,7 @@ from pairwright.tasks.training.freeze_rows import PLACE, Example, RefusedRowErro
 from pairwright.tasks.training.load_model import choose_precision, computing, load_model, load_processor
 from pairwright.tasks.training.ranks import count_ranks
 from pairwright.tasks.training.report.write_run_page import Sample, write_answers, write_samples
-from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.runs import UNREADABLE, Run
 
 if TYPE_CHECKING:
     from pairwright.tasks.training.preference_trainer import PreferenceTrainer
@@ -204,20 +206,49 @@ def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence
 def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
     """Write what the model says to held-out rows; nothing where its weights are spread over ranks.
 
-    Rows that are not trained on, for one since their prompt is too long, are not asked about, either.
     ``KeyboardInterrupt``: the training is to stop.
     """
     if trainer.is_sharded:
         log.info("no samples: the weights are spread over the processes")
         return
+    every = trainer.setting.config.output.write_answers
+    samples = answer_held_out(trainer, most=None if every else COUNT)
+    write_samples(run, samples[:COUNT])
+    if every:
+        write_answers(Run(run).answers, [(one.key, one.answer, one.reference) for one in samples])
+
+
+def measure_unreadable(trainer: "PreferenceTrainer") -> dict[str, float]:
+    """Return the share of the answers to a few held-out rows that cannot be read.
+
+    An answer cannot be read where it is empty or cut off, or off the template that the chosen text keeps.
+    """
+    samples = [] if trainer.is_sharded else answer_held_out(trainer, most=COUNT)
+    return {UNREADABLE: sum(map(_is_unreadable, samples)) / len(samples)} if samples else {}
+
+
+def _is_unreadable(sample: Sample) -> bool:
+    def keeps_template(text: str) -> bool:
+        return isinstance(read_difference(text, difference_verbs()), Difference)
+
+    off_template = keeps_template(sample.reference) and not keeps_template(sample.answer)
+    return sample.cut or not sample.answer or off_template
+
+
+def answer_held_out(trainer: "PreferenceTrainer", *, most: int | None) -> list[Sample]:
+    """Return what the model says to the first held-out rows, or to all.
+
+    Rows that are not trained on, for one since their prompt is too long, are not asked about, either.
+    ``KeyboardInterrupt``: the training is to stop.
+    """
     held_out, config = cast("Any", trainer.eval_dataset), trainer.setting.config
-    every, collate = config.output.write_answers, cast("Any", trainer.data_collator)
+    collate = cast("Any", trainer.data_collator)
     lengths: dict[int, int] = {}
-    for place in range(len(held_out) if every else min(COUNT, len(held_out))):
+    for place in range(len(held_out))[:most]:
         item = held_out[place]
         answers = collate([item])["batch"].answers if isinstance(item, Loaded) else []
         lengths[place] = max((len(answer.ids) for own in answers for answer in own), default=0)
-    most = max(MOST_TOKENS, min(ROOM * max(lengths.values(), default=0), LONGEST))
+    tokens = max(MOST_TOKENS, min(ROOM * max(lengths.values(), default=0), LONGEST))
     model: Any = trainer.accelerator.unwrap_model(trainer.model)
     model.eval()
 
@@ -226,15 +257,12 @@ def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
             raise KeyboardInterrupt
         items = [held_out[place] for place in some]
         with computing(trainer.args.device, choose_precision(config)):
-            found = say_answers(model, trainer.processing_class, items, most_tokens=most)
+            found = say_answers(model, trainer.processing_class, items, most_tokens=tokens)
         return [_make_sample(item.example, said) for item, said in zip(items, found, strict=True)]
 
     batches = Batches(fixed=config.optimiser.per_device_train_batch_size)
     asked = [place for place, length in lengths.items() if length]
-    samples = [one for some in batches.pieces(answer, asked) for one in some]
-    write_samples(run, samples[: sum(place < COUNT for place in asked)])
-    if every:
-        write_answers(Run(run).answers, [(one.key, one.answer, one.reference) for one in samples])
+    return [one for some in batches.pieces(answer, asked) for one in some]
 
 
 def _make_sample(example: Example, said: Said) -> Sample:

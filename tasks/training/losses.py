@@ -162,13 +162,13 @@ def log_preferences(rewards: Rewards) -> Logged:
     """Return what all preference losses log.
 
     Of several rejected texts, ``reward/rejected``, ``margin`` and ``logp/rejected`` take the mean; ``accuracy`` is the
-    share of the examples whose chosen text has a larger reward than each of them.
+    share of the examples whose chosen text has a larger reward than each of them; a tie, as of equal models, is a half.
     """
     has_texts, has_image = rewards.has_texts, rewards.has_image
     has_text = has_texts.any(1)
     counts = has_text | has_image
     rejected = _mean_of(rewards.texts, has_texts)
-    beaten = (rewards.chosen[:, None] > rewards.texts) | ~has_texts
+    best = rewards.texts.where(has_texts, -float("inf")).amax(1)
     ahead = rewards.chosen - rewards.image
     return {
         "reward/chosen": (rewards.chosen, counts),
@@ -176,11 +176,16 @@ def log_preferences(rewards: Rewards) -> Logged:
         "reward/image": (rewards.image, has_image),
         "margin": (rewards.chosen - rejected, has_text),
         "margin/image": (ahead, has_image),
-        "accuracy": (beaten.all(1).to(ahead.dtype), has_text),
-        "accuracy/image": ((ahead > 0).to(ahead.dtype), has_image),
+        "accuracy": (_wins(rewards.chosen - best), has_text),
+        "accuracy/image": (_wins(ahead), has_image),
         "logp/chosen": (rewards.logps[:, CHOSEN], counts),
         "logp/rejected": (_mean_of(rewards.logps[:, TEXTS:], has_texts), has_text),
     }
+
+
+def _wins(leads: "Tensor") -> "Tensor":
+    """Return 1 where a lead is positive, 0 where it is negative, and a half where there is none."""
+    return (leads.sign() + 1) / 2
 
 
 def _mean_of(values: "Tensor", having: "Tensor") -> "Tensor":
@@ -335,8 +340,21 @@ OBJECTIVES: dict[settings.Objective, Goal] = {
 
 
 def compute_loss(policy: Scored, reference: Scored | None, config: TrainConfig) -> Loss:
-    """Return the loss of a run's objective, with the settings of its own section."""
-    return OBJECTIVES[config.objective].loss(policy, reference, getattr(config, config.objective))
+    """Return the loss of a run's objective, with the settings of its own section.
+
+    A preference loss gets ``sft_weight`` times the chosen text's negative log-likelihood per token, averaged over the
+    examples (RPO; Pang et al. 2024, "Iterative Reasoning Preference Optimization", Eq. 1); ``nll`` is always logged.
+    """
+    goal = OBJECTIVES[config.objective]
+    loss = goal.loss(policy, reference, getattr(config, config.objective))
+    if not goal.needs_reference:
+        return loss
+    likelihood = sft(policy, None, settings.SftConfig(average_over="examples"))
+    return Loss(
+        value=loss.value + config.sft_weight * likelihood.value if config.sft_weight else loss.value,
+        metrics={**likelihood.metrics, **loss.metrics},
+        counts={**likelihood.counts, **loss.counts},
+    )
 
 
 def needs_of(config: TrainConfig) -> Needs:

@@ -24,6 +24,7 @@ from pairwright.schemas.errors import ConfigError, ModelError, TrainingError
 from pairwright.schemas.training import NAME as MODULE
 from pairwright.schemas.training import DpoConfig, TrainConfig
 from pairwright.tasks.models.batches import is_out_of_memory
+from pairwright.tasks.training.answer_questions import measure_unreadable
 from pairwright.tasks.training.collate import Batch
 from pairwright.tasks.training.freeze_rows import Refused
 from pairwright.tasks.training.load_batches import Order, count_workers, find_batch, make_loader, with_answers
@@ -31,8 +32,20 @@ from pairwright.tasks.training.load_model import restore_beside, save_beside, sp
 from pairwright.tasks.training.losses import CHOSEN, Loss, compute_loss, negative_rewards
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.ranks import Watcher, count_ranks, gather, own_rank
+from pairwright.tasks.training.report.draw_run import arrange
+from pairwright.tasks.training.report.find_alarms import Alarm, find_collapse
 from pairwright.tasks.training.retriever.adversary import RetrieverAdversary
-from pairwright.tasks.training.runs import HELD_OUT, SAVING, STEP, TRAIN, MetricsFile, Run, Window, append_refused
+from pairwright.tasks.training.runs import (
+    HELD_OUT,
+    RANKED,
+    SAVING,
+    STEP,
+    TRAIN,
+    MetricsFile,
+    Run,
+    Window,
+    append_refused,
+)
 from pairwright.tasks.training.save_checkpoints import UNREADABLE, Saving, advise, first_line, is_finite, reading
 from pairwright.tasks.training.score_answers import Copy, Reference, score_answers, seen_once
 
@@ -65,6 +78,8 @@ class PreferenceTrainer(Trainer):
         self.window = Window()
         self.stopping = False
         """Set by whoever wants the training to end after the step in work, with a checkpoint."""
+        self.alarm: Alarm | None = None
+        """Why the training stopped by itself."""
         self.order = Order(0, 1, None)
         self.begun = False
         """Whether a checkpoint, if there is one, has been read."""
@@ -237,7 +252,14 @@ class PreferenceTrainer(Trainer):
                 self._measure_batch(inputs["batch"], config, window)
         model.train()
         window.join(gather(window.empty()))
+        ranked = window.sums.get("accuracy", (0.0, 0.0))[1]
         if (found := window.take()) and self.is_world_process_zero():
+            try:
+                found |= ({RANKED: ranked} if ranked else {}) | measure_unreadable(cast("Any", self))
+            except KeyboardInterrupt:
+                if not self.stopping:
+                    raise
+                return
             self._add(HELD_OUT, found)
             due = self.control.should_log  # trackers are told, but the step is not taken for logged
             named = {f"eval_{name}": value for name, value in found.items()}
@@ -245,6 +267,14 @@ class PreferenceTrainer(Trainer):
             self.control.should_log = due
         self._tokens = tokens
         self._since += time.monotonic() - began
+
+    def heed_alarms(self) -> None:
+        """Have the training end after this step where it unlearns what the model knew; the first rank decides."""
+        found = next(find_collapse(arrange(self.setting.metrics.entries), self.setting.config), None)
+        if found:
+            log.warning("step %d: %s. %s", self.state.global_step, *found)
+        if found and self.setting.config.output.alarms == "stop":
+            self.alarm, self.stopping = found, True
 
     def _measure_batch(self, batch: Batch, config: TrainConfig, window: Window) -> None:
         self._refused += batch.refused
@@ -391,6 +421,8 @@ class _Events(TrainerCallback):
             watcher.advance(state.global_step)
         if every and state.global_step % every == 0:
             self.trainer.measure()
+            if state.global_step < state.max_steps:
+                self.trainer.heed_alarms()
         if self.trainer.is_stopping:
             control.should_save = control.should_training_stop = True
 

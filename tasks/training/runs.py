@@ -56,6 +56,8 @@ FREE = ("data.dataloader_num_workers", "optimiser.gradient_checkpointing", "outp
 """Settings that change no result: a run may go on with others."""
 TRAIN, HELD_OUT = "train", "held-out"
 """The splits that metrics are of."""
+RANKED, UNREADABLE = "accuracy/rows", "unreadable"
+"""Metrics of held-out rows: how many were ranked, and the share of some answers that cannot be read."""
 SCHEMA = pa.schema(
     {"step": pa.int64(), "epoch": pa.float64(), "split": pa.string(), "name": pa.string(), "value": pa.float64()}
 )

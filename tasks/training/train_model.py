@@ -105,6 +105,13 @@ def train_model(job: Job) -> Ended:
         if finished := not is_stopped():
             saving = Saving(job.run, job.run.model.name)
             saving.agree(lambda: _finish(trainer, job))
+    if trainer.alarm:
+        name, advice = trainer.alarm
+        raise TrainingError(
+            f"stopped at step {trainer.state.global_step}: {name[0].lower()}{name[1:]}. {advice} "
+            f"{job.run.folder} has a checkpoint and keeps its settings: give another --name, or go on all the same "
+            "with --set output.alarms=log"
+        )
     state, measured = trainer.state, trainer.setting.metrics.last(HELD_OUT)
     return Ended(step=state.global_step, steps=state.max_steps, measured=measured, finished=finished)
 

@@ -142,7 +142,7 @@ def _config(words: list[str]) -> Any:
 
 def interrupt(step: int) -> At:
     """Press Ctrl-C twice at a step."""
-    return At(step, lambda: [os.kill(os.getpid(), signal.SIGINT) for _ in range(2)])
+    return At(step, lambda: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
 
 
 def test_a_run_without_a_checkpoint_begins_anew(trainer: Trainer) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.tasks.pages.charts import Chart, Line, draw_lines
-from pairwright.tasks.training.runs import HELD_OUT, TRAIN, Entry
+from pairwright.tasks.training.runs import HELD_OUT, RANKED, TRAIN, UNREADABLE, Entry
 
 SMOOTHED_OVER = 20
 """The smoothed line looks back over the points' number divided by this."""
@@ -109,6 +109,7 @@ LEARNING = (
     Shown("reward/image", "rejected image", "third", "Rewards", "beta x log-ratio to the reference"),
     Shown("logp/chosen", "chosen", "chosen", "Log-probabilities", "of whole answers"),
     Shown("logp/rejected", "rejected", "rejected", "Log-probabilities", "of whole answers"),
+    Shown(UNREADABLE, "unreadable", "rejected", "Unreadable answers", "share of a few held-out rows"),
     Shown("weight/text", "text", "rejected", "Adaptive weights", "AdaViP, Eq. 13"),
     Shown("weight/image", "image", "third", "Adaptive weights", "AdaViP, Eq. 13"),
 )
@@ -129,15 +130,16 @@ SPEED = (
     Shown("tokens per second", "tokens", "plain", "Tokens per second", ""),
     Shown("memory", "GiB", "plain", "Memory", "GiB, the highest"),
 )
-FACTS = ("retriever/scale", "retriever/tau", "retriever/entropy")
-"""Not drawn: settings that are logged, and what another chart shows in other units."""
+FACTS = ("retriever/scale", "retriever/tau", "retriever/entropy", RANKED)
+"""Not drawn: settings and counts that are logged, and what another chart shows in other units."""
 FROM_ZERO = {
+    "Unreadable answers",
     *("Margin", "Accuracy", "Rewards", "Adaptive weights", "Entropy", "Effective candidates", "Doubtful negatives"),
     *(one.chart for one in SPEED),
 }
 """Charts whose axis up begins at 0 at the latest, whatever was logged; and that reaches 1 at least."""
-TO_ONE = {"Accuracy", "Adaptive weights", "Entropy"}
-PERCENT = {"Accuracy", "Entropy", "Doubtful negatives"}
+TO_ONE = {"Accuracy", "Adaptive weights", "Entropy", "Unreadable answers"}
+PERCENT = {"Accuracy", "Entropy", "Doubtful negatives", "Unreadable answers"}
 EXACT = {"Learning rate"}
 """Not smoothed."""
 

@@ -30,7 +30,8 @@ from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.pages.environment import copy_looks, make_environment, write_page
 from pairwright.tasks.store.images import decode_rgb, encode_png
 from pairwright.tasks.store.scratch import replacing
-from pairwright.tasks.training.report.draw_run import Metrics, arrange, draw_run, show_value, smooth
+from pairwright.tasks.training.report.draw_run import Metrics, arrange, draw_run, show_value
+from pairwright.tasks.training.report.find_alarms import find_alarms, held_out_accuracy, say_proportion
 from pairwright.tasks.training.runs import HELD_OUT, Run, read_metrics
 
 HERE = Path(__file__).parent
@@ -39,10 +40,6 @@ MOST_LISTED = 50
 """Refused rows that are listed one by one."""
 MOST_SIDE = 480
 """Longest side of a shown image in pixels."""
-LEAST = 10
-"""Logged values before their course means something."""
-RISE = 1.05
-"""Times its lowest that the held-out loss may end at."""
 
 
 def write_run_page(folder: Path) -> Path:
@@ -68,7 +65,7 @@ def write_run_page(folder: Path) -> Path:
         finished=run.is_finished,
         metrics=metrics,
         totals=list(_totals(metrics)),
-        alarms=[*find_alarms(metrics), *alarms],
+        alarms=[*find_alarms(metrics, config), *alarms],
         sections=draw_run(metrics),
         facts=facts,
         common=common,
@@ -89,9 +86,11 @@ def _totals(metrics: Metrics) -> Iterator[tuple[str, str]]:
         yield from (("steps", f"{metrics.last:,}"), ("epochs", f"{metrics.epoch:.3g}"))
     if (loss := metrics.final("loss")) is not None:
         yield "loss", show_value(loss)
-    for name in ("loss", "margin", "accuracy"):
+    for name in ("loss", "margin"):
         if (value := metrics.final(name, HELD_OUT)) is not None:
-            yield f"held-out {name}", show_value(value, percent=name == "accuracy")
+            yield f"held-out {name}", show_value(value)
+    if ranked := held_out_accuracy(metrics):
+        yield "held-out accuracy", say_proportion(ranked)
 
 
 def _list_data(data: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -179,36 +178,3 @@ def _naming(path: Path) -> Generator[None]:
         yield
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"{path}: cannot be read: {type(error).__name__}: {error}") from error
-
-
-def find_alarms(metrics: Metrics) -> Iterator[tuple[str, str]]:
-    """Yield what looks wrong, the gravest first: its name, and what to do."""
-    if lost := sorted({name for (_, name), points in metrics.points.items() if len(points.finite()) < len(points)}):
-        yield "Not a number", f"{', '.join(lost)} had values that are no finite numbers; charts leave them out."
-    loss, held_out = metrics.of("loss"), metrics.of("loss", HELD_OUT)
-    if len(loss) >= LEAST and (last := float(smooth(loss).values[-1])) >= (first := float(loss.values[0])):
-        yield (
-            "The loss does not fall",
-            f"It was {first:.3g} at step {loss.steps[0]:.0f} and is {last:.3g} at the end, smoothed. Look at the "
-            "learning rate (optimiser.learning_rate), and at a few rows by eye.",
-        )
-    lowest = float(held_out.values.min(initial=np.inf))
-    if len(held_out) >= 3 and (last := float(held_out.values[-1])) > lowest + (RISE - 1) * abs(lowest):
-        yield (
-            "The held-out loss rises",
-            f"It was lowest at step {held_out.steps[held_out.values.argmin()]:.0f} with {lowest:.3g} and ends at "
-            f"{last:.3g}: what is learnt since then is the training split by heart. Fewer optimiser.num_train_epochs, "
-            "or more rows.",
-        )
-    if (right := metrics.final("accuracy", HELD_OUT)) is not None and right <= 0.5:
-        yield (
-            "Held-out preferences are ranked no better than by chance",
-            f"Of them, {right:.0%} have a larger reward for the chosen text than for the rejected one.",
-        )
-    chosen = metrics.of("reward/chosen")
-    if len(chosen) >= LEAST and (last := float(smooth(chosen).values[-1])) < 0:
-        yield (
-            "The chosen texts become less likely",
-            f"Their reward is {last:.3g} at the end: the margin grows because the rejected texts fall faster. That is "
-            "common with DPO; mdpo.anchor_enabled, or a larger beta, holds them.",
-        )

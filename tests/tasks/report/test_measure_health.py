@@ -11,7 +11,8 @@ from PIL import Image
 from pairwright.schemas.bounds import HealthConfig
 from pairwright.schemas.checks import LOW_RATING, NO_RATING
 from pairwright.schemas.rows import Negative
-from pairwright.tasks.report.measure_health import FOLDS, LEAST_ROWS, Health, Share, judge_health, measure_health, tell
+from pairwright.tasks.pages.charts import Proportion
+from pairwright.tasks.report.measure_health import FOLDS, LEAST_ROWS, Health, judge_health, measure_health, tell
 from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import build_handmade, encode, make_whole
 from tests.tasks.report.handmade_served import LINE_SERVED, make_served
@@ -66,17 +67,17 @@ def test_rows_that_tell_nothing() -> None:
 GOOD = Health(
     rows=100,
     words=(10.0, 10.0),
-    longer=Share(hits=50, of=100),
-    told=Share(hits=52, of=100),
-    told_by={"edited": Share(hits=52, of=100)},
-    false=Share(hits=0, of=50),
-    true=Share(hits=0, of=50),
-    repeated=Share(hits=1, of=100),
+    longer=Proportion(hits=50, of=100),
+    told=Proportion(hits=52, of=100),
+    told_by={"edited": Proportion(hits=52, of=100)},
+    false=Proportion(hits=0, of=50),
+    true=Proportion(hits=0, of=50),
+    repeated=Proportion(hits=1, of=100),
     same=0,
-    leaked=Share(0, 0),
-    believed=Share(0, 0),
-    chosen_unchecked=Share(0, 30),
-    rejected_unchecked=Share(0, 100),
+    leaked=Proportion(0, 0),
+    believed=Proportion(0, 0),
+    chosen_unchecked=Proportion(0, 30),
+    rejected_unchecked=Proportion(0, 100),
     changed=(0.01, 0.02, 0.03),
 )
 
@@ -84,17 +85,17 @@ GOOD = Health(
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        ({"told": Share(hits=99, of=100)}, "Told by the text"),
-        ({"longer": Share(hits=90, of=100)}, "Longer"),
-        ({"longer": Share(hits=10, of=100)}, "Longer"),
-        ({"false": Share(hits=1, of=50)}, "Chosen, yet false"),
-        ({"true": Share(hits=5, of=50)}, "Rejected, yet true"),
-        ({"believed": Share(hits=5, of=50)}, "Rejected, yet believed"),
+        ({"told": Proportion(hits=99, of=100)}, "Told by the text"),
+        ({"longer": Proportion(hits=90, of=100)}, "Longer"),
+        ({"longer": Proportion(hits=10, of=100)}, "Longer"),
+        ({"false": Proportion(hits=1, of=50)}, "Chosen, yet false"),
+        ({"true": Proportion(hits=5, of=50)}, "Rejected, yet true"),
+        ({"believed": Proportion(hits=5, of=50)}, "Rejected, yet believed"),
         ({"told": None}, "Told by the text"),
-        ({"chosen_unchecked": Share(hits=1, of=50)}, "Chosen, unchecked"),
-        ({"rejected_unchecked": Share(hits=1, of=50)}, "Rejected, unchecked"),
-        ({"leaked": Share(hits=1, of=1000)}, "Held out, yet rejected"),
-        ({"repeated": Share(hits=50, of=100)}, "Repeated"),
+        ({"chosen_unchecked": Proportion(hits=1, of=50)}, "Chosen, unchecked"),
+        ({"rejected_unchecked": Proportion(hits=1, of=50)}, "Rejected, unchecked"),
+        ({"leaked": Proportion(hits=1, of=1000)}, "Held out, yet rejected"),
+        ({"repeated": Proportion(hits=50, of=100)}, "Repeated"),
         ({"same": 1}, "Repeated"),
         ({"changed": (0.0, 0.0, 0.5)}, "Rejected images differ"),
     ],
@@ -111,9 +112,9 @@ def test_what_is_beyond_its_bound_is_said(change: dict[str, object], name: str) 
 
 
 def test_intervals_are_wilson_s_and_spare_few_rows() -> None:
-    assert Share(hits=2, of=10).value == 0.2
-    assert Share(hits=2, of=10).interval(1.645) == pytest.approx((0.0686, 0.4592), abs=1e-3)
-    few = replace(GOOD, told=Share(hits=34, of=40))
+    assert Proportion(hits=2, of=10).value == 0.2
+    assert Proportion(hits=2, of=10).interval(1.645) == pytest.approx((0.0686, 0.4592), abs=1e-3)
+    few = replace(GOOD, told=Proportion(hits=34, of=40))
     assert all(one.good for one in judge_health(few, HealthConfig(max_text_only_accuracy=0.8)))
 
 
@@ -203,7 +204,7 @@ def test_texts_that_nothing_looked_at_are_counted(tmp_path: Path) -> None:
     with build_handmade(tmp_path / "dataset", made) as (build, _):
         found = measure_health(Tables(build))
     assert found is not None
-    assert (found.chosen_unchecked, found.rejected_unchecked) == (Share(1, 2), Share(2, 3))
+    assert (found.chosen_unchecked, found.rejected_unchecked) == (Proportion(1, 2), Proportion(2, 3))
 
 
 def test_the_changed_share_of_a_rejected_image_is_that_of_its_pixels(tmp_path: Path) -> None:

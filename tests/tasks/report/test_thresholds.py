@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from pairwright.schemas.decisions import Decision, latest
+from pairwright.tasks.pages.charts import Proportion
 from pairwright.tasks.report.browse_pages import BrowsePages
 from pairwright.tasks.report.card_table import make_cards
-from pairwright.tasks.report.measure_health import Share
 from pairwright.tasks.report.search_cards import CardSearch, Search
 from pairwright.tasks.report.tables import Tables, open_database
 from pairwright.tasks.report.thresholds import Limits, Range, read_ranges, view_thresholds
@@ -103,6 +103,6 @@ def test_counts_are_of_all_candidates(tmp_path):
 
 def test_enough_of_a_range_must_be_judged():
     def judged(of, *, shown):
-        return Range(low=0.5, high=0.52, candidates=20, shown=shown, bad=Share(hits=0, of=of)).counts
+        return Range(low=0.5, high=0.52, candidates=20, shown=shown, bad=Proportion(hits=0, of=of)).counts
 
     assert [judged(10, shown=10), judged(5, shown=10), judged(2, shown=2)] == [True, False, True]

@@ -44,8 +44,8 @@ def folder(request, checkpoint):
 
 def config_of(objective, **sections):
     model = {"tuning": "lora", "lora": {"rank": 4, "alpha": 8}} | sections.pop("model", {})
-    optimiser = {"precision": "fp32"}
-    return TrainConfig.model_validate({"objective": objective, "model": model, "optimiser": optimiser, **sections})
+    given = {"objective": objective, "model": model, "optimiser": {"precision": "fp32"}, "sft_weight": 0.0}
+    return TrainConfig.model_validate(given | sections)
 
 
 def settings_of(path):
@@ -82,7 +82,7 @@ def loss_of_ours(model, batch, config, *, frozen=None):
 
 
 def batch_of_trl(trainer):
-    return trainer.data_collator([trainer.train_dataset[number] for number in range(3)])
+    return trainer.data_collator([trainer.train_dataset[number] for number in range(len(trainer.train_dataset))])
 
 
 def take_weights(trainer, model):
@@ -162,6 +162,15 @@ def test_loss_and_gradients_of_dpo(tuning, kind, changes, folder, rows, tmp_path
         assert abs(margin) > 0.01
     if tuning == "lora" and kind == "sigmoid":
         assert loss.metrics["margin"].item() == pytest.approx(margin, abs=CLOSE)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_loss_and_gradients_of_dpo_with_an_sft_term(number, folder, rows, tmp_path):
+    """A row at a time: TRL averages over the tokens of a batch, so that long rows weigh more."""
+    config = config_of("dpo", sft_weight=0.7)
+    one = rows[number : number + 1]
+    mixed = {"loss_type": ["sigmoid", "sft"], "loss_weights": [1.0, 0.7]}
+    compare_steps(dpo_trainer(folder, one, config, **mixed, **settings_of(tmp_path)), folder, one, config)
 
 
 def test_loss_and_gradients_of_sft(folder, rows, tmp_path):

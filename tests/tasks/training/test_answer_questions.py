@@ -189,7 +189,7 @@ def test_all_rows_are_answered_where_it_is_set_and_long_references_make_room(
     assert train_model(job).finished
     tokenizer = AutoTokenizer.from_pretrained(model)
     longest = max(len(tokenizer(row.chosen)["input_ids"]) for row in rows[4:]) + 1  # the mark of the end
-    assert allowed == [2 * longest] * 2
+    assert set(allowed) == {2 * longest}
     samples = [json.loads(line) for line in (job.run.folder / "samples/samples.jsonl").read_text().splitlines()]
     assert [sample["key"] for sample in samples] == [row.key for row in rows[4:12]]
     assert any(sample["cut"] for sample in samples)

@@ -41,7 +41,7 @@ SETTINGS = [
 ]
 
 
-CONFIGS = [pytest.param(TrainConfig.model_validate(each), id=str(each)) for each in SETTINGS]
+CONFIGS = [pytest.param(TrainConfig.model_validate({**each, "sft_weight": 0}), id=str(each)) for each in SETTINGS]
 every_setting = pytest.mark.parametrize("config", CONFIGS)
 
 
@@ -200,11 +200,26 @@ def test_a_row_with_one_side_has_plain_dpo_on_it(objective, section):
     rows = [[-2.0, None, -5.0], [-2.0, -7.0, None], [-2.0, None, None]]
     references = [[-3.0, None, -4.5], [-3.0, -6.0, None], [-3.0, None, None]]
     policy = score(*rows, grad=True)
-    config = TrainConfig.model_validate({"objective": objective, objective: {"beta": 0.3, **section}})
+    given = {"objective": objective, objective: {"beta": 0.3, **section}, "sft_weight": 0}
+    config = TrainConfig.model_validate(given)
     loss = compute_loss(policy, score(*references), config)
     assert loss.value.item() == pytest.approx((surprise(0.45) + surprise(0.6)) / 2, abs=1e-12)
     assert gradient(loss, policy)[2] == [0, 0, 0]
     assert not any(name.startswith("weight/") for name in loss.metrics)
+
+
+@pytest.mark.parametrize("objective", ["dpo", "mdpo", "adavip", "adpo"])
+def test_the_sft_term_is_the_mean_over_examples_of_the_chosen_texts_nll_per_token(objective):
+    # Chosen texts of 2 and 5 tokens: (6 / 2 + 10 / 5) / 2 = 2.5; "nll", over all tokens, is 16 / 7.
+    policy = score([-6.0, None, -5.0], [-10.0, None, -7.0], tokens=[[2, 0, 3], [5, 0, 4]], grad=True)
+    plain, beside = (
+        compute(TrainConfig.model_validate({"objective": objective, "sft_weight": weight}), policy)
+        for weight in (0, 0.4)
+    )
+    assert (beside.value - plain.value).item() == pytest.approx(0.4 * 2.5)
+    assert [loss.metrics["nll"].item() for loss in (plain, beside)] == pytest.approx([16 / 7] * 2)
+    slope = torch.autograd.grad(beside.value - plain.value, policy.logps)[0]
+    assert slope.flatten().tolist() == pytest.approx([-0.1, 0, 0, -0.04, 0, 0])
 
 
 def test_the_mapping_is_read_without_pytorch():

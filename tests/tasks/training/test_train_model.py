@@ -32,6 +32,7 @@ pytestmark = pytest.mark.usefixtures("no_samples")
 WEIGHTS = "model.safetensors"
 SPARSE: dict[str, Any] = {"data": {"eval_split": ""}, "output": {"save_steps": 100}}
 """For trainings of which only the curve matters."""
+FULL, COPY = {"tuning": "full"}, {"method": "copy"}
 
 
 def test_what_is_private_to_the_trainer_and_ours_has_its_parameters() -> None:
@@ -157,6 +158,27 @@ def test_a_training_of_which_all_rows_are_refused_ends(qwen: Path, tmp_path: Pat
     job = write_run(tmp_path, short)
     with pytest.raises(TrainingError, match=r"\b11 rows .*\(11\): .* 16\b"):
         train(job)
+
+
+def test_a_run_that_unlearns_the_chosen_texts_stops_with_a_checkpoint(qwen: Path, tmp_path: Path) -> None:
+    """A rate that is far too high, and nothing that holds the texts just learnt; it may go on all the same."""
+    learnt = write_run(
+        tmp_path / "learnt", settings("sft", qwen, model=FULL, optimiser={"learning_rate": 5e-3, "max_steps": 30})
+    )
+    train(learnt)
+    wild = {"learning_rate": 0.02, "warmup_ratio": 0.0, "max_steps": 8}
+    free = {"eval_steps": 4, "alarms": "stop"}
+    config = settings("dpo", learnt.run.model, model=FULL, optimiser=wild, output=free, sft_weight=0, reference=COPY)
+    job = write_run(tmp_path / "wild", config)
+    with pytest.raises(TrainingError, match=r"stopped at step 4: the held-out chosen texts are unlearnt.*sft_weight"):
+        train(job)
+    assert job.run.steps()[-1] == 4
+    assert not job.run.is_finished
+    assert train(replace(job, config=settings_with(config, alarms="log"))).finished
+
+
+def settings_with(config: TrainConfig, **output: Any) -> TrainConfig:
+    return config.model_copy(update={"output": config.output.model_copy(update=output)})
 
 
 def test_a_loss_that_is_no_number_names_step_and_rows(qwen: Path, tmp_path: Path, monkeypatch: Any) -> None:

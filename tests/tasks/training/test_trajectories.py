@@ -12,7 +12,7 @@ from tests.fixtures.runs_to_train import curve, settings, write_run
 
 pytestmark = pytest.mark.usefixtures("no_samples")
 TRAJECTORIES = Path(__file__).parent / "trajectories"
-SHORT = {"data": {"eval_split": ""}, "output": {"save_steps": 100}}
+SHORT = {"sft_weight": 0, "data": {"eval_split": ""}, "output": {"save_steps": 100}}
 LONG = {"max_steps": 20, "per_device_train_batch_size": 4}
 RETRIEVED = ("loss", "margin", "retriever/loss", "retriever/entropy", "retriever/effective")
 

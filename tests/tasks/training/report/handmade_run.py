@@ -59,7 +59,8 @@ def write_metrics(run: Run, steps: Sequence[int], *, measured: Sequence[int] = (
         metrics.add(step, step / 100, "train", {name: values[place] for name, values in drawn.items()})
     for place, step in enumerate(measured):
         names = ("loss", "margin", "accuracy", "reward/chosen", "reward/rejected")
-        metrics.add(step, step / 100, "held-out", {name: held[name][place] for name in names})
+        found = {name: held[name][place] for name in names}
+        metrics.add(step, step / 100, "held-out", {**found, "accuracy": 0.75, "accuracy/rows": 8.0})
     metrics.write()
 
 
