@@ -9,7 +9,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,7 +24,6 @@ from pairwright.schemas.errors import ConfigError, ModelError, TrainingError
 from pairwright.schemas.training import NAME as MODULE
 from pairwright.schemas.training import DpoConfig, TrainConfig
 from pairwright.tasks.models.batches import is_out_of_memory
-from pairwright.tasks.training.answer_questions import measure_unreadable
 from pairwright.tasks.training.collate import Batch
 from pairwright.tasks.training.freeze_rows import Refused
 from pairwright.tasks.training.load_batches import Order, count_workers, find_batch, make_loader, with_answers
@@ -62,6 +61,8 @@ class Setting:
     reference: Reference | None
     adversary: RetrieverAdversary | None
     metrics: MetricsFile
+    measure_answers: "Callable[[PreferenceTrainer], dict[str, float]]"
+    """Measures what the model writes to held-out rows."""
     watcher: Watcher | None = None
     """Told what happens; only the first rank has one."""
 
@@ -255,7 +256,7 @@ class PreferenceTrainer(Trainer):
         ranked = window.sums.get("accuracy", (0.0, 0.0))[1]
         if (found := window.take()) and self.is_world_process_zero():
             try:
-                found |= ({RANKED: ranked} if ranked else {}) | measure_unreadable(cast("Any", self))
+                found |= ({RANKED: ranked} if ranked else {}) | self.setting.measure_answers(self)
             except KeyboardInterrupt:
                 if not self.stopping:
                     raise

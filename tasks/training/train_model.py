@@ -26,7 +26,7 @@ from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
 from pairwright.schemas.training import NAMC, TrainConfig
 from pairwright.tasks.models.batches import is_out_of_memory
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training.answer_questions import sample_answers
+from pairwright.tasks.training.answer_questions import measure_unreadable, sample_answers
 from pairwright.tasks.training.collate import Collator, ExampleRows
 from pairwright.tasks.training.freeze_rows import FrozenRows, Needs
 from pairwright.tasks.training.load_batches import count_workers, start_server
@@ -143,6 +143,7 @@ def make_trainer(job: Job) -> PreferenceTrainer:
         reference=open_reference(config, job.start, run.folder),
         adversary=adversary,
         metrics=metrics,
+        measure_answers=measure_unreadable,
         watcher=job.watcher if own_rank() == 0 else None,
     )
     return PreferenceTrainer(

@@ -4,7 +4,7 @@ import peft  # noqa: F401  (what a training imports later is imported once, befo
 import torch
 from transformers import Qwen2VLForConditionalGeneration, Qwen2VLProcessor  # noqa: F401
 
-from pairwright.tasks.training import preference_trainer, train_model
+from pairwright.tasks.training import train_model
 from pairwright.tasks.training.train_model import Job
 
 TRAINING = ".training"
@@ -14,7 +14,7 @@ def train_deaf(job: Job) -> None:
     """Train, and leave a file when the steps begin."""
     torch.set_num_threads(1)
     train_model.sample_answers = lambda trainer, folder: None
-    preference_trainer.measure_unreadable = lambda trainer: {}
+    train_model.measure_unreadable = lambda trainer: {}
     job.run.clean()
     train_model.train_model(train_model.Job(**{**vars(job), "watcher": Beginning(job)}))
 
