@@ -39,7 +39,7 @@ KNOWN = {
     "IDEA-Research/grounding-dino-tiny": "a2bb814dd30d776dcf7e30523b00659f4f141c71",
 }
 """The commits that are taken where a profile names none."""
-MAX_IMAGES = 64
+MAX_IMAGES = 16
 """Images that a GPU takes at once at the most; one takes a gigabyte or two at the published size. A CPU takes one: four
 are no faster (31 s each of the tiny model, 6.4 GB in place of 3.0)."""
 MAX_ASPECT = 32
