@@ -125,7 +125,7 @@ def _steps() -> Iterator[str]:
     yield f"| `fetch` | | {here / GB:.1f} and {fetched:.1f} |"
     yield "| `doctor` | | |"
     album = "the photographs once more, 3.6 kB of vectors each, and 2 bytes per pixel of a rejected image"
-    yield f"| `build` | {most:.1f} at most, stage by stage as above | {album} |"
+    yield f"| `build` | {most:.1f} are enough, stage by stage as above; vLLM takes 0.9 of any GPU | {album} |"
     yield (
         f"| `train` | {share_of(sizes, config).total / GB:.1f}, or {share_of(sizes, kept).total / GB:.1f} with `--set "
         f"optimiser.gradient_checkpointing=true` | {config.output.save_total_limit} checkpoints of {adapters:.1f}, and "
