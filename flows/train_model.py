@@ -205,17 +205,16 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
 
 
 def _check(config: TrainConfig) -> None:
+    from pairwright.tasks.training.train_model import check_launcher, check_trackers
+
+    check_launcher(config)
     if config.objective == NAMC:
         from pairwright.tasks.training.namc.train_namc import check_settings
 
         check_settings(config)
-        if count_processes() > 1:
-            raise ConfigError("NAMC is trained in one process: start it without torchrun or accelerate")
         return
     from pairwright.tasks.training.score_answers import choose_reference
-    from pairwright.tasks.training.train_model import check_launcher, check_trackers
 
-    check_launcher(config)
     check_trackers(config)
     choose_reference(config)
 

@@ -29,8 +29,8 @@ def count_processes(loads: Callable[[Any], bool], config: Any) -> int | None:
 
 
 def choose_device() -> "device":
-    """Return this process' device: the worker's number says which GPU."""
+    """Return this process' device: the number of the worker, or of the launcher's process, says which GPU."""
     import torch
 
     gpus = count_gpus()
-    return torch.device("cuda", int(os.environ.get(PLACE, "0")) % gpus) if gpus else torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get(PLACE) or os.environ.get("LOCAL_RANK", "0")) % gpus) if gpus else torch.device("cpu")

@@ -9,8 +9,8 @@ Shapes: B pairs of images, ``places`` of a grid, L tokens of a half as CLIP read
 decoder writes it; 2 B: all first images or halves, then all second ones.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from torch.nn import functional
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.namc import NamcConfig
 from pairwright.tasks.models.cross_attention import Layers, Seen, visible
+from pairwright.tasks.models.namc_batch import Described
 from pairwright.tasks.models.open_clip_embedder import has_class_token
 
 NO_WORD = -1
@@ -53,32 +54,6 @@ class NamcSizes:
     length: int = 80
     """Tokens that a description may have; the paper's 23 are those of its benchmarks, too few for its own template."""
     dropout: float = 0.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
-    """Batch of pairs of images and their descriptions; dimension 1 is the first and the second image."""
-
-    features: Tensor
-    """``(B, 2, places, features)``."""
-    pixels: Tensor
-    """``(B, 2, 3, h, w)``, as CLIP prepares them; of what the training does not need, nothing."""
-    codes: Tensor
-    """``(B, 2, places)``: targets of masked places."""
-    tokens: Tensor
-    """``(B, 2, L)``: what CLIP reads of each half."""
-    words: Tensor
-    """``(B, 2, L)``: the number of each token's word, or ``NO_WORD``."""
-    texts: Tensor
-    """``(B, 2)``: numbers that are equal where halves are the same text."""
-    written: Tensor
-    """``(B, T)``: the description in the decoder's tokens, start and end included; then padding."""
-    numbers: Tensor
-    """``(B, T)``: the number of each token's word, those of the second half counted from L on, or ``NO_WORD``."""
-
-    def to(self, device: torch.device) -> "Described":
-        """Return it on a device."""
-        return Described(**{one.name: getattr(self, one.name).to(device, non_blocking=True) for one in fields(self)})
 
 
 # --- NIM: noise identification and masking ---------------------------------------------------------------------------
@@ -133,18 +108,24 @@ class NoiseIdentifier(nn.Module):
 
     @torch.no_grad()
     def draw_masks(
-        self, pixels: Tensor, tokens: Tensor, words: Tensor, *, shares: tuple[float, float]
+        self,
+        pixels: Tensor,
+        tokens: Tensor,
+        words: Tensor,
+        *,
+        shares: tuple[float, float],
+        draw: Callable[[Tensor], Tensor] = torch.rand_like,
     ) -> tuple[Tensor, Tensor]:
         """Return which patches and which words to mask, ``(B, patches)`` and ``(B, L)``, by CLIP as it is now.
 
         ``words``, ``(B, L)``, are the numbers of the tokens' words; ``shares`` are p_I and p_T, how much of the patches
-        and of the words is masked on average.
+        and of the words is masked on average; ``draw`` gives random numbers of a tensor's shape.
         """
         patches, pieces = relevance(self.see(pixels)[1], self.read(tokens)[1], words != NO_WORD)
         whole, real = relevance_of_words(pieces, words)
         images = mask_probabilities(patches, shares[0], torch.ones_like(patches, dtype=torch.bool))
         texts = mask_probabilities(whole, shares[1], real)
-        return torch.rand_like(images) < images, torch.rand_like(texts) < texts
+        return draw(images) < images, draw(texts) < texts
 
 
 def relevance(patches: Tensor, tokens: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
@@ -321,7 +302,7 @@ class Namc(nn.Module):
         pixels, features = by_side(batch.pixels), by_side(batch.features)
         tokens, words = by_side(batch.tokens), by_side(batch.words)
         shares = (config.image_mask_ratio, config.text_mask_ratio)
-        masked, masked_words = (judge or noise).draw_masks(pixels, tokens, words, shares=shares)
+        masked, masked_words = (judge or noise).draw_masks(pixels, tokens, words, shares=shares, draw=batch.draw)
         images, _ = noise.see(pixels, masked)
         texts, _, text = noise.read(tokens, mask_tokens(masked_words, words))
         # (B, 2 L): the second half's words come after the first's.
@@ -333,17 +314,20 @@ class Namc(nn.Module):
         labels = labels.masked_fill(hidden, mask if config.learn_masked else IGNORED)
         # No padding: up to the end, which has the highest number.
         real = torch.arange(tokens.shape[1], device=tokens.device) <= tokens.argmax(1, keepdim=True)
-        sides = zip(images.chunk(2), texts.chunk(2), batch.texts.unbind(1), strict=True)
+        whole = ([batch.gather(side) for side in both.chunk(2)] for both in (images, texts))
+        sides = zip(*whole, batch.texts.unbind(1), strict=True)
         losses = {
             "alignment": torch.stack([alignment_loss(*side) for side in sides]).sum(),
-            "description": description_loss(written, labels[:, 1:]),
+            "description": description_loss(written, labels[:, 1:]) * batch.weigh((labels[:, 1:] != IGNORED).sum()),
         }
         if config.reconstruction_enabled:
             codes = self.encoder.reconstruct(features, masked, noise.to_width(text), real)
-            losses["reconstruction"] = reconstruction_loss(codes, by_side(batch.codes), masked)
+            lost = reconstruction_loss(codes, by_side(batch.codes), masked)
+            losses["reconstruction"] = lost * batch.weigh(masked.sum())
+        count = (batch.numbers != NO_WORD).sum()
         counted = {
             "places": masked.float().mean(),
-            "words": hidden.sum() / (batch.numbers != NO_WORD).sum().clamp(min=1),
+            "words": hidden.sum() / count.clamp(min=1) * batch.weigh(count),
         }
         return losses, counted
 

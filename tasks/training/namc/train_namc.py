@@ -8,8 +8,9 @@ and the step.
 The loss is the sum of three (paper 001, Eq. 2). Adam has two learning rates, each falling along a cosine to a floor of
 its own: a third of it for reconstruction and description, a tenth for the noise module, which begins at a third of
 theirs (published: 3e-4 to 1e-4, 1e-4 to 1e-5). A step's rows go through the model
-``optimiser.per_device_train_batch_size`` at a time, and alignment compares those that go through together: the paper's
-512 only where so many fit.
+``optimiser.per_device_train_batch_size`` times the number of processes at a time, and alignment compares those that go
+through together, in whichever process: the paper's 512 only where so many fit. All processes have the same weights; the
+first one measures, and writes.
 """
 
 import math
@@ -33,7 +34,7 @@ from pairwright.schemas.errors import ConfigError, ModelError, TrainingError
 from pairwright.schemas.namc import PAPER, DualEncoderConfig
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.namc import Described
+from pairwright.tasks.models.namc_batch import Described
 from pairwright.tasks.models.namc_places import CLIP, CROP, clip_numbers, find_weights, join_patches
 from pairwright.tasks.models.namc_words import ClipWords, DecoderWords, bert_words, learnt_words, saved_words
 from pairwright.tasks.models.open_clip_embedder import create_tokenizer
@@ -55,7 +56,7 @@ from pairwright.tasks.training.namc.batches import (
 )
 from pairwright.tasks.training.namc.captioner import Captioner
 from pairwright.tasks.training.namc.tables import open_copies
-from pairwright.tasks.training.ranks import stoppable
+from pairwright.tasks.training.ranks import add_gradients, count_ranks, gather, own_rank, stoppable
 from pairwright.tasks.training.report.write_run_page import Sample, write_answers, write_samples
 from pairwright.tasks.training.runs import HELD_OUT, PLACES, TRAIN, MetricsFile, Window
 from pairwright.tasks.training.save_checkpoints import Saving, reading
@@ -152,7 +153,8 @@ def open_batches(job: Job, captioner: Captioner, *, held_out: bool = False) -> B
     refused += [
         Refused(key=text.key, reason=NOT_SEEN) for text in texts if not copies.images.keys() >= set(text.images)
     ]
-    runs.append_refused(job.run.refused, refused)
+    if own_rank() == 0:
+        runs.append_refused(job.run.refused, refused)
     if not (known or held_out):
         raise ConfigError(f"{job.run.folder}: no row can be learnt from; {job.run.refused} says why")
     show = None
@@ -200,9 +202,12 @@ class Learner:
         window = Window()
         for batch in batches:
             loss, values = self.losses(batch.to(self.captioner.device))
-            _check("the loss", loss.item(), number)
             (loss * (len(batch.written) / rows)).backward()
             window.add({"loss": loss.item()} | values, weight=len(batch.written))
+        window.join(gather(window.empty()))
+        measured = window.take()
+        _check("the loss", measured["loss"], number)
+        add_gradients(self.model)
         groups = self.optimiser.param_groups
         for group in groups:
             group["lr"] = group["top"] * falling(number / self.steps, group["floor"])
@@ -210,15 +215,16 @@ class Learner:
         norms = [clip_grad_norm_(group["params"], self.config.optimiser.max_grad_norm).item() for group in groups]
         _check("the norm of the gradients", sum(norms), number)  # before the weights are no numbers, too
         self.optimiser.step()
-        measured = dict(zip(("grad_norm", "grad_norm/noise"), norms, strict=False))
-        return window.take() | measured | {"learning_rate": groups[0]["lr"]}
+        measured |= zip(("grad_norm", "grad_norm/noise"), norms, strict=False)
+        return measured | {"learning_rate": groups[0]["lr"]}
 
     def losses(self, batch: Described) -> tuple[Tensor, dict[str, float]]:
         """Return the loss of a batch; where something is masked, each of the summed ones, and how much is."""
         own, words = self.config.namc, self.captioner.words
         with self._autocast():
             if self.model.noise is None:
-                return self.model(batch.features, batch.written, pad=words.pad), {}
+                count = (batch.written[:, 1:] != words.pad).sum()
+                return self.model(batch.features, batch.written, pad=words.pad) * batch.weigh(count), {}
             losses, masked = self.model.pretrain(batch, own, pad=words.pad, mask=words.mask, judge=self._judge)
         values = {f"loss/{name}": loss.item() for name, loss in losses.items()}
         values |= {f"masked/{name}": share.item() for name, share in masked.items()}
@@ -267,7 +273,7 @@ class Training:
         captioner, optimiser = open_captioner(job), job.config.optimiser
         captioner.model.to(choose_device())
         self.batches, self.held_out = (open_batches(job, captioner, held_out=one) for one in (False, True))
-        self._batch = optimiser.per_device_train_batch_size
+        self._batch = optimiser.per_device_train_batch_size * count_ranks()
         self._per_step = self._batch * optimiser.gradient_accumulation_steps
         self._per_epoch = math.ceil(len(self.batches) / self._per_step)
         self.steps = optimiser.max_steps or max(1, round(optimiser.num_train_epochs * self._per_epoch))
@@ -299,23 +305,28 @@ class Training:
                 speed = {"rows per second": rows / max(time.monotonic() - since, 1e-9)}
                 self._log(done, epoch, TRAIN, window.take() | speed)
                 since, rows = time.monotonic(), 0
-            if last or (output.eval_steps and done % output.eval_steps == 0):
+            if own_rank() == 0 and (last or (output.eval_steps and done % output.eval_steps == 0)):
                 self._log(done, epoch, HELD_OUT, self.learner.measure(self.held_out))
-            if done % output.save_steps == 0 or last or self.stopping:
+            stopping = any(gather(self.stopping))  # the others wait here while the first one measures
+            if done % output.save_steps == 0 or last or stopping:
                 self._save(done)
-            if self.stopping:
+            if stopping:
                 break
         return done
 
     def _parts(self, step: int) -> list[list[int]]:
-        """Return the rows of a step, those together that go through the model at once."""
+        """Return the rows of a step, those together that go through the model at once.
+
+        Where an epoch's last ones are fewer than there are processes, they are repeated.
+        """
         epoch, place = divmod(step, self._per_epoch)
         order = np.random.default_rng([self.config.seed, epoch]).permutation(len(self.batches))
-        rows = order[place * self._per_step : (place + 1) * self._per_step].tolist()
-        return [rows[start : start + self._batch] for start in range(0, len(rows), self._batch)]
+        rows = order[place * self._per_step : (place + 1) * self._per_step]
+        parts = [rows[start : start + self._batch] for start in range(0, len(rows), self._batch)]
+        return [np.resize(part, max(len(part), count_ranks())).tolist() for part in parts]
 
     def _log(self, step: int, epoch: float, split: str, values: dict[str, float]) -> None:
-        if not values:
+        if not values or own_rank():
             return
         self.metrics.add(step, epoch, split, values)
         self.metrics.write()
@@ -331,12 +342,12 @@ class Training:
             torch.save(self.learner.optimiser.state_dict(), saving.growing / OPTIMISER)
             saving.publish(self.config.output.save_total_limit)
 
-        saving.agree(write)
+        saving.agree(write if own_rank() == 0 else lambda: None)
 
     def finish(self) -> None:
         """Write what is left of a finished run; the model's name says that it is finished."""
         run, staged, texts = self.job.run, self.job.run.folder / runs.FINISHING, self.held_out.texts
-        said = self.learner.describe(self.held_out)
+        said = [] if own_rank() else self.learner.describe(self.held_out)
 
         def write() -> None:
             write_answers(run.answers, [(text.key, one, text.chosen) for text, one in zip(texts, said, strict=True)])
@@ -347,7 +358,7 @@ class Training:
             runs.publish_folder(staged, run.model)
             shutil.rmtree(run.folder / PLACES, ignore_errors=True)
 
-        Saving(run, run.model.name).agree(write)
+        Saving(run, run.model.name).agree(write if own_rank() == 0 else lambda: None)
 
     def _samples(self, said: list[str]) -> Iterator[Sample]:
         rows = rows_of(self.job, self.config.data.eval_split)

@@ -12,6 +12,7 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.namc import NamcConfig
 from pairwright.tasks.models import namc as namc_file
 from pairwright.tasks.models.namc import NO_WORD, NamcSizes, NoiseIdentifier, alignment_loss, mask_probabilities
+from pairwright.tasks.models.namc_batch import Described
 from pairwright.tasks.models.namc_words import ClipWords, learnt_words
 from tests.fixtures.checkpoints import READING_CLIP, make_clip
 
@@ -246,7 +247,8 @@ def batch(vocabulary):
     written = [vocabulary.write(both, ("shows", "has"), length=40) for both in halves]
     longest = max(len(one.tokens) for one in written)
     generator = torch.Generator().manual_seed(0)
-    return namc_file.Described(
+    return Described(
+        rows=torch.arange(3),
         pixels=torch.randn(3, 2, 3, 64, 64, generator=generator),
         features=torch.randn(3, 2, 16, 12, generator=generator),
         codes=torch.zeros(3, 2, 16, dtype=torch.long),
