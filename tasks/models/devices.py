@@ -33,4 +33,8 @@ def choose_device() -> "device":
     import torch
 
     gpus = count_gpus()
-    return torch.device("cuda", int(os.environ.get(PLACE) or os.environ.get("LOCAL_RANK", "0")) % gpus) if gpus else torch.device("cpu")
+    return (
+        torch.device("cuda", int(os.environ.get(PLACE) or os.environ.get("LOCAL_RANK", "0")) % gpus)
+        if gpus
+        else torch.device("cpu")
+    )

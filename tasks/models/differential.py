@@ -10,7 +10,7 @@ model is served by transformers: vLLM cannot know the module.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import prod
 from pathlib import Path
@@ -258,15 +258,15 @@ def _check_pairs(grids: Sequence[tuple[int, ...]]) -> None:
             )
 
 
-def save_differential(model: Any, folder: Path) -> None:
-    """Write the module's weights and sizes beside those of the model."""
+def save_differential(model: Any, folder: Path, weights: "Mapping[str, Tensor] | None" = None) -> None:
+    """Write the module's weights and sizes beside those of the model; ``weights``: where the module has not all."""
     from safetensors.torch import save_file
 
     module = getattr(model, NAME, None)
     if not isinstance(module, DifferentialPerception):
         raise ModelError("this model has no module that perceives differences")
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
-    save_file(weights, folder / WEIGHTS)
+    weights = weights or module.state_dict()
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, folder / WEIGHTS)
     (folder / SIZES).write_text(json.dumps(asdict(module.sizes), indent=1), encoding="utf-8")
 
 

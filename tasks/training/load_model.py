@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from transformers import AutoModelForImageTextToText, AutoProcessor
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
@@ -35,6 +36,8 @@ PRECISIONS: dict[Number, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.f
 ADAPTER = "lora_"
 OF_MODULE = f"{MODULE}."
 """How the names of the weights of differential perception begin."""
+OF_PEFT = "base_model.model."
+"""How the names of all weights begin where there are adapters."""
 
 
 def choose_precision(config: TrainConfig) -> torch.dtype:
@@ -250,13 +253,27 @@ def without_module(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: weight for name, weight in weights.items() if not name.startswith(OF_MODULE)}
 
 
-def save_beside(model: Any, folder: Path, *, finished: bool) -> None:
-    """Write what is trained beside what transformers and peft write; when finished, the module into its own files."""
-    tuned = trained_beside(model)
+def save_beside(model: Any, folder: Path, *, finished: bool, weights: dict[str, Tensor] | None = None) -> None:
+    """Write what is trained beside what transformers and peft write; when finished, the module into its own files.
+
+    ``weights`` are the model's, those that are trained at least, where FSDP or DeepSpeed had spread them.
+    """
+    own = {name.removeprefix(OF_PEFT): weight for name, weight in (weights or model.state_dict()).items()}
+    tuned = {name: own[name] for name in trained_beside(model)}
     if kept := without_module(tuned) if finished else tuned:
         save_file({name: weight.detach().cpu().contiguous() for name, weight in kept.items()}, folder / TUNED)
     if finished and hasattr(model, MODULE):
-        save_differential(model, folder)
+        module = {name.removeprefix(OF_MODULE): own[name] for name in own.keys() - without_module(own).keys()}
+        save_differential(model, folder, module)
+
+
+def save_spread(model: Any, folder: Path, *, first: bool) -> None:
+    """Write what FSDP's checkpoints lack: they hold adapters alone. All processes call it, the first one writes."""
+    if trained_beside(model):
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=True)
+        weights = get_model_state_dict(model, options=options)
+        if first:
+            save_beside(model, folder, finished=False, weights=weights)
 
 
 def trained_beside(model: Any) -> dict[str, Tensor]:

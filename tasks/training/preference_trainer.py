@@ -27,7 +27,7 @@ from pairwright.tasks.models.batches import is_out_of_memory
 from pairwright.tasks.training.collate import Batch
 from pairwright.tasks.training.freeze_rows import Refused
 from pairwright.tasks.training.load_batches import Order, count_workers, find_batch, make_loader, with_answers
-from pairwright.tasks.training.load_model import restore_beside, save_beside, split_rates, without_module
+from pairwright.tasks.training.load_model import restore_beside, save_beside, save_spread, split_rates, without_module
 from pairwright.tasks.training.losses import CHOSEN, Loss, compute_loss, negative_rewards
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.ranks import Watcher, count_ranks, gather, own_rank
@@ -356,6 +356,8 @@ class PreferenceTrainer(Trainer):
         """Write the finished model, or a checkpoint's, which FSDP and DeepSpeed write in parts of their own."""
         if not (_internal_call and self.is_sharded):
             super().save_model(output_dir, _internal_call)
+        elif self.is_fsdp_enabled:
+            save_spread(self.model, Path(str(output_dir)), first=self.args.should_save)
 
     @override
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
@@ -364,7 +366,7 @@ class PreferenceTrainer(Trainer):
         A finished model has the published names, which differ from them in some families (Qwen2-VL). Where its weights
         were gathered, tied ones share no memory any more: each is written once.
         """
-        model, finished = cast("Any", self.model), SAVING not in str(output_dir)
+        model, weights, finished = cast("Any", self.model), state_dict, SAVING not in str(output_dir)
         if whole := isinstance(model, PreTrainedModel):
             if finished and hasattr(model, MODULE):
                 state_dict = without_module(state_dict or model.state_dict())
@@ -378,7 +380,7 @@ class PreferenceTrainer(Trainer):
         finally:
             vars(model).pop("save_pretrained", None)
         if self.args.should_save:
-            save_beside(model, Path(str(output_dir)), finished=finished)
+            save_beside(model, Path(str(output_dir)), finished=finished, weights=weights)
 
     @override
     def _issue_warnings_after_load(self, load_result: Any) -> None:

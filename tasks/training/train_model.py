@@ -325,8 +325,8 @@ def check_launcher(config: TrainConfig) -> None:
     fsdp, model = os.environ.get(FSDP, "").lower() == "true", config.model
     if config.objective == NAMC:
         raise ConfigError(
-            "accelerate: NAMC is small: FSDP and DeepSpeed do not spread it; start it with: torchrun -m pairwright train "
-            "..., or without use_fsdp and use_deepspeed"
+            "accelerate: FSDP and DeepSpeed do not spread NAMC, which is small; start it with: torchrun -m pairwright "
+            "train ..."
         )
     if fsdp and (version := os.environ.get("FSDP_VERSION", "1")) != "2":
         raise ConfigError(f"accelerate: fsdp_version is {version}; give --fsdp_version 2")
@@ -336,10 +336,11 @@ def check_launcher(config: TrainConfig) -> None:
             "--fsdp_state_dict_type SHARDED_STATE_DICT"
         )
     beside = model.tuning == "lora" and model.train_vision and model.vision_tuning == "full"
-    if model.differential.enabled or beside or config.optimiser.vision_learning_rate:
+    if not fsdp and (model.differential.enabled or beside or config.optimiser.vision_learning_rate):
         raise ConfigError(
-            "accelerate: differential perception, weights trained in full beside adapters, and a rate of the tower's "
-            "own are not spread over processes by FSDP or DeepSpeed; start it with: torchrun -m pairwright train ..."
+            "accelerate: DeepSpeed does not spread differential perception, weights trained in full beside adapters, "
+            "and a rate of the tower's own; take FSDP (--use_fsdp --fsdp_version 2), or start it with: torchrun -m "
+            "pairwright train ..."
         )
     from accelerate import PartialState
     from accelerate.utils import DistributedType

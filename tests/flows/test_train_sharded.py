@@ -13,20 +13,13 @@ from safetensors.torch import load_file
 from pairwright.tasks.training.runs import Run
 from tests.fixtures.command import words_of
 from tests.fixtures.runs_to_train import compare, curve
+from tests.fixtures.shard_on_cpu import FSDP
 from tests.flows.test_train_model import FAST, write_dataset
 
 pytest.importorskip("torch.distributed.fsdp", reason="this PyTorch has no FSDP")
 pytestmark = pytest.mark.slow
 BIN = Path(sys.executable).parent
 STARTER = Path(__file__).parents[1] / "fixtures/shard_on_cpu.py"
-FSDP = {
-    "ACCELERATE_USE_FSDP": "true",
-    "FSDP_VERSION": "2",
-    "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
-    "FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT",
-    "FSDP_CPU_RAM_EFFICIENT_LOADING": "true",
-}
-"""What ``accelerate launch --use_fsdp --fsdp_version 2`` says to its processes."""
 FULL = {"model.tuning": "full", "optimiser.learning_rate": 1e-3}
 
 

@@ -133,13 +133,14 @@ def open_captioner(job: Job) -> Captioner:
 def _make_words(job: Job) -> DecoderWords:
     """Return the decoder's vocabulary, made once and kept."""
     kept = job.run.folder / runs.VOCABULARY
-    if not kept.exists():
+    if own_rank() == 0 and not kept.exists():
         if job.config.namc.size == PAPER:
             words = bert_words(find_weights(job.config.namc.vocabulary))
         else:
             texts = (description_of(row) for row in rows_of(job, job.config.data.split).read_texts())
             words = learnt_words(texts, size=VOCABULARY_SIZE)
         Folder(str(job.run.folder)).write(runs.VOCABULARY, words.as_json().encode())
+    gather(None)  # words that are equally frequent are in any order: all processes have those of the first
     return saved_words(kept)
 
 

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import PreferenceRow, make_key
 from pairwright.schemas.training import NAME, WEIGHTS, TrainConfig
+from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training import train_model
 from pairwright.tasks.training.collate import ExampleRows, Loaded, load_example
 from pairwright.tasks.training.find_model import TUNED
@@ -19,6 +20,8 @@ from pairwright.tasks.training.freeze_rows import Refused, RefusedRowError, make
 from pairwright.tasks.training.load_model import load_model
 from pairwright.tasks.training.losses import needs_of
 from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.train_model import Job
+from tests.fixtures.in_ranks import run_in_ranks
 from tests.fixtures.preferences_to_train import encoded, preference
 from tests.fixtures.runs_to_train import curve, settings, write_run
 
@@ -63,6 +66,44 @@ def test_a_run_goes_on_from_its_checkpoint(checkpoint: Any, name: str, tuning: s
         (stopped.run.checkpoints / "checkpoint-3" / TUNED).unlink()
         with pytest.raises(ModelError, match=TUNED):
             train_model.train_model(stopped)
+
+
+@pytest.mark.parametrize("tuning", ["lora", pytest.param("full", marks=pytest.mark.slow)])
+def test_weights_are_spread_over_two_processes(qwen: Path, tuning: str, tmp_path: Path) -> None:
+    """FSDP2 gives the losses and weights of one process, the last step's single row too; a stopped run goes on."""
+    spread, alone = (
+        write_run(
+            tmp_path / name,
+            with_module(
+                qwen,
+                model={"tuning": tuning},
+                optimiser={"max_steps": 3, "vision_learning_rate": 5e-4, "per_device_train_batch_size": batch},
+            ),
+            rows=rows(6),
+        )
+        for name, batch in (("two", 1), ("one", 2))
+    )
+    run_in_ranks(train_model.train_model, [spread], sharded=True)
+    assert train_model.train_model(alone).finished
+    for name in ("loss", "grad_norm"):
+        assert curve(spread.run, name) == pytest.approx(curve(alone.run, name), rel=1e-4), name
+    for name in ["model.safetensors", WEIGHTS, *([f"adapters/{TUNED}"] if tuning == "lora" else [])]:
+        found, wanted = (load_file(job.run.model / name) for job in (spread, alone))
+        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+
+    stopped = stop_after_two_steps(spread, tmp_path / "stopped")
+    run_in_ranks(train_model.train_model, [stopped], sharded=True)
+    assert curve(stopped.run) == curve(spread.run)
+    _compare(spread.run, stopped.run, qwen, spread.config)
+
+
+def stop_after_two_steps(job: Job, root: Path) -> Job:
+    """Return a copy of a finished run as if it had been killed in its third step."""
+    shutil.copytree(Path(job.dataset.path("")), root)
+    run = Run(root / "runs" / job.run.folder.name)
+    shutil.rmtree(run.model)
+    shutil.rmtree(run.checkpoint(3))
+    return replace(job, dataset=Folder(str(root)), run=run)
 
 
 def _compare(whole: Run, stopped: Run, start: Path, config: TrainConfig) -> None:
