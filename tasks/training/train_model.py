@@ -159,6 +159,9 @@ def make_trainer(job: Job) -> PreferenceTrainer:
 
 def _placed(model: Any) -> Any:
     """Return a model on its process's GPU, where packing is tried, unless FSDP or DeepSpeed spreads it over several."""
+    if _is_on(FSDP):  # by layer: SigLIP names those of its text tower, too, which accelerate looks for in vain
+        base, kept = model.get_base_model() if hasattr(model, "get_base_model") else model, "_no_split_modules"
+        setattr(base, kept, {type(one).__name__ for one in model.modules()} & set(getattr(base, kept) or ()))
     if not torch.cuda.is_available() or is_spread():
         return model
     return model.to(torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))))
