@@ -328,8 +328,8 @@ def check_launcher(config: TrainConfig) -> None:
     fsdp, model = os.environ.get(FSDP, "").lower() == "true", config.model
     if config.objective == NAMC:
         raise ConfigError(
-            "accelerate: FSDP and DeepSpeed do not spread NAMC, which is small; start it with: torchrun -m pairwright "
-            "train ..."
+            "accelerate: FSDP and DeepSpeed do not spread NAMC, which is small; start it with: torchrun -m "
+            "pairwright train ..."
         )
     if fsdp and (version := os.environ.get("FSDP_VERSION", "1")) != "2":
         raise ConfigError(f"accelerate: fsdp_version is {version}; give --fsdp_version 2")

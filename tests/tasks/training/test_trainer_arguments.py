@@ -84,12 +84,18 @@ def test_checkpoints_in_one_piece_lack_adapters(monkeypatch: pytest.MonkeyPatch)
         {"model": {"train_vision": True}, "optimiser": {"vision_learning_rate": 1e-6}},
     ],
 )
+def test_what_deepspeed_does_not_spread(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+    with pytest.raises(ConfigError, match=r"take FSDP .*torchrun -m pairwright train"):
+        check_launcher(TrainConfig.model_validate({"objective": "sft", **values}))
+
+
 @pytest.mark.parametrize("name", ["FSDP", "DEEPSPEED"])
-def test_what_is_kept_whole_is_not_spread(name: str, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_model_is_whole_in_each_process(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"ACCELERATE_USE_{name}", "true")
     monkeypatch.setenv("FSDP_VERSION", "2")
-    with pytest.raises(ConfigError, match="torchrun -m pairwright train"):
-        check_launcher(TrainConfig.model_validate({"objective": "sft", **values}))
+    with pytest.raises(ConfigError, match="NAMC.*torchrun -m pairwright train"):
+        check_launcher(TrainConfig(objective="namc"))
 
 
 @pytest.mark.parametrize("name", ["FSDP", "DEEPSPEED"])
