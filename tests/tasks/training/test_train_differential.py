@@ -68,14 +68,23 @@ def test_a_run_goes_on_from_its_checkpoint(checkpoint: Any, name: str, tuning: s
             train_model.train_model(stopped)
 
 
-@pytest.mark.parametrize("tuning", ["lora", pytest.param("full", marks=pytest.mark.slow)])
-def test_weights_are_spread_over_two_processes(qwen: Path, tuning: str, tmp_path: Path) -> None:
-    """FSDP2 gives the losses and weights of one process, the last step's single row too; a stopped run goes on."""
-    spread, alone = (
+@pytest.mark.parametrize(
+    ("family", "tuning", "sharded"),
+    [
+        ("qwen2_vl", "lora", True),
+        pytest.param("qwen2_vl", "full", True, marks=pytest.mark.slow),
+        pytest.param("llava_onevision", "lora", True, marks=pytest.mark.slow),
+        pytest.param("qwen2_vl", "lora", False, marks=pytest.mark.slow),
+    ],
+)
+def test_two_processes_train_like_one(checkpoint: Any, family: str, tuning: str, sharded: bool, tmp_path: Path) -> None:
+    """With FSDP2 and without it, the last step's single row, too; a run that was stopped goes on."""
+    start = checkpoint(family)
+    two, alone = (
         write_run(
             tmp_path / name,
             with_module(
-                qwen,
+                start,
                 model={"tuning": tuning},
                 optimiser={"max_steps": 3, "vision_learning_rate": 5e-4, "per_device_train_batch_size": batch},
             ),
@@ -83,18 +92,19 @@ def test_weights_are_spread_over_two_processes(qwen: Path, tuning: str, tmp_path
         )
         for name, batch in (("two", 1), ("one", 2))
     )
-    run_in_ranks(train_model.train_model, [spread], sharded=True)
+    run_in_ranks(train_model.train_model, [two], sharded=sharded)
+    assert (two.run.checkpoint(3) / "pytorch_model_fsdp_0").exists() == sharded
     assert train_model.train_model(alone).finished
     for name in ("loss", "grad_norm"):
-        assert curve(spread.run, name) == pytest.approx(curve(alone.run, name), rel=1e-4), name
+        assert curve(two.run, name) == pytest.approx(curve(alone.run, name), rel=1e-4), name
     for name in ["model.safetensors", WEIGHTS, *([f"adapters/{TUNED}"] if tuning == "lora" else [])]:
-        found, wanted = (load_file(job.run.model / name) for job in (spread, alone))
+        found, wanted = (load_file(job.run.model / name) for job in (two, alone))
         torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
 
-    stopped = stop_after_two_steps(spread, tmp_path / "stopped")
-    run_in_ranks(train_model.train_model, [stopped], sharded=True)
-    assert curve(stopped.run) == curve(spread.run)
-    _compare(spread.run, stopped.run, qwen, spread.config)
+    stopped = stop_after_two_steps(two, tmp_path / "stopped")
+    run_in_ranks(train_model.train_model, [stopped], sharded=sharded)
+    assert curve(stopped.run) == curve(two.run)
+    _compare(two.run, stopped.run, start, two.config)
 
 
 def stop_after_two_steps(job: Job, root: Path) -> Job:

@@ -94,7 +94,7 @@ def test_what_deepspeed_does_not_spread(values: dict[str, Any], monkeypatch: pyt
 def test_a_small_model_is_whole_in_each_process(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"ACCELERATE_USE_{name}", "true")
     monkeypatch.setenv("FSDP_VERSION", "2")
-    with pytest.raises(ConfigError, match="NAMC.*torchrun -m pairwright train"):
+    with pytest.raises(ConfigError, match=r"NAMC.*torchrun -m pairwright train"):
         check_launcher(TrainConfig(objective="namc"))
 
 
