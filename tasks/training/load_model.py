@@ -11,7 +11,7 @@ perception always. What is trained in full beside adapters is kept in ``tuned.sa
 
 import logging
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +253,7 @@ def without_module(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: weight for name, weight in weights.items() if not name.startswith(OF_MODULE)}
 
 
-def save_beside(model: Any, folder: Path, *, finished: bool, weights: dict[str, Tensor] | None = None) -> None:
+def save_beside(model: Any, folder: Path, *, finished: bool, weights: Mapping[str, Any] | None = None) -> None:
     """Write what is trained beside what transformers and peft write; when finished, the module into its own files.
 
     ``weights`` are the model's, those that are trained at least, where FSDP or DeepSpeed had spread them.

@@ -46,7 +46,7 @@ from pairwright.tasks.training.runs import (
     append_refused,
 )
 from pairwright.tasks.training.save_checkpoints import UNREADABLE, Saving, advise, first_line, is_finite, reading
-from pairwright.tasks.training.score_answers import Copy, Reference, score_answers, seen_once
+from pairwright.tasks.training.score_answers import Copy, Reference, reach_whole, score_answers, seen_once
 
 log = logging.getLogger(__name__)
 WINDOW, STATE = "window.json", "trainer_state.json"
@@ -185,7 +185,7 @@ class PreferenceTrainer(Trainer):
             loss, _ = self._loss(model, replace(self._spare), setting.config)
             if setting.adversary:
                 setting.adversary.skip(step=last)
-            return loss.value * 0
+            return reach_whole(model, loss.value * 0)
         loss, rewards = self._loss(model, batch, setting.config, adversary=setting.adversary)
         values = _read(loss)
         if not math.isfinite(values["loss"]):
@@ -195,7 +195,8 @@ class PreferenceTrainer(Trainer):
         self.window.add(values, weight, loss.counts)
         self._rows += len(batch.keys)
         # The Trainer divides by the number of batches, and the ranks' gradients are averaged.
-        return loss.value * (weight * count_ranks() * self.current_gradient_accumulation_steps / self._total)
+        share = weight * count_ranks() * self.current_gradient_accumulation_steps / self._total
+        return reach_whole(model, loss.value * share)
 
     def _loss(
         self, model: Any, batch: Batch, config: TrainConfig, *, adversary: RetrieverAdversary | None = None

@@ -12,13 +12,15 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 
 from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
 from pairwright.schemas.rows import Dropped, ReferenceRow
@@ -59,6 +61,18 @@ def score_answers(model: Any, packed: Packed) -> Scored:
     place = (packed.owners, packed.columns)
     logps = torch.zeros((packed.examples, packed.width), device=chosen.device).index_put(place, sums)
     return Scored(logps=logps, tokens=count_tokens(packed))
+
+
+def reach_whole(model: Any, loss: Tensor) -> Tensor:
+    """Return a loss that gives each weight that FSDP keeps whole in a forward pass a gradient, if only zeros.
+
+    Ranks add up what has a gradient: the same weights, whether their rows have images or not. And a weight without one
+    (the norm behind SigLIP's last layer, which LLaVA-OneVision skips) has no state that could be read back.
+    """
+    if not isinstance(model, FSDPModule):
+        return loss
+    whole = [one for one in cast("Any", model).parameters() if one.requires_grad and not isinstance(one, DTensor)]
+    return loss + sum(one.flatten()[0] * 0 for one in whole)
 
 
 def count_tokens(packed: Packed) -> Tensor:

@@ -159,10 +159,12 @@ def make_trainer(job: Job) -> PreferenceTrainer:
 
 def _placed(model: Any) -> Any:
     """Return a model on its process's GPU, where packing is tried, unless FSDP or DeepSpeed spreads it over several."""
-    if _is_on(FSDP):  # by layer: SigLIP names those of its text tower, too, which accelerate looks for in vain
+    if is_spread():
+        # By layer of the language model: a rank whose rows have no images runs no vision tower, and none waits for it.
+        # And SigLIP names layers of its text tower, too, which accelerate would look for in vain.
         base, kept = model.get_base_model() if hasattr(model, "get_base_model") else model, "_no_split_modules"
-        setattr(base, kept, {type(one).__name__ for one in model.modules()} & set(getattr(base, kept) or ()))
-    if not torch.cuda.is_available() or is_spread():
+        setattr(base, kept, {type(one).__name__ for one in base.get_decoder().modules()} & set(getattr(base, kept)))
+    if is_spread() or not torch.cuda.is_available():
         return model
     return model.to(torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))))
 

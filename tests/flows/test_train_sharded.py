@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ import pytest
 from safetensors.torch import load_file
 
 from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.train_model import train_model
 from tests.fixtures.command import words_of
-from tests.fixtures.runs_to_train import compare, curve
+from tests.fixtures.in_ranks import run_in_ranks
+from tests.fixtures.preferences_to_train import preference
+from tests.fixtures.runs_to_train import compare, curve, settings, write_run
 from tests.fixtures.shard_on_cpu import FSDP
 from tests.flows.test_train_model import FAST, write_dataset
 
@@ -102,3 +106,17 @@ def test_adpo(settings: dict[str, Any], dataset: Path, qwen: Path) -> None:
     alone = start(dataset, qwen, f"{name}-alone", ranks=1, objective="adpo", settings=given)
     for metric in ("loss", "grad_norm"):
         assert curve(sharded, metric)[:2] == pytest.approx(curve(alone, metric)[:2], rel=1e-3)
+
+
+def test_rows_without_images(qwen: Path, tmp_path: Path) -> None:
+    """Of two ranks one runs no vision tower, which is trained: its weights' gradients are those of the other."""
+    rows = [replace(preference(number, images=number % 2), split="train") for number in range(6)]
+    given = {"tuning": "full", "train_vision": True}
+    sharded, alone = (
+        write_run(tmp_path / name, settings("sft", qwen, model=given, optimiser=optimiser), rows=rows)
+        for name, optimiser in (("two", {"per_device_train_batch_size": 1}), ("one", {}))
+    )
+    run_in_ranks(train_model, [sharded], sharded=True)
+    assert train_model(alone).finished
+    for name in ("loss", "grad_norm"):
+        assert curve(sharded.run, name) == pytest.approx(curve(alone.run, name), rel=1e-4), name
