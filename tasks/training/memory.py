@@ -104,7 +104,7 @@ class Share:
     states: int
     """Gradients and AdamW's two means, in float32."""
     gathered: int
-    """What FSDP has gathered at once, in 16 bits: two layers, and the embeddings."""
+    """What FSDP has gathered at once, in 16 bits: two layers, the embeddings, and the vision tower."""
     reference: int
     activations: int
 
@@ -133,7 +133,7 @@ def share_of(sizes: Sizes, config: TrainConfig, *, gpus: int = 1) -> Share:
     return Share(
         weights=(4 * sizes.whole if full else number * sizes.whole + 4 * trained) // gpus + rounded,
         states=12 * trained // gpus,
-        gathered=2 * (2 * sizes.layer + 2 * sizes.table) if gpus > 1 else 0,
+        gathered=2 * (2 * sizes.layer + 2 * sizes.table + sizes.whole - sizes.language) if gpus > 1 else 0,
         reference=number * sizes.whole + (4 - number) * 2 * sizes.table if copy else 0,
         activations=_activations(sizes, config) * number // 2,
     )
