@@ -51,7 +51,8 @@ In GB; *trained* in billions of weights. Four rows at once, each of two images o
 text, with gradient checkpointing, and beside it without. LoRA of rank 64 keeps the weights in bfloat16, full tuning in
 float32. Over eight GPUs FSDP shares weights, gradients and AdamW's means; *gathered* are two layers, the embeddings
 and the vision tower, in 16 bits. ADPO in full has a second model, whole on each GPU. Images take memory as text does,
-{PATCH} pixels a token; what the frozen vision tower computes is in the {MARGIN / GB:.0f} GB that are set aside. Weights are counted.
+{PATCH} pixels a token; what the frozen vision tower computes is in the {MARGIN / GB:.0f} GB that are set aside. Weights
+are counted.
 Activations are a formula that a test holds against what PyTorch keeps of such a batch (within a tenth with LoRA; no GPU
 has measured it). `pairwright train` compares the same numbers with the GPUs that are there before it loads a model,
 refuses what fits with no batch, and names the settings that fit."""
