@@ -31,6 +31,7 @@ from pairwright.flows.version import Version, open_version
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError, TrainingError
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import NAMC, TrainConfig
+from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import describe_version, snapshot_numbers
 from pairwright.tasks.store.stage import Planned
@@ -173,7 +174,7 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
     else:
         begins = find_start(folder, config, run, version=version)
         config, found, place, start = begins.config, begins.found, begins.found.folder, begins.describe()
-        if not run.is_finished:
+        if count_gpus() and not run.is_finished:
             check_memory(place, config)
     prepared = Prepared(config, place, run.is_finished)
     if run.config():

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from pairwright.flows import train_model
 from pairwright.flows.make_train_config import make_config
 from pairwright.flows.train_model import train
 from pairwright.tasks.serving import memory
@@ -234,6 +235,7 @@ def test_a_model_that_fits_no_gpu_is_refused_before_it_is_loaded(
     monkeypatch.setattr(memory, "ASK", ("cat", str(tmp_path / "said")))
     with monkeypatch.context() as context:
         context.setattr(load_model, "load_plain", None)
+        context.setattr(train_model, "count_gpus", lambda: 1)
         code, _, err = trainer("sft")
     assert (code, trainer.run.config()) == (2, None)
     assert "and the smallest has 1.1. What fits: a smaller model" in err
