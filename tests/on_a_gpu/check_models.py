@@ -1,77 +1,154 @@
-"""Models on a GPU that computes nothing: nothing stays behind on the CPU, and products are in bfloat16."""
+"""Models on a GPU that computes nothing: nothing stays behind on the CPU, and products are in the precision meant.
 
+The models are of the published sizes, by the real loaders from files without numbers (``fixtures/published``), and take
+as much at once as a stage begins with, but for boxes.
+"""
+
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from pairwright.schemas.config import ClipConfig, DetectionConfig, Dinov2Config, SegmentationConfig
+from pairwright.schemas.config import RemovalsConfig
 from pairwright.schemas.rows import Box, Tag
-from pairwright.tasks.models import dinov2_embedder, grounding_dino, open_clip_embedder, sam, text_scorer
+from pairwright.tasks.models import (
+    dinov2_embedder,
+    grounding_dino,
+    lama,
+    namc_places,
+    open_clip_embedder,
+    ram,
+    sam,
+    text_scorer,
+    weights,
+)
+from pairwright.tasks.models.batches import MOST, Batches
 from pairwright.tasks.models.prepare_ahead import Seen
-from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder, write_dinov2_folder
-from tests.fixtures.grounding_checkpoints import write_grounding_folder
-from tests.fixtures.sam_checkpoints import write_sam
+from tests.fixtures import published_files as published
+from tests.fixtures.big_lama import BigLama
+from tests.fixtures.namc_models import make_vqgan, write_cnn, write_vqgan
+from tests.fixtures.ram_checkpoints import write_ram
 from tests.on_a_gpu.fake_gpu import FakeGpu
 from tests.tasks.models.samples import photographs
 
-PHOTOGRAPHS = list(photographs().values())[:3]
+PHOTOGRAPH = np.zeros((1080, 1920, 3), dtype=np.uint8)
 TAGS = (Tag(name="dog", score=1.0, tagger="nouns"), Tag(name="red ball", score=1.0, tagger="nouns"))
-BOXES = [Box(tag=tag, score=1.0, x0=3.0, y0=4.0, x1=90.0, y1=80.0) for tag in (0, 1, 1)]
+BOXES = [Box(tag=tag, score=1.0, x0=3.0, y0=4.0, x1=1900.0, y1=1000.0) for tag in (0, 1, 1)]
+HALF, SINGLE = {torch.bfloat16}, {torch.float32}
 
 
 @pytest.fixture(autouse=True)
-def forgotten():
-    """Forget what was loaded onto the device."""
+def caches(tmp_path, monkeypatch):
+    """Look for models in this test's folder, by their names alone, and forget what was loaded onto the device."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(weights, "digest", lambda *_: "0" * 32)  # gigabytes of zeros
     yield
-    loaded = (dinov2_embedder._load, grounding_dino._load, open_clip_embedder._load, sam._load, text_scorer._load)
-    for load in loaded:
-        load.cache_clear()
+    for module in (dinov2_embedder, grounding_dino, open_clip_embedder, ram, sam, text_scorer):
+        module._load.cache_clear()
 
 
-def embed_with_clip(folder, gpu):
-    config = ClipConfig(checkpoint=str(write_clip_folder(folder / "clip")))
-    made = open_clip_embedder.OpenClip(config=open_clip_embedder.pin_clip(config, download=False))
-    prepared = [made.prepare(image) for image in PHOTOGRAPHS]
-    with gpu.computing():
-        return made.encode(prepared)
+def embed_with_clip(folder):
+    made = open_clip_embedder.OpenClip(config=published.put_clip(folder, "clip-vit-l-14"))
+    with published.nothing_drawn():
+        prepared = [made.prepare(PHOTOGRAPH)] * MOST
+    return lambda: made.encode(prepared)
 
 
-def embed_with_dinov2(folder, gpu):
-    config = Dinov2Config(model=str(write_dinov2_folder(folder / "dinov2")))
-    made = dinov2_embedder.Dinov2(config=dinov2_embedder.pin_dinov2(config, download=False))
-    prepared = [made.prepare(image) for image in PHOTOGRAPHS]
-    with gpu.computing():
-        return made.encode(prepared)
+def embed_with_dinov2(folder):
+    made = dinov2_embedder.Dinov2(config=published.put_dinov2(folder, "dinov2-large"))
+    prepared = [made.prepare(PHOTOGRAPH)] * MOST
+    return lambda: made.encode(prepared)
 
 
-def embed_texts(folder, gpu):
-    config = ClipConfig(checkpoint=str(write_clip_folder(folder / "clip", architecture=READING_CLIP)))
-    made = text_scorer.OpenClipTexts(config=open_clip_embedder.pin_clip(config, download=False))
-    text_scorer._load(made.config.model_dump_json())
-    with gpu.computing():
-        return made.embed(["a dog", "two cats", "nothing"])
+def embed_texts(folder):
+    made = text_scorer.OpenClipTexts(config=published.put_clip(folder, "clip-vit-l-14"))
+    with published.nothing_drawn():
+        text_scorer._load(made.config.model_dump_json())
+    return lambda: made.embed(["a dog", "two cats", "nothing"])  # always as many at once
 
 
-def segment(folder, gpu):
-    config = SegmentationConfig(segmenter="sam", checkpoint=str(write_sam(folder / "sam.pth")))
-    made = sam.Sam(config=sam.pin_sam(config))
-    prepared = [made.prepare(Seen(image)) for image in PHOTOGRAPHS]
-    with gpu.computing():
-        return list(made.segment(prepared, [TAGS] * 3, [BOXES] * 3))
+def tag(folder):
+    made, build = ram.RamTagger(config=published.put_ram(folder)), ram.build_swin
+
+    def build_empty(shapes):
+        with published.nothing_drawn():
+            return build(shapes)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ram, "build_swin", build_empty)
+        prepared = [made.prepare(Seen(PHOTOGRAPH))] * ram.MAX_IMAGES
+    return lambda: made.tag(prepared)
 
 
-def detect(folder, gpu):
-    config = DetectionConfig(detector="grounding-dino", model=str(write_grounding_folder(folder / "dino")))
-    made = grounding_dino.GroundingDino(config=grounding_dino.pin_grounding_dino(config, download=False))
-    prepared = [made.prepare(Seen(image)) for image in PHOTOGRAPHS]
+def detect(folder):
+    made = grounding_dino.GroundingDino(config=published.put_grounding_dino(folder, "grounding-dino-base"))
+    prepared = [made.prepare(Seen(PHOTOGRAPH))]
     grounding_dino._load(made.config.model, made.config.revision)
-    with gpu.computing():
-        return list(made.detect(prepared, [TAGS] * 3))
+    return lambda: made.detect(prepared, [TAGS])
 
 
-@pytest.mark.parametrize("work", [embed_with_clip, embed_with_dinov2, embed_texts, segment, detect])
-def test_a_model_s_whole_work_is_on_the_gpu(work, tmp_path: Path, fake_gpu: FakeGpu) -> None:
-    assert len(work(tmp_path, fake_gpu)) == 3
-    assert torch.bfloat16 in fake_gpu.products
+def segment(folder):
+    made = sam.Sam(config=published.put_sam(folder, "sam-vit-h"))
+    prepared = [made.prepare(Seen(PHOTOGRAPH))]
+    return lambda: list(made.segment(prepared, [TAGS], [BOXES]))
+
+
+def fill(_):
+    """Fill holes by the program's network: TorchScript takes no tensors but real ones."""
+    with published.nothing_drawn():
+        network = BigLama().eval().requires_grad_(requires_grad=False).to("cuda")
+    made, batches = lama.LamaInpainter(config=RemovalsConfig(inpainter="lama")), Batches(most=lama.MAX_CROPS)
+    window = (50, 50, 1850, 1050)
+    prepared = [made.prepare(PHOTOGRAPH, np.ones((1000, 1800), dtype=bool), window)] * lama.MAX_CROPS
+
+    def work():
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(lama, "_load", lambda *_: (network, batches))
+            return list(made.fill(prepared))
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("work", "results", "products"),
+    [
+        (embed_with_clip, MOST, HALF),
+        (embed_with_dinov2, MOST, HALF),
+        (embed_texts, 3, HALF),
+        (tag, ram.MAX_IMAGES, HALF),
+        (detect, 1, HALF | SINGLE),  # boxes and scores
+        (segment, 1, HALF | SINGLE),  # all but the encoder
+        (fill, lama.MAX_CROPS, SINGLE),  # cuFFT takes no bfloat16
+    ],
+)
+def test_a_model_s_whole_work_is_on_the_gpu(work, results, products, tmp_path: Path, fake_gpu: FakeGpu) -> None:
+    run = work(tmp_path)
+    with fake_gpu.computing():
+        assert len(run()) == results
+    assert fake_gpu.products == products
+    assert torch.float64 not in fake_gpu.kinds
+
+
+def test_ram_plus_weighs_its_descriptions_on_the_gpu(tmp_path: Path, fake_gpu: FakeGpu) -> None:
+    made = ram.RamTagger(config=write_ram(tmp_path, plus=True).config, plus=True)
+    prepared = [made.prepare(Seen(image)) for image in list(photographs().values())[:3]]
+    with fake_gpu.computing():
+        assert len(made.tag(prepared)) == 3
+    assert HALF < fake_gpu.products == HALF | SINGLE  # the weights' softmax is exact
+
+
+@pytest.mark.parametrize("kind", ["grids", "codes"])
+def test_what_namc_knows_of_places_comes_from_the_gpu_in_float32(kind, tmp_path: Path, fake_gpu: FakeGpu) -> None:
+    if kind == "grids":
+        path, load, more = write_cnn(tmp_path / "resnet18.pth"), namc_places.load_grids, {"model": "resnet18"}
+    else:
+        path, load, more = write_vqgan(tmp_path / "vqgan.ckpt", make_vqgan()), namc_places.load_codes, {}
+    encoder = load(json.dumps({"checkpoint": str(path), **more}))
+    crops = [np.zeros((224, 224, 3), dtype=np.uint8)] * 3
+    with fake_gpu.computing():
+        assert encoder.encode(crops).shape[:2] == (3, 196)
+    namc_places.release_models()
+    assert fake_gpu.products == SINGLE
     assert torch.float64 not in fake_gpu.kinds

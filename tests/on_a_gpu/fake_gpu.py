@@ -40,7 +40,7 @@ class FakeGpu(FakeTensorMode):
     def __init__(self):
         super().__init__(allow_non_fake_inputs=True)
         self.kinds, self.products, self.largest = set(), set(), 0
-        self.weights = []
+        self.weights, self.inner = [], False
 
     @contextmanager
     def computing(self):
@@ -53,21 +53,27 @@ class FakeGpu(FakeTensorMode):
         if not _is_cuda(args, kwargs) and not any(isinstance(one, FakeTensor) for one in tree_leaves((args, kwargs))):
             with _disable_current_modes():
                 return func(*args, **kwargs)  # what is on the CPU is real
-        if func in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default):
-            return real(args[0]).item()
-        if func._schema.name in ("aten::_to_copy", "aten::to") and _is_cuda(args, kwargs):  # of what may be a constant
-            kinds = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.dtype)]
-            with self:
-                found = torch.empty(tuple(args[0].shape), dtype=[*kinds, args[0].dtype][0], device="cuda")
-        else:
-            found = super().dispatch(func, types, args, kwargs)
-        for one in found if isinstance(found, tuple | list) else [found]:
+        inner, self.inner = self.inner, True  # what fake tensors take an operation apart into is no work of the device
+        try:
+            found = self._compute(func, types, args, kwargs)
+        finally:
+            self.inner = inner
+        for one in () if inner else tree_leaves(found):
             if isinstance(one, torch.Tensor) and one.device.type == "cuda":
                 self.kinds.add(one.dtype)
                 self.largest = max(self.largest, one.numel() * one.element_size())
                 if func._schema.name.removeprefix("aten::") in PRODUCTS:
                     self.products.add(one.dtype)
         return found
+
+    def _compute(self, func, types, args, kwargs):
+        if func in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default):
+            return real(args[0]).item()
+        if func._schema.name in ("aten::_to_copy", "aten::to") and _is_cuda(args, kwargs):  # of what may be a constant
+            kinds = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.dtype)]
+            with self:
+                return torch.empty(tuple(args[0].shape), dtype=[*kinds, args[0].dtype][0], device="cuda")
+        return super().dispatch(func, types, args, kwargs)
 
     def take(self, module, *args, **kwargs):
         """Be ``Module.to``: replace what a module holds, since a real tensor cannot become a fake one."""
@@ -80,6 +86,14 @@ class FakeGpu(FakeTensorMode):
                     if tensor is not None:
                         held[name] = self._like(tensor, dtype)
         return module
+
+    def take_tensor(self, tensor, *args, **kwargs):
+        """Be ``Tensor.to``."""
+        if isinstance(tensor, FakeTensor) or kwargs.keys() & {"copy", "memory_format"}:
+            return self.tensor_to(tensor, *args, **kwargs)
+        device, dtype, *_ = torch._C._nn._parse_to(*args, **kwargs)
+        on_gpu = device is not None and device.type == "cuda"
+        return self._like(tensor, dtype) if on_gpu else self.tensor_to(tensor, *args, **kwargs)
 
     def _like(self, tensor, dtype):
         with self:
@@ -167,11 +181,12 @@ def plug_in(monkeypatch) -> FakeGpu:
     """Return what is the machine's only GPU from now on."""
     gpu = FakeGpu()
     guard_nothing()
-    gpu.to = torch.nn.Module.to
+    gpu.to, gpu.tensor_to = torch.nn.Module.to, torch.Tensor.to
     monkeypatch.setattr(devices, "DRIVERS", ("/dev/null",))
     for name, value in CUDA.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value, **__: value)
     monkeypatch.setattr(torch.nn.Module, "to", lambda module, *args, **kwargs: gpu.take(module, *args, **kwargs))
+    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *args, **kwargs: gpu.take_tensor(tensor, *args, **kwargs))
     for name in ("tensor", "as_tensor"):  # which ask the driver before they ask the mode
         make = getattr(torch, name)
         monkeypatch.setattr(torch, name, lambda *args, device=None, make=make, **how: make(*args, **how).to(device))

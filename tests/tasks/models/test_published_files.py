@@ -8,34 +8,31 @@ from typing import Any
 import pytest
 import torch
 
-from pairwright.schemas.config import ClipConfig, Dinov2Config
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.training import ModelConfig
 from pairwright.schemas.writing import ChatConfig
-from pairwright.tasks.models import dinov2_embedder, grounding_dino, open_clip_embedder
-from pairwright.tasks.models.ram import HEAD, load_ram
-from pairwright.tasks.models.sam import load_sam
+from pairwright.tasks.models import dinov2_embedder, grounding_dino, open_clip_embedder, ram, sam
 from pairwright.tasks.serving.memory import read_needs
 from pairwright.tasks.training import load_model
 from tests.fixtures.big_lama import BigLama
-from tests.fixtures.checkpoints import write_hub_cache
-from tests.fixtures.grounding_checkpoints import make_tokenizer
 from tests.fixtures.published_files import (
-    Tensors,
+    TAGS,
     describe,
+    nothing_drawn,
+    put_clip,
+    put_dinov2,
+    put_grounding_dino,
+    put_ram,
+    put_sam,
     size_of,
     tensors_of,
-    write_safetensors,
     write_shards,
-    write_state,
 )
 
 LARGE = ("clip-vit-l-14", "dinov2-large", "grounding-dino-base", "sam-vit-h")
 SMALL = ("clip-vit-b-32", "dinov2-small", "grounding-dino-tiny", "sam-vit-b")
 LOADED = {"embeddings": LARGE[:2], "boxes": LARGE[2:3], "masks": LARGE[3:4]}
 """Which files the stages of ``encoders.json`` load whole."""
-COMMIT = "c" * 40
-TAGS = 4585
 
 
 @pytest.fixture(autouse=True)
@@ -46,72 +43,38 @@ def forgotten(tmp_path, monkeypatch):
         load.cache_clear()
 
 
-def put_on_hub(folder: Path, repository: str, file: str, tensors: Tensors) -> None:
-    """Write a file of safetensors beside what ``folder`` has, and all that into the Hub's cache."""
-    write_safetensors(folder / file, tensors)
-    write_hub_cache(folder.parent / "hub", repository, folder)
+def load_clip(folder, name, without=""):
+    config = put_clip(folder, name, without=without)
+    with nothing_drawn():
+        return open_clip_embedder.create_model(config)
 
 
-def load_clip(folder: Path, described: dict[str, Any], tensors: Tensors) -> Any:
-    repository, file = described["file"].split()
-    put_on_hub(folder, repository, file, tensors)
-    with pytest.MonkeyPatch.context() as patched, torch.device("meta"):  # or 1.7 GB would be drawn at random first
-        patched.setattr(torch.nn.Module, "to", lambda module, *_, **__: module)
-        return open_clip_embedder.create_model(ClipConfig(**described["config"], revision=COMMIT))
+def load_dinov2(folder, name, without=""):
+    config = put_dinov2(folder, name, without=without)
+    return dinov2_embedder._load(config.model_dump_json(), 0)[0]
 
 
-def load_dinov2(folder: Path, described: dict[str, Any], tensors: Tensors) -> Any:
-    (folder / "config.json").write_text(json.dumps(described["config"]))
-    (folder / "preprocessor_config.json").write_text(json.dumps(described["preprocessor"]))
-    put_on_hub(folder, described["model"], described["file"], tensors)
-    config = Dinov2Config(model=described["model"], revision=COMMIT)
-    preprocess, _ = dinov2_embedder._load(config.model_dump_json(), 0)
-    return preprocess
+def load_grounding(folder, name, without=""):
+    config = put_grounding_dino(folder, name, without=without)
+    return grounding_dino._load(config.model, config.revision)
 
 
-def load_grounding(folder: Path, described: dict[str, Any], tensors: Tensors) -> Any:
-    make_tokenizer().save_pretrained(folder)
-    for name, part in (
-        ("config", "config"),
-        ("preprocessor_config", "preprocessor"),
-        ("tokenizer_config", "tokenizer"),
-    ):
-        (folder / f"{name}.json").write_text(json.dumps(described[part]))
-    put_on_hub(folder, described["model"], described["file"], tensors)
-    return grounding_dino._load(described["model"], COMMIT)
+def load_sam(folder, name, without=""):
+    return sam.load_sam(Path(put_sam(folder, name, without=without).checkpoint), field="here")
 
 
-def load_segmenter(folder: Path, described: dict[str, Any], tensors: Tensors) -> Any:
-    write_state(folder / described["file"], tensors)
-    return load_sam(folder / described["file"], field="segmentation")
+LOADERS = {"clip": load_clip, "dinov2": load_dinov2, "grounding": load_grounding, "sam": load_sam}
 
 
-def load_tagger(folder: Path, described: dict[str, Any], tensors: Tensors) -> Any:
-    write_state(folder / described["file"], tensors, optimizer={"state": {}}, config={"vit": "swin_l"}, epoch=4)
-    return load_ram(folder / described["file"], field="tagging.ram", plus=False, tags=TAGS)
-
-
-LOADERS = {
-    "clip": load_clip,
-    "dinov2": load_dinov2,
-    "grounding": load_grounding,
-    "sam": load_segmenter,
-    "ram": load_tagger,
-}
-
-
-def load(folder: Path, name: str, *, without: str = "", **more: tuple[str, tuple[int, ...]]) -> Any:
-    """Return what the loader of a file makes of it; ``without`` leaves a tensor out, ``more`` adds some."""
-    described = describe(name)
-    tensors = {key: one for key, one in tensors_of(described).items() if key != without} | more
-    (folder / name).mkdir()
-    return LOADERS[name.partition("-")[0]](folder / name, described, tensors)
+def run_loader(folder: Path, name: str, **how: str) -> Any:
+    """Return what the loader of a file makes of it; ``without`` leaves a tensor out."""
+    return LOADERS[name.partition("-")[0]](folder, name, **how)
 
 
 @pytest.mark.parametrize("name", [*LARGE, *SMALL])
 def test_a_published_file_is_loaded_whole_and_nothing_of_it_is_spare(name, tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
-        assert load(tmp_path, name) is not None
+        assert run_loader(tmp_path, name) is not None
     assert "no place" not in caplog.text
 
 
@@ -126,27 +89,28 @@ def test_a_published_file_is_loaded_whole_and_nothing_of_it_is_spare(name, tmp_p
 )
 def test_a_file_that_lacks_a_tensor_is_refused(name, key, tmp_path):
     with pytest.raises(ModelError, match=key.rpartition(".")[2]):
-        load(tmp_path, name, without=key)
+        run_loader(tmp_path, name, without=key)
 
 
 def test_images_come_as_the_published_processors_say(tmp_path):
-    preprocess = load(tmp_path, "dinov2-small")
+    preprocess = run_loader(tmp_path, "dinov2-small")
     assert (preprocess.resize, preprocess.size, preprocess.crop) == ("shortest", (256, 256), (224, 224))
-    found = load(tmp_path, "grounding-dino-tiny").processor
+    found = run_loader(tmp_path, "grounding-dino-tiny").processor
     assert (found.image_processor.size.shortest_edge, found.image_processor.size.longest_edge) == (800, 1333)
     assert found.tokenizer("a cat.")["input_ids"][::4] == [101, 102]
 
 
 def test_the_tagger_takes_what_names_tags_and_leaves_what_writes(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
-        loaded = load(tmp_path, "ram")
+        config = put_ram(tmp_path)
+        loaded = ram.load_ram(Path(config.checkpoint), field="here", plus=False, tags=TAGS)
     assert "no place" not in caplog.text
     assert loaded.side == 384
     assert len(loaded.decoder["label_embed"]) == TAGS
     assert not [name for name in loaded.decoder if name.startswith(("tag_encoder", "text_decoder"))]
     held = [*loaded.swin.parameters(), *loaded.decoder.values()]
     assert describe("encoders")["tags"]["bytes"] == sum(one.numel() * one.element_size() for one in held)
-    assert sum(name.startswith(HEAD) for name in loaded.decoder) == 2 * (8 + 2 + 2 + 2 + 2)
+    assert sum(name.startswith(ram.HEAD) for name in loaded.decoder) == 2 * (8 + 2 + 2 + 2 + 2)
 
 
 def test_qwen2_vl_is_trained_from_the_file_that_vllm_serves(tmp_path, monkeypatch):
