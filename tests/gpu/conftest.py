@@ -5,9 +5,11 @@ names the machine. With ``--dry-run`` all work is done on the CPU and compared w
 says nothing of a GPU.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--dry-run", action="store_true", help="tests of a GPU: try them on the CPU, against the CPU")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if is_dry(config):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before PyTorch or Faiss look
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
     """Take in a part of a test: its set-up, itself, or its end."""
@@ -60,12 +67,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             for one in (machine, *lines.values())
         )
         text = "\n".join(("| test | result | figure | seconds |", "|---|---|---|---:|", *rows))
-        (session.config.rootpath / TABLE).write_text(f"{text}\n", encoding="utf-8")
+        place_of(session.config).write_text(f"{text}\n", encoding="utf-8")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if terminalreporter.config.stash.get(LINES, None):
-        terminalreporter.write_line(f"{terminalreporter.config.rootpath / TABLE}: the table, to send")
+        terminalreporter.write_line(f"{place_of(terminalreporter.config)}: the table, to send")
+
+
+def place_of(config: pytest.Config) -> Path:
+    """Return where the table goes: into the folder where the tests were started."""
+    return config.invocation_params.dir / TABLE
 
 
 def in_a_cell(text: str) -> str:
