@@ -1,6 +1,7 @@
 """What runs on GPUs, on one that computes nothing (``on_a_gpu/``); the tests of a real one (``gpu/``), on the CPU."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,8 @@ GPU = ROOT / "tests/gpu"
 
 def run_pytest(*words: object, cwd: Path = ROOT, **environment: str) -> str:
     """Run tests in a process of their own; return what it prints."""
-    command = [sys.executable, *f"-m pytest -q -n 0 -c {ROOT}/pyproject.toml --rootdir {ROOT}".split(), *words]
+    settings = ("-c", ROOT / "pyproject.toml", "--rootdir", ROOT)
+    command = [sys.executable, *("-m", "pytest", "-q", "-n", "0"), *settings, *words]
     own = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     done = subprocess.run(command, cwd=cwd, env=own, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
@@ -39,8 +41,8 @@ def test_models_and_training_compute_on_the_gpu_alone(which):
 def test_the_tests_of_a_gpu_run_on_the_cpu(files, passed, tmp_path):
     """What they compare are then two results of the CPU: that they can be run at all is tried, and their table."""
     vllm = tmp_path / "vllm"
-    command = f"{sys.executable} {stand_in_vllm.__file__} --diary {tmp_path / 'diary'}"
-    vllm.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    command = [sys.executable, stand_in_vllm.__file__, "--diary", str(tmp_path / "diary")]
+    vllm.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
     vllm.chmod(0o700)
     run_pytest(
         "-m", "gpu", *(GPU / f"test_{name}.py" for name in files), "--dry-run", cwd=tmp_path, PAIRWRIGHT_VLLM=vllm
