@@ -123,7 +123,7 @@ def _idle(profile: Profile) -> set[str]:
         idle |= {"nouns", "noun_pairs"}
     if PreferenceRow in brought and not profile.rejections.by_clip:
         idle.add("rejections")  # there are no scene graphs of such images
-    checks = (stage for stage in STAGES if stage.writes is CheckRow)
+    checks = (stage for stage in STAGES if issubclass(stage.writes, CheckRow))
     if not any(stage.enabled and stage.enabled(profile.section(stage.section)) for stage in checks):
         idle.add("refuted")  # nothing is known of what descriptions get wrong
     return idle

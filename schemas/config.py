@@ -271,6 +271,22 @@ class NounPairsConfig(Section):
         return self
 
 
+class RegionsConfig(Section):
+    """Say whether what a description names must lie where two images that can be aligned differ (ours)."""
+
+    enabled: bool = False
+    """Whether images are aligned, and descriptions checked by the places in which they differ; needs `detection` and
+    `nouns`."""
+    min_area: Share = 0.0005
+    """Changed places of a smaller share of what both images show are left out."""
+    large_area: Share = 0.01
+    """A changed place from this share on lowers the score of a description that names nothing there."""
+    min_overlap: Annotated[Share, Field(gt=0)] = 0.25
+    """A thing lies in a changed place where their boxes share at least this much of the smaller one."""
+    detection: Annotated[DetectionConfig | None, UNSET, Filled("detection", when="enabled")] = None
+    nouns: Annotated[NounsConfig | None, UNSET, Filled("nouns", when="enabled")] = None
+
+
 class RejectedTextsConfig(Section):
     """Say how rejected texts are made."""
 
@@ -350,6 +366,7 @@ class Profile(Section):
     differences: DifferencesConfig = DifferencesConfig()
     controls: ControlsConfig = ControlsConfig()
     grounding: GroundingConfig = GroundingConfig()
+    regions: RegionsConfig = RegionsConfig()
     judging: JudgingConfig = JudgingConfig()
     comparisons: ComparisonsConfig = ComparisonsConfig()
     questions: QuestionsConfig = QuestionsConfig()

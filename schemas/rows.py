@@ -246,14 +246,51 @@ class CheckRow(Row):
     description: str
     """Key of the ``DifferenceRow`` that was checked."""
     check: str
-    """"swapped", "same", "grounded" or "judged"."""
+    """"swapped", "same", "grounded", "regions" or "judged"."""
     passed: bool
     score: float
     """What ``passed`` was decided by; its meaning is the check's own, higher is better."""
     text: str = ""
     why: str = ""
-    """A short constant phrase, where it did not pass."""
+    """A short constant phrase, where it did not pass, or could not be made."""
     served: tuple[Served, ...] = ()
+
+    @property
+    def is_off(self) -> bool:
+        """Say whether the check could not be made of this description, and holds nothing against it."""
+        return self.passed and bool(self.why)
+
+    @property
+    def reason(self) -> str:
+        """Return why it could not be made: of an ok row, too, reasons are counted."""
+        return self.why if self.is_off else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Be one box of a pair, in pixels of its image: of a changed place, or of a thing that a text names."""
+
+    side: int
+    """0 is the first image, 1 the second; a changed place has a box in each, one after the other."""
+    name: str
+    """What the text calls it; empty: a changed place."""
+    score: float
+    """The detector's; of a changed place, its share of what both images show."""
+    met: bool
+    """Whether the thing lies in a changed place, or the changed place is where a thing lies that the text names."""
+    x0: float
+    y0: float
+    x1: float
+    """Exclusive."""
+    y1: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionsRow(CheckRow):
+    """Hold the outcome of the check "regions", and all boxes that it was decided by."""
+
+    places: tuple[Place, ...] = ()
+    """Changed places, the largest first, then things."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

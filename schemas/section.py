@@ -155,9 +155,16 @@ def with_field(section: S, path: Sequence[str], value: object) -> S:
 
 
 def changed_fields(before: Section, after: Section, place: str) -> Iterator[tuple[str, Any]]:
-    """Yield the dotted names and new values of what differs between two states of a section."""
-    old = dict(_fields(before.model_dump(), f"{place}."))
-    yield from ((name, new) for name, new in _fields(after.model_dump(), f"{place}.") if new != old.get(name))
+    """Yield the dotted names and new values of what differs between two states of a section.
+
+    What a section was filled with has the names of where it comes from.
+    """
+    old = dict(_fields(before.model_dump()))
+    origins = {name: marker for name, field in type(before).model_fields.items() if (marker := filled_by(field))}
+    for name, new in _fields(after.model_dump()):
+        if new != old.get(name):
+            own, _, rest = name.partition(".")
+            yield (f"{origins[own].source}.{rest}" if own in origins and rest else f"{place}.{name}"), new
 
 
 def section_within(annotation: Any) -> type[Section] | None:

@@ -16,8 +16,8 @@ from pairwright.schemas.rows import GIVEN, NO_ROWS, CheckRow, DifferenceRow, Dro
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.words import says_no_change
 
-TABLES = ("controlled", "grounded", "judged")
-RANKS = ("judged", "grounded", "swapped")
+TABLES = ("controlled", "grounded", "regions", "judged")
+RANKS = ("judged", "regions", "grounded", "swapped")
 """Checks by whose scores descriptions are compared, the first first."""
 Descriptions = Mapping[str, tuple[DifferenceRow, ...]]
 Outcomes = Mapping[str, tuple[CheckRow, ...]]
@@ -32,10 +32,11 @@ def choose_differences(
     described: Descriptions = NO_ROWS,
     controlled: Outcomes | None = None,
     grounded: Outcomes | None = None,
+    regions: Outcomes | None = None,
     judged: Outcomes | None = None,
 ) -> Iterator[DifferenceRow | Dropped]:
     """Yield the descriptions of each pair, or why there is none; checks that are not on are ``None``."""
-    tables = dict(zip(TABLES, (controlled, grounded, judged), strict=True))
+    tables = dict(zip(TABLES, (controlled, grounded, regions, judged), strict=True))
     for pair in rows:
         given = _given(pair) if "given" in config.writer else []
         yield from given
@@ -85,7 +86,7 @@ def _candidate(row: DifferenceRow, outcomes: Mapping[str, Sequence[CheckRow]]) -
 def _rank(candidate: Candidate) -> tuple[float | int | str, ...]:
     """Return what is smaller for a better one."""
     row, checks, reasons = candidate
-    scores = {check.check: check.score for check in checks}
+    scores = {check.check: check.score for check in checks if not check.is_off}
     return (len(reasons), *(-scores.get(name, 0.0) for name in RANKS), row.attempts, row.key)
 
 
@@ -93,7 +94,7 @@ def _choose(pair: PairRow, candidates: Sequence[Candidate]) -> DifferenceRow | D
     best, checks, reasons = min(candidates, key=_rank)
     if reasons:
         return Dropped(source_key=pair.key, reason=reasons[0], detail=f"best of {len(candidates)}: {best.text}")
-    scores = {check.check: round(check.score, 6) for check in checks}  # as they were before float32
+    scores = {check.check: round(check.score, 6) for check in checks if not check.is_off}  # as before float32
     return replace(best, source_key=pair.key, checks=json.dumps(scores, sort_keys=True) if scores else "")
 
 

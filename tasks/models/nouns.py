@@ -9,10 +9,11 @@ import importlib.util
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from pairwright.schemas.config import NounsConfig
+from pairwright.schemas.config import FILLERS, NounsConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.weights import identify_files
 
@@ -25,12 +26,32 @@ PROBE = "There are two dogs on the table."
 
 def find_nouns_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[str, ...]]:
     """Yield the lemmas of each text's nouns, in their order."""
-    pipeline = _load_pipeline(pin_model(config).model)
     wanted = {"NOUN", "PROPN"} if config.proper_nouns else {"NOUN"}
+    for document in _tagged(texts, config):
+        lemmas = (_lemma(token) for token in document if token.pos_ in wanted)
+        yield tuple(lemma for lemma in lemmas if lemma)
+
+
+def find_phrases_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[str, ...]]:
+    """Yield what each text names, each once: nouns with the adjectives and nouns before them ("red toy car").
+
+    Those are left out that only say where something is ("the left side").
+    """
+    for document in _tagged(texts, config):
+        phrases = dict[str, None]()
+        for named, run in groupby(document, key=lambda token: token.pos_ in {"ADJ", "NOUN", "PROPN"}):
+            words = list(run) if named else []
+            while words and words[-1].pos_ == "ADJ":
+                words.pop()
+            if words and _lemma(words[-1]) not in {"", *FILLERS}:
+                phrases[" ".join(word.lower_ for word in words)] = None
+        yield tuple(phrases)
+
+
+def _tagged(texts: Iterable[str], config: NounsConfig) -> Iterator[Any]:
+    pipeline = _load_pipeline(pin_model(config).model)
     with pipeline.memory_zone():  # else the vocabulary keeps every word that it has met
-        for document in pipeline.pipe(texts, batch_size=1):
-            lemmas = (_lemma(token) for token in document if token.pos_ in wanted)
-            yield tuple(lemma for lemma in lemmas if lemma)
+        yield from pipeline.pipe(texts, batch_size=1)
 
 
 def _lemma(token: Any) -> str:

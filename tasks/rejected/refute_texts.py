@@ -21,6 +21,7 @@ from pairwright.tasks.rejected.check_texts import (
 )
 from pairwright.tasks.store.stage import Stage, Uses
 
+CHECKED = ("controlled", "grounded", "regions", "judged")
 Checks = Mapping[str, tuple[CheckRow, ...]]
 
 
@@ -33,12 +34,14 @@ def refute_texts(
     described: Mapping[str, tuple[DifferenceRow, ...]],
     controlled: Checks = NO_ROWS,
     grounded: Checks = NO_ROWS,
+    regions: Checks = NO_ROWS,
     judged: Checks = NO_ROWS,
 ) -> Iterator[RejectedTextRow | Dropped]:
     """Yield, for each chosen description, the hardest that failed, or ``Dropped`` where none did."""
     del config  # There is nothing to choose.
+    tables = (controlled, grounded, regions, judged)
     for row in rows:
-        checks = [check for table in (controlled, grounded, judged) for check in table.get(row.subject, ())]
+        checks = [check for table in tables for check in table.get(row.subject, ())]
         yield _refute(row, described.get(row.subject, ()), checks=checks, truth=truth_of(row, pairs, images))
 
 
@@ -82,6 +85,6 @@ STAGE = Stage(
     uses=(
         *TRUTH_USES,
         Uses(table="described", row=DifferenceRow, kind="many", counts=True),
-        *(Uses(table=name, row=CheckRow, kind="many", counts=True) for name in ("controlled", "grounded", "judged")),
+        *(Uses(table=name, row=CheckRow, kind="many", counts=True) for name in CHECKED),
     ),
 )

@@ -19,6 +19,7 @@ from pairwright.schemas.rows import (
     PairRow,
     PreferenceRow,
     QuestionRow,
+    RegionsRow,
     RejectedTextRow,
 )
 from pairwright.tasks.report.measure_writing import SEVERAL
@@ -53,6 +54,10 @@ SECOND = re.compile(
     re.IGNORECASE,
 )
 CUT = re.compile(r"(?:[,;]\s+(?:(?:whereas|while|but|and)\s+)?|\.\s+(?=[A-Z])|\s+(?:whereas|while)\s+)", re.IGNORECASE)
+
+
+CHECK_ROWS: Mapping[str, type[CheckRow]] = {"regions": RegionsRow}
+"""Checks that find more than a score."""
 
 
 class Segment(NamedTuple):
@@ -112,7 +117,9 @@ class Texts:
         self.captions = {row.subject: row for row in tables.find("captions", CaptionRow, images)}
         self.differences = {row.subject: row for row in tables.find("differences", DifferenceRow, keys)}
         self.described = _grouped(tables.find("described", DifferenceRow, keys))  # all, where they were checked
-        self.checks = _grouped(row for name in CHECKS for row in tables.find(name, CheckRow, keys))
+        self.checks = _grouped(
+            row for name in CHECKS for row in tables.find(name, CHECK_ROWS.get(name, CheckRow), keys)
+        )
         self.comparisons = {row.subject: row for row in tables.find("comparisons", ComparisonRow, keys)}
         self.questions = _grouped(tables.find("questions", QuestionRow, keys))
         self.rejected = _grouped(row for name in MAKERS for row in tables.find(name, RejectedTextRow, keys))

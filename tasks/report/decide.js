@@ -312,6 +312,7 @@ const KEYS = {
   h: () => view("heat"),
   c: () => view("changed"),
   b: () => view("boxes"),
+  g: () => view("regions"),
   a: () => decide(subject(), "accept"),
   r: () => decide(subject(), "reject"),
   e: () => edit(subject()),

@@ -23,8 +23,10 @@ from pairwright.schemas.rows import (
     ImageRow,
     Negative,
     PairRow,
+    Place,
     PreferenceRow,
     QuestionRow,
+    RegionsRow,
     Row,
     SplitRow,
     make_key,
@@ -54,6 +56,8 @@ class ImageView(NamedTuple):
     caption: CaptionRow | None
     changed: str
     """Overlay of what is known to be changed; empty: none."""
+    size: tuple[int, int]
+    """Width and height of the image itself."""
 
 
 class PreferenceView(NamedTuple):
@@ -97,6 +101,13 @@ class PairView:
     def decided(self) -> str:
         """Return the key that a decision is about: the preference's; without one, the pair's."""
         return self.preference.key if self.preference else self.row.key
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """Return the boxes of the check "regions": of the description that was taken, or else of the first one."""
+        views = (*([self.difference] if self.difference else ()), *self.candidates)
+        found = (check.places for view in views for check in view.checks if isinstance(check, RegionsRow))
+        return next(found, ())
 
 
 class SingleView(NamedTuple):
@@ -195,7 +206,12 @@ def _view_images(
         overlay = pictures.add_masks(make_key("changed", row.key, other.key), masks, over=picture)
         views.append(
             ImageView(
-                picture=picture, name=row.name, side=side, caption=card_texts.find_caption(row, texts), changed=overlay
+                picture=picture,
+                name=row.name,
+                side=side,
+                caption=card_texts.find_caption(row, texts),
+                changed=overlay,
+                size=(row.width, row.height),
             )
         )
     return views[0], views[1]

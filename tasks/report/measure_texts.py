@@ -41,9 +41,15 @@ MEANINGS = {
     "swapped": "The pair in the other order must give the description the other way round.",
     "same": "One of the images, shown twice, must give no difference.",
     "grounded": "Each half must fit its own image better than the other one.",
+    "regions": "What it names must lie where the two images, laid over each other, differ.",
     "judged": "A model rates the description: 0 is wrong, 5 is right in every word.",
 }
-UNITS = {"swapped": "likeness, crosswise less straight", "grounded": "cosine difference", "judged": "rating"}
+UNITS = {
+    "swapped": "likeness, crosswise less straight",
+    "grounded": "cosine difference",
+    "regions": "things in changed places x changed places named",
+    "judged": "rating",
+}
 
 
 class Repetition(NamedTuple):
@@ -256,9 +262,12 @@ class Check:
     name: str
     meaning: str
     rows: int
+    """Descriptions of which it could be made."""
     passed: int
     why: dict[str, int]
     """Why the others did not, the most frequent reason first."""
+    off: dict[str, int]
+    """Why it could not be made of further ones."""
     scores: Chart | None
     """Of those that passed and those that were found wrong."""
 
@@ -285,11 +294,14 @@ def measure_checks(tables: Tables) -> list[Check]:
 
 def _measure(tables: Tables, name: str) -> Iterator[Check]:
     columns = {name: ["check", "passed", "score", "why"]}
-    made = f'(SELECT "check" AS name, coalesce(passed, false) AS good, score, why FROM {name})'
-    query = f"SELECT name, count(*), count(*) FILTER (good) FROM {made} GROUP BY 1 ORDER BY name != 'swapped', name"
+    made = f"""(SELECT "check" AS name, coalesce(passed, false) AND coalesce(why, '') = '' AS good,
+        coalesce(passed, false) AND coalesce(why, '') != '' AS is_off, score, why FROM {name})"""
+    query = f"""SELECT name, count(*) FILTER (NOT is_off), count(*) FILTER (good) FROM {made}
+        GROUP BY 1 ORDER BY name != 'swapped', name"""
     for check, rows, passed in tables.ask(query, columns):
-        reason = f"SELECT coalesce(nullif(why, ''), 'no reason given') AS value FROM {made} WHERE name = ? AND NOT good"
-        why = tables.count(reason, columns, [check])
+        reason = f"""SELECT coalesce(nullif(why, ''), 'no reason given') AS value FROM {made}
+            WHERE name = ? AND NOT good AND is_off = ?"""
+        why, off = (tables.count(reason, columns, [check, is_off]) for is_off in (False, True))
         score = f"""SELECT 0 AS place, CASE WHEN good THEN 'passed' ELSE 'failed' END AS name, score AS value
             FROM {made} WHERE name = ? AND (good OR list_contains(?, why))"""
         scores = tables.tally(score, columns, [check, [one for one in why if says_something(one)]])
@@ -299,6 +311,7 @@ def _measure(tables: Tables, name: str) -> Iterator[Check]:
             rows=rows,
             passed=passed,
             why=why,
+            off=off,
             scores=_draw_scores(check, scores),
         )
 

@@ -140,7 +140,8 @@ def say_writing(writing: Writing) -> Iterator[str]:
             f"{summaries.per_summary:.1f} of six axes."
         )
     for check in writing.checks:
-        yield f'The check "{check.name}" was passed by {check.passed:,} of {check.rows:,} descriptions.'
+        off = f" It could not be made of {sum(check.off.values()):,} more." if check.off else ""
+        yield f'The check "{check.name}" was passed by {check.passed:,} of {check.rows:,} descriptions.{off}'
     for model in dict.fromkeys(use.model for use in writing.uses):
         own = [use for use in writing.uses if use.model == model]
         requests, tokens = (sum(getattr(use, name) for use in own) for name in ("requests", "completion_tokens"))
