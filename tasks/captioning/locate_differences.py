@@ -12,8 +12,9 @@ is off: it passes, says why, and has no score among the description's.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -21,7 +22,6 @@ from pairwright.schemas.checks import NOT_ALIGNED, NOTHING_FOUND, UNCHANGED
 from pairwright.schemas.config import DetectionConfig, NounsConfig, RegionsConfig
 from pairwright.schemas.phrases import SIZES
 from pairwright.schemas.rows import (
-    Box,
     DifferenceRow,
     Dropped,
     ImageRow,
@@ -47,10 +47,8 @@ GROUP = 32
 """Pairs whose images are handed to a GPU at a time."""
 MAX_THING = 0.5
 """Share of its image that a thing may fill."""
-PIXEL_DIGITS, SHARE_DIGITS = 1, 6
-Phrases = tuple[tuple[str, ...], tuple[str, ...]]
-"""What each half of a description names."""
-Item = tuple[DifferenceRow, ImageRow, ImageRow, Phrases]
+Item = tuple[DifferenceRow, ImageRow, ImageRow, Sequence[Sequence[str]]]
+"""Description, both images, and what each half names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +56,8 @@ class Look:
     """What is known of a pair before a detector looks."""
 
     aligned: Aligned | str
-    sizes: tuple[tuple[int, int], ...] = ()
-    """Width and height of both images."""
+    areas: tuple[int, ...] = ()
+    """Pixels of both images."""
     asked: tuple[tuple[int, Any, tuple[Tag, ...]], ...] = ()
     """Side, image as the detector takes it, and what it is asked for."""
 
@@ -68,7 +66,7 @@ def locate_differences(
     rows: Sequence[DifferenceRow], config: RegionsConfig, *, pairs: Pairs, images: Images
 ) -> Iterator[RegionsRow | Dropped]:
     """Yield whether what each description names lies where its images differ."""
-    detection, nouns = filled(config)
+    detection, nouns = _models(config)
     detector, on_gpu = make_detector(detection), has_weights(detection) and count_gpus() > 0
     halves = [("", "") if row.no_change else [QUOTED.sub(" ", affirmed(half)) for half in row.halves] for row in rows]
     named = find_phrases_of((half for both in halves for half in both), nouns)
@@ -80,143 +78,121 @@ def locate_differences(
         else:
             items.append((row, images[pair.first], images[pair.second], phrases))
     work = partial(look_at_pair, config=config, detector=detector)
-    looks = run_ahead(work, items, most=GROUP) if on_gpu else map(work, items)
-    size = GROUP if on_gpu else 1
-    waiting: list[tuple[Item, Look]] = []
-    for item, look in zip(items, looks, strict=True):
-        waiting.append((item, look))
-        if len(waiting) == size or item is items[-1]:
-            yield from _judged(waiting, config, detector)
-            waiting = []
+    looks = iter(run_ahead(work, items, most=GROUP) if on_gpu else map(work, items))
+    for start in range(0, len(items), size := GROUP if on_gpu else 1):
+        yield from _judged(items[start : start + size], list(islice(looks, size)), config, detector)
 
 
 def look_at_pair(item: Item, *, config: RegionsConfig, detector: Detector) -> Look:
     """Align two images, and prepare them for the detector where they can be; may run in another process."""
-    _, *both, phrases = item
+    _, first, second, phrases = item
     try:
-        first, second = (decode_rgb(image.image) for image in both)
+        pixels = decode_rgb(first.image), decode_rgb(second.image)
     except RefusedImageError as refused:
         return Look(refused.reason)
-    aligned = align_images(first, second, min_area=config.min_area)
+    aligned = align_images(*pixels, min_area=config.min_area)
     if isinstance(aligned, str):
         return Look(aligned)
-    asked = tuple(
-        (side, detector.prepare(Seen(pixels, image.graph)), tuple(_tag(name, image.graph) for name in names))
-        for side, (pixels, image, names) in enumerate(zip((first, second), both, phrases, strict=True))
+    asked = (
+        (side, detector.prepare(Seen(shown, image.graph)), tuple(_tag(name, image.graph) for name in names))
+        for side, (shown, image, names) in enumerate(zip(pixels, (first, second), phrases, strict=True))
         if names
     )
-    return Look(aligned, tuple((image.width, image.height) for image in both), asked)
+    return Look(aligned, (first.width * first.height, second.width * second.height), tuple(asked))
 
 
 def _tag(name: str, graph: SceneGraph | None) -> Tag:
     """Return what a detector is asked for; of a rendered image the things whose words a name consists of."""
     words = {*content_words(name)}
-    objects = [
+    objects = (
         thing.id
         for thing in (graph.objects if graph else ())
         if thing.shape in words and words <= {thing.shape, thing.colour, thing.material, SIZES[thing.size]}
-    ]
+    )
     return Tag(name=name, score=1.0, tagger="nouns", objects=tuple(objects))
 
 
-def _judged(looks: Sequence[tuple[Item, Look]], config: RegionsConfig, detector: Detector) -> Iterator[RegionsRow]:
-    asked = [(number, *one) for number, (_, look) in enumerate(looks) for one in look.asked]
+def _judged(
+    items: Sequence[Item], looks: Sequence[Look], config: RegionsConfig, detector: Detector
+) -> Iterator[RegionsRow]:
+    asked = [(number, *one) for number, look in enumerate(looks) for one in look.asked]
     found = detector.detect([shown for *_, shown, _ in asked], [tags for *_, tags in asked]) if asked else []
-    things: list[list[tuple[int, str, Box]]] = [[] for _ in looks]
+    things: list[list[Place]] = [[] for _ in looks]
     for (number, side, _, tags), boxes in zip(asked, found, strict=True):
-        width, height = looks[number][1].sizes[side]
-        small = (box for box in boxes if _area(_corners(box)) <= MAX_THING * width * height)
-        things[number] += ((side, tags[box.tag].name, box) for box in small)
-    for ((row, *_), look), own in zip(looks, things, strict=True):
-        if isinstance(look.aligned, str):
-            score, why, places = 0.0, NOT_ALIGNED + look.aligned, ()
-        else:
-            places = mark_places(look.aligned, own, config)
-            score, why = judge_places(row, places, config)
+        places = (_place(side, tags[box.tag].name, box.score, (box.x0, box.y0, box.x1, box.y1)) for box in boxes)
+        things[number] += (place for place in places if _area(place) <= MAX_THING * looks[number].areas[side])
+    for (row, *_), look, own in zip(items, looks, things, strict=True):
+        score, why, places = 0.0, f"{NOT_ALIGNED}{look.aligned}", ()
+        if isinstance(look.aligned, Aligned):
+            places = mark_places(look.aligned, own, min_overlap=config.min_overlap)
+            score, why = judge_places(places, large_area=config.large_area, no_change=row.no_change)
         yield RegionsRow(
-            key=make_key("check", "regions", row.key),
-            source_key=row.key,
-            subject=row.subject,
-            description=row.key,
-            check="regions",
-            passed=why != UNCHANGED,
-            score=score,
-            why=why,
-            places=places,
-        )
+            key=make_key("check", "regions", row.key), source_key=row.key, subject=row.subject, description=row.key,
+            check="regions", passed=why != UNCHANGED, score=score, why=why, places=places,
+        )  # fmt: skip
 
 
-def mark_places(aligned: Aligned, things: Sequence[tuple[int, str, Box]], config: RegionsConfig) -> tuple[Place, ...]:
-    """Return all boxes, each with whether it meets one of the other kind."""
+def mark_places(aligned: Aligned, things: Sequence[Place], *, min_overlap: float) -> tuple[Place, ...]:
+    """Return all boxes, the changed places first, each with whether it meets one of the other kind."""
 
-    def meets(corners: Corners, box: Box) -> bool:
-        return share_of(corners, _corners(box)) >= config.min_overlap
+    def met(place: Place, others: Sequence[Place]) -> bool:
+        return any(place.side == other.side and share_of(place, other) >= min_overlap for other in others)
 
-    changed = [
-        _place(side, "", share, corners, met=any(meets(both[on], box) for on, _, box in things))
-        for both, share in zip(aligned.places, aligned.shares, strict=True)
-        for side, corners in enumerate(both)
-    ]
-    named = [
-        _place(side, name, box.score, _corners(box), met=any(meets(both[side], box) for both in aligned.places))
-        for side, name, box in things
-    ]
-    return (*changed, *named)
+    changed: list[Place] = []
+    for both, share in zip(aligned.places, aligned.shares, strict=True):
+        sides = [_place(side, "", share, corners) for side, corners in enumerate(both)]
+        is_met = any(met(place, things) for place in sides)
+        changed += (replace(place, met=is_met) for place in sides)
+    return (*changed, *(replace(thing, met=met(thing, changed)) for thing in things))
 
 
-def judge_places(row: DifferenceRow, places: Sequence[Place], config: RegionsConfig) -> tuple[float, str]:
+def judge_places(places: Sequence[Place], *, large_area: float, no_change: bool) -> tuple[float, str]:
     """Return the score, and why the description fails or the check is off."""
-    large = [place for place in places if not place.name and not place.side and place.score >= config.large_area]
-    mentioned = sum(place.score for place in large if place.met) / sum(place.score for place in large) if large else 1.0
+    large = [place for place in places if not (place.name or place.side) and place.score >= large_area]
+    named = sum(place.score for place in large if place.met) / sum(place.score for place in large) if large else 1.0
     met: dict[tuple[int, str], bool] = {}
     for place in places:
         if place.name:
             met[place.side, place.name] = met.get((place.side, place.name), False) or place.met
     if not met:
-        return (mentioned, "") if row.no_change else (0.0, NOTHING_FOUND)
+        return (round(named, 6), "") if no_change else (0.0, NOTHING_FOUND)
     share = sum(met.values()) / len(met)
-    return round(share * mentioned, SHARE_DIGITS), "" if share else UNCHANGED
+    return round(share * named, 6), "" if share else UNCHANGED
 
 
-def share_of(one: Corners, other: Corners) -> float:
+def share_of(one: Place, other: Place) -> float:
     """Return what two boxes share, of the smaller one."""
-    across = min(one[2], other[2]) - max(one[0], other[0])
-    down = min(one[3], other[3]) - max(one[1], other[1])
+    across, down = min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0)
     return max(across, 0.0) * max(down, 0.0) / max(min(_area(one), _area(other)), 1e-9)
 
 
-def _area(corners: Corners) -> float:
-    return (corners[2] - corners[0]) * (corners[3] - corners[1])
+def _area(place: Place) -> float:
+    return (place.x1 - place.x0) * (place.y1 - place.y0)
 
 
-def _corners(box: Box) -> Corners:
-    return box.x0, box.y0, box.x1, box.y1
+def _place(side: int, name: str, score: float, corners: Corners) -> Place:
+    x0, y0, x1, y1 = (round(corner, 1) for corner in corners)
+    return Place(side=side, name=name, score=round(score, 6), met=False, x0=x0, y0=y0, x1=x1, y1=y1)
 
 
-def _place(side: int, name: str, score: float, corners: Corners, *, met: bool) -> Place:
-    x0, y0, x1, y1 = (round(corner, PIXEL_DIGITS) for corner in corners)
-    return Place(side=side, name=name, score=round(score, SHARE_DIGITS), met=met, x0=x0, y0=y0, x1=x1, y1=y1)
-
-
-def filled(config: RegionsConfig) -> tuple[DetectionConfig, NounsConfig]:
-    """Return who finds things, and who finds their names; a build has filled them in."""
+def _models(config: RegionsConfig) -> tuple[DetectionConfig, NounsConfig]:
     if config.detection is None or config.nouns is None:
         raise ValueError("no detector and no pipeline were filled into RegionsConfig")
     return config.detection, config.nouns
 
 
 def _pin_models(config: RegionsConfig) -> RegionsConfig:
-    detection, nouns = filled(config)
+    detection, nouns = _models(config)
     return config.model_copy(update={"detection": pin_detector(detection), "nouns": pin_model(nouns)})
-
-
-def _name_models(config: RegionsConfig) -> tuple[str, ...]:
-    detection, nouns = filled(config)
-    return (make_detector(detection).version, *name_model(nouns))
 
 
 def _count_processes(config: RegionsConfig) -> int | None:
     return count_detectors(config.detection) if config.detection else None
+
+
+def _name_models(config: RegionsConfig) -> tuple[str, ...]:
+    detection, nouns = _models(config)
+    return (make_detector(detection).version, *name_model(nouns))
 
 
 STAGE = Stage(

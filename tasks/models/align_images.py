@@ -124,14 +124,11 @@ def _match(ours: Floats, theirs: Floats) -> NDArray[np.int64]:
 def is_plausible(matrix: Matrix, size: tuple[int, int], other: tuple[int, int]) -> bool:
     """Say whether a homography is one of two photographs ``(height, width)`` of one thing from about the same place."""
     height, width = size
-    depths = np.array([[0, 0, 1], [width, 0, 1], [width, height, 1], [0, height, 1]]) @ matrix[2]
-    if not ((depths > 0).all() or (depths < 0).all()):  # the horizon runs through the picture
-        return False
-    sides = np.roll(quad := _move((0, 0, width, height), matrix), -1, axis=0) - quad
+    sides = np.roll(corners := _move((0, 0, width, height), matrix), -1, axis=0) - corners
     following = np.roll(sides, -1, axis=0)
-    is_turned = (sides[:, 0] * following[:, 1] > sides[:, 1] * following[:, 0]).all()  # not mirrored, nor folded
+    turns = sides[:, 0] * following[:, 1] - sides[:, 1] * following[:, 0]  # positive: neither mirrored nor folded
     grown = np.linalg.norm(sides, axis=1) / [width, height, width, height] * (max(size) / max(other))
-    return bool(is_turned and (grown < MAX_SCALE).all() and (grown > 1 / MAX_SCALE).all())
+    return bool((turns > 0).all() and (grown < MAX_SCALE).all() and (grown > 1 / MAX_SCALE).all())
 
 
 def _move(corners: Corners, matrix: Matrix) -> Matrix:

@@ -56,10 +56,6 @@ SECOND = re.compile(
 CUT = re.compile(r"(?:[,;]\s+(?:(?:whereas|while|but|and)\s+)?|\.\s+(?=[A-Z])|\s+(?:whereas|while)\s+)", re.IGNORECASE)
 
 
-CHECK_ROWS: Mapping[str, type[CheckRow]] = {"regions": RegionsRow}
-"""Checks that find more than a score."""
-
-
 class Segment(NamedTuple):
     """Run of text that the other text has too, or has not (``differs``)."""
 
@@ -117,9 +113,8 @@ class Texts:
         self.captions = {row.subject: row for row in tables.find("captions", CaptionRow, images)}
         self.differences = {row.subject: row for row in tables.find("differences", DifferenceRow, keys)}
         self.described = _grouped(tables.find("described", DifferenceRow, keys))  # all, where they were checked
-        self.checks = _grouped(
-            row for name in CHECKS for row in tables.find(name, CHECK_ROWS.get(name, CheckRow), keys)
-        )
+        rows = {"regions": RegionsRow}
+        self.checks = _grouped(row for name in CHECKS for row in tables.find(name, rows.get(name, CheckRow), keys))
         self.comparisons = {row.subject: row for row in tables.find("comparisons", ComparisonRow, keys)}
         self.questions = _grouped(tables.find("questions", QuestionRow, keys))
         self.rejected = _grouped(row for name in MAKERS for row in tables.find(name, RejectedTextRow, keys))
