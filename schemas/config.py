@@ -281,7 +281,7 @@ class RegionsConfig(Section):
     """Changed places of a smaller share of what both images show are left out."""
     large_area: Share = 0.01
     """A changed place from this share on lowers the score of a description that names nothing there."""
-    min_overlap: Annotated[Share, Field(gt=0)] = 0.25
+    min_overlap: Annotated[Share, Field(gt=0)] = 0.5
     """A thing lies in a changed place where their boxes share at least this much of the smaller one."""
     detection: Annotated[DetectionConfig | None, UNSET, Filled("detection", when="enabled")] = None
     nouns: Annotated[NounsConfig | None, UNSET, Filled("nouns", when="enabled")] = None

@@ -70,8 +70,8 @@ def false_texts(rows: list[DifferenceRow], pairs: dict[str, PairRow], images: Im
             yield replace(row, key=f"false {row.key}", first_half=halves[0], second_half=halves[1], no_change=False)
 
 
-def corners(place: Place) -> tuple[float, float, float, float]:
-    return place.x0, place.y0, place.x1, place.y1
+def placed(side: int, box: tuple[float, ...]) -> Place:
+    return Place(side=side, name="", score=1.0, met=False, **dict(zip(("x0", "y0", "x1", "y1"), box, strict=True)))
 
 
 def tally(rows: list[RegionsRow], truth: dict[str, list], kinds: dict[str, str]) -> dict[str, Counter[str]]:
@@ -87,7 +87,7 @@ def tally(rows: list[RegionsRow], truth: dict[str, list], kinds: dict[str, str])
         both = list(zip(places[::2], places[1::2], strict=True))
 
         def meets(pair, boxes):
-            return any(share_of(corners(pair[side]), box) >= CONFIG.min_overlap for side, box in boxes)
+            return any(share_of(pair[side], placed(side, box)) >= CONFIG.min_overlap for side, box in boxes)
 
         count["things"] += len(things)
         count["things found"] += sum(any(meets(pair, boxes) for pair in both) for boxes in things)
