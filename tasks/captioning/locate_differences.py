@@ -37,7 +37,7 @@ from pairwright.tasks.captioning.validators import IMAGES, PAIRS, find_missing
 from pairwright.tasks.models.align_images import Aligned, Corners, align_images
 from pairwright.tasks.models.detection import Detector, count_detectors, has_weights, make_detector, pin_detector
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.nouns import find_phrases_of, name_model, pin_model
+from pairwright.tasks.models.nouns import find_phrases_of, pin_model
 from pairwright.tasks.models.prepare_ahead import Seen, run_ahead
 from pairwright.tasks.store.images import RefusedImageError, decode_rgb
 from pairwright.tasks.store.stage import Stage
@@ -192,7 +192,7 @@ def _count_processes(config: RegionsConfig) -> int | None:
 
 def _name_models(config: RegionsConfig) -> tuple[str, ...]:
     detection, nouns = _models(config)
-    return (make_detector(detection).version, *name_model(nouns))
+    return make_detector(detection).version, nouns.revision or nouns.model  # a build has filled the revision in
 
 
 STAGE = Stage(

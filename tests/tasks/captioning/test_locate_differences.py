@@ -63,7 +63,7 @@ def test_a_large_place_that_is_not_named_lowers_the_score():
     aligned = Aligned(places=((PLACE, PLACE), (ELSEWHERE, ELSEWHERE)), shares=(0.03, 0.01))
     named = Place(side=1, name="cube", score=0.4, met=False, x0=70, y0=360, x1=500, y1=410)
     places = mark_places(aligned, [named], min_overlap=0.5)
-    assert [place.met for place in places] == [True, True, False, False, True], "it holds 70 x 50 of the place's 80 x 70"
+    assert [place.met for place in places] == [True, True, False, False, True], "70 x 50 of 80 x 70 pixels"
     assert judge_places(places, large_area=0.01, no_change=False) == (0.75, "")
     assert judge_places(places, large_area=0.02, no_change=False) == (1.0, "")
     assert mark_places(aligned, [named], min_overlap=0.7)[-1].met is False
@@ -88,8 +88,8 @@ def test_a_detector_that_looks_is_asked_for_phrases_in_both_images(tmp_path):
 
 def test_models_are_pinned_where_they_come_from(tmp_path):
     folder = write_grounding_folder(tmp_path / "dino")
-    settings = ["source=folder:photos", "regions.enabled=true", "rejections.enabled=false", f"nouns.model={NOUNS.model}"]
-    settings += ["detection.detector=grounding-dino", f"detection.model={folder}", "controls.enabled=false"]
+    settings = ["source=folder:photos", "regions.enabled=true", "rejections.enabled=false"]
+    settings += ["detection.detector=grounding-dino", f"detection.model={folder}", f"nouns.model={NOUNS.model}"]
     profile = load_profile("scenes", settings)
     pinned = pin_models(profile, "differences")
     config = pinned.section("regions")
