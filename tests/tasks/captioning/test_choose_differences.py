@@ -67,11 +67,11 @@ def test_a_check_that_could_not_be_made_holds_nothing_against_a_text_and_gives_n
 BETTER = [
     ({"judged": 5.0, "grounded": 0.0, "swapped": 0.1}, 9, "z"),
     ({"judged": 4.0, "grounded": 0.3, "swapped": 0.1}, 9, "y"),
-    ({"judged": 4.0, "grounded": 0.3, "swapped": 0.1, "regions": 0.9}, 1, "d"),
     ({"judged": 4.0, "grounded": 0.2, "swapped": 0.9}, 9, "x"),
     ({"judged": 4.0, "grounded": 0.2, "swapped": 0.4}, 1, "w"),
     ({"judged": 4.0, "grounded": 0.2, "swapped": 0.4}, 2, "a"),
     ({"judged": 4.0, "grounded": 0.2, "swapped": 0.4}, 2, "b"),
+    ({"judged": 4.0, "grounded": 0.3, "swapped": 0.1, "regions": 0.9}, 1, "d"),
 ]
 
 
