@@ -47,7 +47,7 @@ MEANINGS = {
 UNITS = {
     "swapped": "likeness, crosswise less straight",
     "grounded": "cosine difference",
-    "regions": "things in changed places x changed places named",
+    "regions": "share of what is named and of what changed",
     "judged": "rating",
 }
 
