@@ -32,6 +32,7 @@ from pairwright.tasks.sources.read_llava import read_llava
 from pairwright.tasks.store.dataset import RECORD, Build
 from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder, naming
+from pairwright.tasks.store.manifest import refuse_damage
 from pairwright.tasks.store.stage import Planned, Stage
 from pairwright.tasks.training import embed_chosen_texts, mine_negatives
 from pairwright.tasks.training.freeze_rows import (
@@ -130,6 +131,7 @@ def find_retriever(folder: Folder, name: str) -> Path:
             f"negatives_from: {run.folder} is not finished, and its retriever is written at the end. Continue "
             f"with: {command} --name {name}"
         )
+    refuse_damage(run.folder / RETRIEVER, field="negatives_from")
     return run.folder / RETRIEVER / NETWORK
 
 

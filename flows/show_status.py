@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 from pairwright.flows.pipeline import check_table
@@ -13,13 +14,15 @@ from pairwright.schemas.arrow import R
 from pairwright.schemas.rows import ImageRow, PairRow, RemovalRow
 from pairwright.tasks.rejected import remove_elements
 from pairwright.tasks.sources import read_items
-from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.dataset import RECORD, Build
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import Verdict, read_verdict
 from pairwright.tasks.store.ledger import DUPLICATE, Counts
+from pairwright.tasks.store.manifest import MANIFEST, MARKER, find_damage
 from pairwright.tasks.store.pool import Outcome, ShardFailed
 from pairwright.tasks.store.snapshot import find_live, latest_snapshot
 from pairwright.tasks.store.stage import Planned
+from pairwright.tasks.training.runs import RETRIEVER, RUNS
 
 
 def say_owed(counts: Sequence[Counts], dataset: str) -> Iterator[str]:
@@ -118,9 +121,29 @@ def look_at_status(folder: Folder, *, verify: bool = False) -> Status:
     if counts is None:
         with present.settled() as (build, stages):
             counts = [count for _, count in stages]
-            damaged = list(build.damage()) if verify else []
+            damaged = [*build.damage(), *find_damaged(folder)] if verify else []
     held = list(say_held(read_verdict(folder), number, folder.url))
     return Status(dataset=folder.url, version=number, counts=counts, held=held, damaged=damaged)
+
+
+def find_manifests(folder: Folder) -> list[Path]:
+    """Return the manifests of an export, a model, a run, or all runs of a dataset."""
+    if not folder.is_local:
+        return []
+    inside = [f"{name}/{MANIFEST}" for name in ("checkpoint", "checkpoints/checkpoint-*", RETRIEVER)]
+    patterns = (MARKER, MANIFEST, *inside, *(f"{RUNS}/*/{name}" for name in inside))
+    return sorted(path for pattern in patterns for path in Path(folder.path("")).glob(pattern))
+
+
+def find_damaged(folder: Folder) -> Iterator[str]:
+    """Yield what is wrong with each export, model or checkpoint in a folder that has a manifest."""
+    yield from filter(None, (find_damage(path.parent, path.name) for path in find_manifests(folder)))
+
+
+def verify_copy(url: str) -> list[str] | None:
+    """Return what is wrong with an export, a model or a run; ``None``: it is a dataset, or has no manifest."""
+    folder = Folder(url)
+    return None if folder.exists(RECORD) or not find_manifests(folder) else list(find_damaged(folder))
 
 
 def stage_table(counts: Sequence[Counts], seconds: Sequence[float] = ()) -> list[list[str]]:

@@ -92,7 +92,7 @@ def _look_at(run: Run, evaluations: list[EvaluationRow]) -> Listed:
         model=model,
         start=config.start if config else "?",
         version=version,
-        step=steps[-1] if steps else 0,
+        step=steps[-1] if steps else max((entry[0] for entry in metrics.entries), default=0) * run.is_finished,
         finished=run.is_finished,
         loss=train.get("loss"),
         held_out_loss=held_out.get("loss"),

@@ -33,6 +33,7 @@ from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import NAMC, TrainConfig
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.manifest import MANIFEST
 from pairwright.tasks.store.snapshot import describe_version, snapshot_numbers
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.find_model import require_packages
@@ -176,6 +177,8 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
         config, found, place, start = begins.config, begins.found, begins.found.folder, begins.describe()
         if count_gpus() and not run.is_finished:
             check_memory(place, config)
+    if config.start and not (place / MANIFEST).exists():
+        log.warning("%s: was written without a %s: whether its files are as they were is not known", place, MANIFEST)
     prepared = Prepared(config, place, run.is_finished)
     if run.config():
         _check_same(run, config)
@@ -183,6 +186,7 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
             return prepared
         check_mixed(run)
         check_parts(folder, run.rows)
+        run.check_latest()
     opened = open_version(folder, version)
     beside: list[Planned] = []
     if config.negatives_from:

@@ -242,7 +242,9 @@ class OutputConfig(Section):
     save_steps: Positive = 500
     """Steps between checkpoints; there is one at the end in any case."""
     save_total_limit: Positive = 2
-    """Latest checkpoints that are kept."""
+    """Latest checkpoints that are kept while a run is not finished."""
+    keep_checkpoints: bool = False
+    """Whether the checkpoints stay when the run is finished; if not, its model alone does."""
     merge_adapters: bool = True
     """Whether the finished checkpoint has the adapters merged into its weights; if not, only Pairwright loads it."""
     logging_steps: Positive = 10

@@ -46,8 +46,9 @@ OTHER_WORK = {
 """What verbs import from ``flows`` beside ``flows.dataset``, by which all work on a dataset is done."""
 TASKS = {
     "evaluate": {"evaluation.score_captions", "evaluation.benchmark_list"},
-    "export": {"export.formats", "export.push_to_hub"},
+    "export": {"export.formats"},
     "look": {"sources.readers"},
+    "options": {"export.push_to_hub"},
 }
 """What verbs import from ``tasks``: lists of what there is, configurations, and what has to do with no dataset."""
 

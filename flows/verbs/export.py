@@ -1,14 +1,20 @@
 """The verb that hands a dataset over: export."""
 
-import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
-from pairwright.flows.verbs.options import STOPPED, DatasetUrl, Version, app, open_dataset, refuse_empty, shown_size
+from pairwright.flows.verbs.options import (
+    DatasetUrl,
+    Private,
+    PushToHub,
+    Version,
+    app,
+    open_dataset,
+    refuse_empty,
+    to_hub,
+)
 
 if TYPE_CHECKING:
     from pairwright.tasks.export.form import Form
@@ -73,15 +79,8 @@ def export(
         str, Option(help="With --verify: measure rows in the tokens of this model (folder or name).")
     ] = "",
     max_length: Annotated[int, Option(min=0, help="Most tokens of a row. Default: what the processor states.")] = 0,
-    push: Annotated[
-        str,
-        Option(
-            "--push-to-hub",
-            help="Then send the folder to this dataset repository of Hugging Face's Hub, OWNER/NAME; made where there "
-            "is none. Sent again, only what the Hub lacks goes out.",
-        ),
-    ] = "",
-    private: Annotated[bool, Option("--private", help="With --push-to-hub: only its owner may see it.")] = False,
+    push: PushToHub = "",
+    private: Private = False,
     revision: Annotated[str, Option(help="With --push-to-hub: a branch; made where there is none.")] = "",
 ) -> None:
     """Write a dataset in a form that other programs read."""
@@ -93,17 +92,16 @@ def export(
     some: dict[str, Any] = {name: tuple(values or ()) for name, values in named.items()}
     if not verify and (processor or max_length):
         raise typer.BadParameter("--processor and --max-length go with --verify")
-    if (private or revision) and not push:
-        raise typer.BadParameter("--private and --revision go with --push-to-hub")
-    send = _to_hub(to, push, private=private, revision=revision) if push else None
+    if revision and not push:
+        raise typer.BadParameter("--revision goes with --push-to-hub")
+    send = to_hub(push, private=private, revision=revision)
     selection = Selection(**some, score=score, accepted=accepted)
     verifying: dict[str, Any] = {"verify": verify, "processor": processor, "max_length": max_length}
     config = ExportConfig(selection=selection, table=table, negatives=negatives, model=model, **verifying)
     with show_steps("Rows") as watch:
         tally = open_dataset(dataset, version).export(form, to, config=config, watch=watch)
     _print_tally(tally, choose_form(form, table), to, verified=verify)
-    if send:
-        send()
+    send(to)
 
 
 def _print_tally(tally: "Tally", form: "Form", to: str, *, verified: bool) -> None:
@@ -117,26 +115,6 @@ def _print_tally(tally: "Tally", form: "Form", to: str, *, verified: bool) -> No
     for why, number in tally.unheld.items():
         print(f"{number:,} more are left out: {why}")
     print(form.cannot)
-
-
-def _to_hub(folder: str, repository: str, *, private: bool, revision: str) -> Callable[[], None]:
-    """Return what sends a folder to the Hub, once it is checked that its token may."""
-    from pairwright.tasks.export.push_to_hub import Destination, check_destination, push_folder
-
-    destination = Destination(repository=repository, private=private, branch=revision or "main")
-    check_destination(destination)
-
-    def send() -> None:
-        try:
-            pushed = push_folder(Path(folder), destination)
-        except KeyboardInterrupt:
-            print("Stopped. What was sent is kept; the same command goes on with it.", file=sys.stderr)
-            raise typer.Exit(STOPPED) from None
-        seen_by = "private" if pushed.private else "public"
-        removed = f"; {pushed.removed:,} of an earlier export were removed" if pushed.removed else ""
-        print(f"{pushed.address} ({seen_by}) has all {pushed.files:,} files ({shown_size(pushed.size_bytes)}){removed}")
-
-    return send
 
 
 @app.command(epilog="Examples: `pairwright formats`, `pairwright formats trl`")

@@ -8,6 +8,7 @@ import signal
 import sys
 import textwrap
 import webbrowser
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Annotated
@@ -34,9 +35,18 @@ def status(
     dataset: DatasetUrl,
     as_json: AsJson = False,
     refused: Annotated[str, Option(help="List what this table refused, and why, with names.")] = "",
-    verify: Annotated[bool, Option("--verify", help="Read every part and name the damaged ones.")] = False,
+    verify: Annotated[
+        bool,
+        Option("--verify", help="Read every part and every model of its runs, or an export; name what is damaged."),
+    ] = False,
 ) -> None:
     """Show, per stage, what is done, dropped, failed and owed, and why. Ends with 0 also when rows are owed."""
+    if verify:
+        from pairwright.flows.show_status import verify_copy
+
+        if (damaged := verify_copy(dataset)) is not None:
+            _conclude_verifying(damaged)
+            return
     opened = open_dataset(dataset)
     if refused:
         for row in opened.refused(refused):
@@ -54,12 +64,16 @@ def status(
                 print(line)
             if found.owed:
                 print(f"Rows are owed. Finish them with: pairwright resume {dataset}")
+    if verify or damaged:
+        _conclude_verifying(damaged)
+
+
+def _conclude_verifying(damaged: Sequence[str]) -> None:
     for message in damaged:
         print(f"error: {message}", file=sys.stderr)
     if damaged:
         raise typer.Exit(OWED)
-    if verify:
-        print("Every part is sound: each byte is as it was written.", file=sys.stderr)
+    print("Every file is sound: each byte is as it was written.", file=sys.stderr)
 
 
 @app.command(epilog="Examples: `pairwright sources`, `pairwright sources jsonl`")

@@ -3,9 +3,10 @@
 import os
 import signal
 import sys
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -67,6 +68,16 @@ Until = Annotated[
 ]
 AsJson = Annotated[bool, Option("--json", help="Print JSON for scripts.")]
 
+PushToHub = Annotated[
+    str,
+    Option(
+        "--push-to-hub",
+        metavar="OWNER/NAME",
+        help="Then send the folder to this repository of Hugging Face's Hub, made where there is none. Sent again, "
+        "only what the Hub lacks goes out.",
+    ),
+]
+Private = Annotated[bool, Option("--private", help="With --push-to-hub: only its owner may see it.")]
 Version = Annotated[int | None, Option("--version", min=1, help="A version's number. Default: the newest.")]
 
 
@@ -188,3 +199,29 @@ def print_reasons(counts: "Sequence[Counts]") -> None:
     for count in counts:
         for reason, number in count.reasons.items():
             print(f"  {count.stage}: {number:,} x {reason}")
+
+
+def to_hub(
+    repository: str, *, kind: Literal["dataset", "model"] = "dataset", private: bool = False, revision: str = ""
+) -> Callable[[str], None]:
+    """Return what sends a folder to the Hub, once it is checked that its token may; without a name, nothing goes."""
+    if not repository and private:
+        raise typer.BadParameter("--private goes with --push-to-hub")
+    if not repository:
+        return lambda _folder: None
+    from pairwright.tasks.export.push_to_hub import Destination, check_destination, push_folder
+
+    destination = Destination(repository=repository, kind=kind, private=private, branch=revision or "main")
+    check_destination(destination)
+
+    def send(folder: str) -> None:
+        try:
+            pushed = push_folder(Path(folder), destination)
+        except KeyboardInterrupt:
+            print("Stopped. What was sent is kept; the same command goes on with it.", file=sys.stderr)
+            raise typer.Exit(STOPPED) from None
+        seen_by = "private" if pushed.private else "public"
+        removed = f"; {pushed.removed:,} of an earlier one were removed" if pushed.removed else ""
+        print(f"{pushed.address} ({seen_by}) has all {pushed.files:,} files ({shown_size(pushed.size_bytes)}){removed}")
+
+    return send

@@ -13,6 +13,8 @@ from pairwright.flows.verbs.options import (
     STOPPED,
     AsJson,
     DatasetUrl,
+    Private,
+    PushToHub,
     Version,
     app,
     is_first,
@@ -20,6 +22,7 @@ from pairwright.flows.verbs.options import (
     print_table,
     run_flow,
     say,
+    to_hub,
 )
 
 
@@ -54,6 +57,8 @@ def train(
         typer.Option("--set", help="Set a field: optimiser.per_device_train_batch_size=8 (repeatable)."),
     ] = None,
     version: Version = None,
+    push: PushToHub = "",
+    private: Private = False,
 ) -> None:
     """Train a vision-language model, or NAMC, on a table of a dataset, or go on with a stopped run.
 
@@ -65,6 +70,7 @@ def train(
     settings += [f"data.mix={json.dumps(mix)}"] if mix else []
     words: dict[str, Any] = {"model": model, "start": start, "settings": settings}
     name = name or objective
+    send = to_hub(push if is_first() else "", kind="model", private=private and is_first())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if os.environ.get("PREFECT_API_URL") and os.environ.get("WORLD_SIZE", "1") == "1":
@@ -88,6 +94,7 @@ def train(
         say("Stopped. The same command goes on from the last checkpoint, or begins anew where there is none.")
         raise typer.Exit(STOPPED) from None
     _conclude_training(trained, dataset, name)
+    send(f"{trained.folder}/checkpoint")
 
 
 def _conclude_training(trained: Any, dataset: str, name: str) -> None:

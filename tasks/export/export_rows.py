@@ -15,7 +15,7 @@ from pairwright.schemas.decisions import UNDECIDED, Decisions, edit_row
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, SplitRow, Turn
 from pairwright.tasks.export.form import Form, RowWriter, Setting, UnheldError
-from pairwright.tasks.export.formats import README, check_target, write_marker
+from pairwright.tasks.export.formats import check_target, write_marker
 from pairwright.tasks.export.forms.table import INTERNAL, ShownRow
 from pairwright.tasks.export.parquet import image_cell
 from pairwright.tasks.export.tally_rows import EVERYTHING, About, Selection, Tally
@@ -23,6 +23,7 @@ from pairwright.tasks.export.verify import Verifier
 from pairwright.tasks.export.write_card import write_readme
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.index import columns_without
+from pairwright.tasks.store.manifest import README
 from pairwright.tasks.store.scratch import replacing
 from pairwright.tasks.store.snapshot import find_live, stream_live
 from pairwright.tasks.store.stage import Planned

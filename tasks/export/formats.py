@@ -8,13 +8,12 @@ from pairwright.schemas.plugins import Registry
 from pairwright.tasks.export.form import Form
 from pairwright.tasks.export.forms import hf, llamafactory, llava, ms_swift, openai_batch, rlaif_v, trl, webdataset
 from pairwright.tasks.export.forms.table import table_form
+from pairwright.tasks.store.manifest import MARKER, README, list_files
 
 _FORMS = (hf, trl, llamafactory, ms_swift, rlaif_v, llava, webdataset, openai_batch)
 FORMATS = Registry("formats", Form, (module.FORM for module in _FORMS))
 SOURCES = {"conversations": "comparisons"}
 """Which table the rows of a form are in, where that has another name."""
-MARKER = ".pairwright-export.json"
-README = "README.md"
 
 
 def find_form(name: str) -> Form:
@@ -54,6 +53,6 @@ def check_target(target: Path) -> None:
 
 
 def write_marker(folder: Path, *, form: str, version: str, rows: int) -> None:
-    """Write the file by which a later export knows that it may replace the folder."""
-    marker = {"made_by": "pairwright", "format": form, "version": version, "rows": rows}
+    """Write, last, the folder's manifest, by which a later export knows that it may replace the folder."""
+    marker = {"made_by": "pairwright", "format": form, "version": version, "rows": rows, "files": list_files(folder)}
     (folder / MARKER).write_text(json.dumps(marker) + "\n", encoding="utf-8")

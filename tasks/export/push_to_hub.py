@@ -1,26 +1,32 @@
-"""Send an export's folder to a dataset repository of Hugging Face's Hub by ``HfApi.upload_folder``.
+"""Send an export to a dataset repository of Hugging Face's Hub, or a finished model to one of models.
 
-It sends what the repository lacks and takes away an earlier export's files. Needs huggingface-hub and a token that may
-write; the token is read by the Hub's client, and appears in no message.
+``HfApi.upload_folder`` sends what the repository lacks; what an earlier one had and this one lacks is taken away. Needs
+huggingface-hub and a token that may write; the token is read by the Hub's client, and appears in no message.
 """
 
 import glob
 import sys
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import ValidationError
 
 from pairwright.schemas.errors import ConfigError, PairwrightError, ServerError, StoreError
-from pairwright.tasks.export.formats import FORMATS, MARKER
+from pairwright.tasks.export.formats import FORMATS
+from pairwright.tasks.store.manifest import MANIFEST, MARKER, read_manifest, refuse_damage
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 FIELD = "--push-to-hub"
-KIND = "dataset"
+Kind = Literal["dataset", "model"]
+MARKERS: Mapping[Kind, str] = MappingProxyType({"dataset": MARKER, "model": MANIFEST})
+"""Files by which a repository is known to hold an earlier one."""
 ATTRIBUTES = ".gitattributes"
 """The Hub makes it with the repository."""
 LOGIN = "Log in with `hf auth login`, or set HF_TOKEN: https://huggingface.co/settings/tokens makes one that may write"
@@ -33,6 +39,7 @@ class Destination:
 
     repository: str
     """OWNER/NAME; it is made where there is none."""
+    kind: Kind = "dataset"
     branch: str = "main"
     private: bool = False
     """Whether only its owner may see it. A repository that is public already is refused then."""
@@ -47,44 +54,60 @@ class Pushed:
     files: int
     size_bytes: int
     removed: int
-    """Files of an earlier export that were taken away."""
+    """Files of an earlier one that were taken away."""
 
 
 def check_destination(to: Destination) -> None:
-    """Refuse what could not be pushed to, before anything is exported; nothing is made."""
+    """Refuse what could not be pushed to, before there is anything to push; nothing is made."""
     with _asking(to) as hub:
         _find(hub, to)
 
 
 def push_folder(folder: Path, to: Destination) -> Pushed:
-    """Have a repository hold what an export's folder holds; after a ``ServerError`` the same call goes on."""
+    """Have a repository hold what a folder holds; after a ``ServerError`` the same call goes on."""
+    if to.kind == "model":
+        refuse_damage(folder, field=FIELD)
     with _asking(to) as hub:
         if _find(hub, to) is None:
-            hub.create_repo(to.repository, repo_type=KIND, private=to.private or None, exist_ok=True)
+            hub.create_repo(to.repository, repo_type=to.kind, private=to.private or None, exist_ok=True)
         if to.branch != "main":
-            hub.create_branch(to.repository, repo_type=KIND, branch=to.branch, exist_ok=True)
-        found: Any = hub.repo_info(to.repository, repo_type=KIND, revision=to.branch)
+            hub.create_branch(to.repository, repo_type=to.kind, branch=to.branch, exist_ok=True)
+        found: Any = hub.repo_info(to.repository, repo_type=to.kind, revision=to.branch)
         _check(to, found)
         files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
-        owned = {name for form in FORMATS.values() for name in form.owns}
-        there = [file.rfilename for file in found.siblings or []]
-        stale = [name for name in there if name not in files and name.partition("/")[0] in owned]
+        stale = [name for name in _list_owned(hub, to, found) if name not in files]
         hub.upload_folder(
             repo_id=to.repository,
-            repo_type=KIND,
+            repo_type=to.kind,
             revision=to.branch,
             folder_path=folder,
             delete_patterns=[glob.escape(name) for name in stale] or None,
-            commit_message="Upload an export of Pairwright",
+            commit_message=f"Upload {'an export' if to.kind == 'dataset' else 'a model'} of Pairwright",
         )
         branch = "" if to.branch == "main" else f"/tree/{to.branch}"
         return Pushed(
-            address=f"{hub.endpoint}/datasets/{to.repository}{branch}",
+            address=f"{hub.endpoint}/{'datasets/' if to.kind == 'dataset' else ''}{to.repository}{branch}",
             private=bool(found.private),
             files=len(files),
             size_bytes=sum(path.stat().st_size for path in files.values()),
             removed=len(stale),
         )
+
+
+def _list_owned(hub: "HfApi", to: Destination, found: Any) -> list[str]:
+    """Return the files in a repository that an export may have, or that the manifest of the model there names."""
+    there = [file.rfilename for file in found.siblings or []]
+    if to.kind == "dataset":
+        owned = {name for form in FORMATS.values() for name in form.owns}
+        return [name for name in there if name.partition("/")[0] in owned]
+    if MANIFEST not in there:
+        return []
+    path = hub.hf_hub_download(to.repository, MANIFEST, revision=found.sha)
+    try:
+        listed = read_manifest(Path(path))
+    except ValidationError as error:
+        raise ConfigError(f"{FIELD} {to.repository}: its {MANIFEST} cannot be read; give a new name") from error
+    return [name for name in there if name in listed]
 
 
 @contextmanager
@@ -162,7 +185,7 @@ def _find(hub: "HfApi", to: Destination) -> Any:
     from huggingface_hub.errors import RepositoryNotFoundError
 
     try:
-        found = hub.repo_info(to.repository, repo_type=KIND)
+        found = hub.repo_info(to.repository, repo_type=to.kind)
     except RepositoryNotFoundError:
         return None
     _check(to, found)
@@ -176,8 +199,9 @@ def _check(to: Destination, found: Any) -> None:
             "give a new name, or leave out --private"
         )
     other = sorted({file.rfilename for file in found.siblings or []} - {ATTRIBUTES})
-    if other and MARKER not in other:
+    if other and MARKERS[to.kind] not in other:
+        what = "export" if to.kind == "dataset" else "training"
         raise ConfigError(
-            f"{FIELD} {to.repository}: holds what no export made ({', '.join(other[:3])}); "
+            f"{FIELD} {to.repository}: holds what no {what} made ({', '.join(other[:3])}); "
             "give a new name, or remove its files on the Hub"
         )

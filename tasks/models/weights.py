@@ -16,13 +16,13 @@ import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
 from pairwright.schemas.errors import ModelError
+from pairwright.tasks.store.manifest import digest
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".npz")
 LOCAL = "xxh3:"
@@ -248,18 +248,6 @@ def identify_files(files: Sequence[Path]) -> str:
     """Return what tells these files from all others: a hash of their names and bytes."""
     hashes = [f"{file.name} {digest(file, xxhash.xxh3_128)}" for file in files]
     return LOCAL + xxhash.xxh3_128_hexdigest("\n".join(hashes).encode())
-
-
-def digest(path: Path, algorithm: Callable[[], Any]) -> str:
-    """Return the hash of a file, which is read once in a process as long as its size and time stay."""
-    state = path.stat()
-    return _digest(path, algorithm, state.st_size, state.st_mtime_ns)
-
-
-@lru_cache(maxsize=64)
-def _digest(path: Path, algorithm: Callable[[], Any], size: int, changed: int) -> str:  # noqa: ARG001 - the cache's key
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, algorithm).hexdigest()
 
 
 def check_revision(field: str, wanted: str, found: str, path: Path) -> None:

@@ -16,6 +16,7 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.training import SIZES, WEIGHTS, DifferentialConfig
 from pairwright.tasks.models.weights import LOCAL, identify_files, is_local
+from pairwright.tasks.store.manifest import MANIFEST, refuse_damage
 
 NAME = "model.name"
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "huggingface_hub", "safetensors")
@@ -28,7 +29,7 @@ PROCESSOR = ("preprocessor_config.json", "processor_config.json")
 """Of which a model that takes images has one."""
 READ = (".json", ".jinja", ".txt", ".model")
 """Endings of the files beside the weights that loaders read, but for ``NOT_READ``."""
-NOT_READ = "generation_config.json"
+NOT_READ = ("generation_config.json", MANIFEST)
 MOST_BYTES = 64 << 20
 """Of a JSON file; hostile ones have no end."""
 
@@ -84,6 +85,8 @@ def _find(name: str, revision: str, field: str) -> Found:
     local = is_local(name)
     folder = Path(name).expanduser().absolute() if local else _snapshot(name, revision, field)
     with _naming(folder, field, advice="" if local else f". Fetch it with: hf download {name}"):
+        if local:
+            refuse_damage(folder, field=field)
         return _look_into(folder, commit="" if local else folder.name)
 
 
@@ -125,7 +128,9 @@ def _look_into(folder: Path, *, commit: str) -> Found:
             raise _LacksError(f"holds no {path.name}{only}")
     if not adapters and not any(_has(folder, name) for name in PROCESSOR):
         raise _LacksError(f"holds no {' and no '.join(PROCESSOR)}: a model that takes images has one")
-    read = sorted(path for path in folder.iterdir() if path.suffix in READ and path.is_file() and path.name != NOT_READ)
+    read = sorted(
+        path for path in folder.iterdir() if path.suffix in READ and path.is_file() and path.name not in NOT_READ
+    )
     revision = commit or identify_files(list(dict.fromkeys([*own, *read])))
     return Found(folder=folder, revision=revision, identity=revision, base=base)
 

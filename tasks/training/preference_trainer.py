@@ -43,9 +43,10 @@ from pairwright.tasks.training.runs import (
     MetricsFile,
     Run,
     Window,
+    advise,
     append_refused,
 )
-from pairwright.tasks.training.save_checkpoints import UNREADABLE, Saving, advise, first_line, is_finite, reading
+from pairwright.tasks.training.save_checkpoints import UNREADABLE, Saving, first_line, is_finite, reading
 from pairwright.tasks.training.score_answers import Copy, Reference, reach_whole, score_answers, seen_once
 
 log = logging.getLogger(__name__)

@@ -11,14 +11,14 @@
       words.json         of a NAMC: the words that it writes
       refused.jsonl      rows that are not trained on, with reasons
       metrics.parquet    step, epoch, split, name, value
-      checkpoints/       what a killed run goes on from
-      checkpoint/        the finished model: ``from_pretrained`` loads it
+      checkpoints/       what a killed run goes on from; goes when it is finished, unless they are to be kept
+      checkpoint/        the finished model: ``from_pretrained`` loads it; README.md is its card
       samples/           held-out rows with the finished model's own answers
       answers/           all of its answers to held-out rows, and what was to be said: of a NAMC, or where it is set
       report/index.html  the page to look at
 
 What is written appears under its name when it is whole and on the disk, so that a process that is killed at any moment
-leaves what was there before. Metrics are means over logged windows, in one small Parquet file. Needs no PyTorch.
+leaves what was there before; models and checkpoints have a manifest (``store.manifest``). Metrics are means over logged windows, in one small Parquet file. Needs no PyTorch.
 """
 
 import json
@@ -38,11 +38,12 @@ import yaml
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
-from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.section import Section, say_changes
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.evaluations import FOLDER as EVALUATIONS
 from pairwright.tasks.store.files import Folder, flush, naming
+from pairwright.tasks.store.manifest import find_damage, write_manifest
 from pairwright.tasks.training.freeze_rows import FILE, MIXED, Refused
 
 log = logging.getLogger(__name__)
@@ -98,6 +99,11 @@ class Run:
         found = self.steps()
         return self.checkpoint(found[-1]) if found else None
 
+    def check_latest(self) -> None:
+        """Raise ``ModelError`` where a file of the latest checkpoint is missing, or not as it was written."""
+        if (latest := self.latest()) and (damage := find_damage(latest)):
+            raise ModelError(f"{damage}. {advise(latest)}")
+
     def config(self) -> TrainConfig | None:
         """Return its settings; ``None``: it has not begun."""
         path = self.folder / "config.yaml"
@@ -138,9 +144,13 @@ class Run:
             shutil.rmtree(self.folder / name, ignore_errors=True)
 
     def clean(self) -> None:
-        """Delete what a killed process left half-done; of a finished run, what was prepared of its images, too."""
-        half_done = (self.folder / name for name in (SAVING, FINISHING, *([PLACES, MIXED] if self.is_finished else [])))
-        for path in (*half_done, *self.checkpoints.glob(".*")):
+        """Delete what a killed process left half-done; of a finished run, what only a training needs, too."""
+        names = [SAVING, FINISHING]
+        if self.is_finished:
+            config = self.config()
+            keeps = config is None or config.output.keep_checkpoints
+            names += [PLACES, MIXED] if keeps else [PLACES, MIXED, self.checkpoints.name]
+        for path in (*(self.folder / name for name in names), *self.checkpoints.glob(".*")):
             shutil.rmtree(path, ignore_errors=True)
 
     @contextmanager
@@ -174,16 +184,25 @@ def check_name(name: str, *, field: str = "--name") -> str:
 
 
 def publish_folder(staged: Path, final: Path) -> None:
-    """Give a finished folder its name, its files on the disk first; what has that name goes.
+    """Give a finished folder its manifest and its name, its files on the disk first; what has that name goes.
 
     A process killed at any moment leaves the old folder, or the new one, or the old one aside (``.old``).
     """
+    write_manifest(staged)
     for path in [staged, *staged.rglob("*")]:
         flush(path)
     if final.exists():
         drop_folder(final)
     staged.rename(final)
     flush(final.parent)
+
+
+def advise(checkpoint: Path) -> str:
+    """Return what can be done about a checkpoint that is damaged."""
+    run = Run(checkpoint.parent.parent)
+    others = [step for step in run.steps() if run.checkpoint(step) != checkpoint]
+    then = "go on from the one before" if others else "begin anew, for there is none before"
+    return f"Delete {checkpoint} to {then}, or give another --name"
 
 
 def drop_folder(path: Path) -> None:

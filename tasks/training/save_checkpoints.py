@@ -1,8 +1,9 @@
 """Checkpoints that are whole or not there, and the finished model of a run.
 
-A checkpoint is written under another name, flushed, renamed; all ranks together, in a folder that is one for all. In
-the finished model adapters are merged into the weights that they were trained on, and lie beside them in ``adapters/``;
-without ``output.merge_adapters`` they are all that is written, but for those that were trained upon other adapters.
+A checkpoint is written under another name, listed in its manifest, flushed, renamed; all ranks together, in a folder
+that is one for all. In the finished model adapters are merged into the weights that they were trained on, and lie
+beside them in ``adapters/``; without ``output.merge_adapters`` they are all that is written, but for those that were
+trained upon other adapters.
 """
 
 import contextlib
@@ -19,10 +20,11 @@ from safetensors import SafetensorError
 
 from pairwright.schemas.errors import ModelError, StoreError, TrainingError
 from pairwright.schemas.training import SIZES, WEIGHTS, TrainConfig
+from pairwright.tasks.store.manifest import README
 from pairwright.tasks.training.find_model import ADAPTER_WEIGHTS, ADAPTERS, TUNED, find_base
 from pairwright.tasks.training.load_model import choose_storage, load_plain, merge_adapters
 from pairwright.tasks.training.ranks import gather
-from pairwright.tasks.training.runs import FINISHING, SAVING, Run, drop_folder, publish_folder
+from pairwright.tasks.training.runs import FINISHING, SAVING, Run, advise, drop_folder, publish_folder
 
 NOT_SAVED = (OSError, RuntimeError, SafetensorError, StoreError)
 """What a full disk looks like: PyTorch and safetensors do not say OSError."""
@@ -34,7 +36,7 @@ UNREADABLE = (
 FOLDER = "adapters"
 CACHE = "models--"
 """How the folder of a model begins in the Hub's local cache; its commit is a folder in ``snapshots``."""
-OWN = (ADAPTERS, ADAPTER_WEIGHTS, "README.md", TUNED)
+OWN = (ADAPTERS, ADAPTER_WEIGHTS, TUNED)
 """What peft writes, and the weights that were trained beside adapters."""
 NOT_NEEDED = "training_args.bin"
 """A pickle, which only the Trainer's own checkpoints need."""
@@ -104,14 +106,10 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
-def advise(folder: Path) -> str:
-    """Return what can be done about a checkpoint that cannot be read."""
-    return f"Delete {folder} to go on from the one before, or give another --name"
-
-
 def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
     """Complete what the Trainer saved in a folder of a run from ``start``; of several processes, one does."""
-    (saved / NOT_NEEDED).unlink(missing_ok=True)
+    for name in (NOT_NEEDED, README):  # peft's, which is left to be filled in
+        (saved / name).unlink(missing_ok=True)
     if config.model.tuning != "lora":
         return
     below = find_base(start)

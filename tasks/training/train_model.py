@@ -26,6 +26,7 @@ from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
 from pairwright.schemas.training import NAMC, TrainConfig
 from pairwright.tasks.models.batches import is_out_of_memory
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.manifest import write_manifest
 from pairwright.tasks.training.answer_questions import measure_unreadable, sample_answers
 from pairwright.tasks.training.collate import Collator, ExampleRows
 from pairwright.tasks.training.freeze_rows import FrozenRows, Needs
@@ -45,6 +46,7 @@ from pairwright.tasks.training.retriever.adversary import open_adversary
 from pairwright.tasks.training.runs import FINISHING, HELD_OUT, RETRIEVER, SAVING, MetricsFile, Run, publish_folder
 from pairwright.tasks.training.save_checkpoints import Saving, finish_model, first_line
 from pairwright.tasks.training.score_answers import open_reference, packs_well
+from pairwright.tasks.training.write_model_card import write_model_card
 
 log = logging.getLogger(__name__)
 TRIED_ROWS = 8
@@ -174,10 +176,14 @@ def train_rows(job: Job) -> Any:
     return _rows(job, job.config.data.split, needs_of(job.config), job.config.data.max_train_rows)
 
 
+def find_rows(job: Job, split: str) -> FrozenRows:
+    """Return the run's frozen rows of a split."""
+    return FrozenRows(folder=job.dataset, file=str(job.run.rows), split=split)
+
+
 def _rows(job: Job, split: str, needs: Needs, count: int = 0) -> Any:
     """Return so many rows of a split, shuffled; 0: all, in the table's order."""
-    frozen = FrozenRows(folder=job.dataset, file=str(job.run.rows), split=split)
-    rows = ExampleRows(frozen, needs, job.config.model.max_pixels)
+    rows = ExampleRows(find_rows(job, split), needs, job.config.model.max_pixels)
     if not count or count >= len(rows):
         return rows
     generator = torch.Generator().manual_seed(job.config.seed)
@@ -216,9 +222,12 @@ def _finish(trainer: PreferenceTrainer, job: Job) -> None:
     if first:
         if trainer.setting.adversary:
             trainer.setting.adversary.publish(run.folder / RETRIEVER)
+            write_manifest(run.folder / RETRIEVER)
         finish_model(staged, job.start, job.config)
+        rows, metrics = find_rows(job, job.config.data.split), trainer.setting.metrics
+        write_model_card(staged, run, config=job.config, rows=rows, metrics=metrics)
         sample_answers(trainer, run.folder)
-        trainer.setting.metrics.write()
+        metrics.write()
         publish_folder(staged, run.model)
         run.clean()
 

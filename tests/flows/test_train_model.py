@@ -41,6 +41,7 @@ FAST = {
     "output.logging_steps": 1,
     "output.save_steps": 2,
     "output.merge_adapters": "false",
+    "output.keep_checkpoints": "true",
     "data.eval_split": "train",
     "data.max_eval_rows": 2,
     "data.max_train_rows": 6,

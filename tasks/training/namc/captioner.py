@@ -44,6 +44,7 @@ from pairwright.tasks.models.namc_words import DecoderWords, saved_words
 from pairwright.tasks.models.weights import identify_files
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.store.images import RefusedImageError, decode_rgb
+from pairwright.tasks.store.manifest import refuse_damage
 from pairwright.tasks.training.freeze_rows import PAIR
 
 WEIGHTS, WORDS, ABOUT = "model.safetensors", "words.json", "namc.json"
@@ -154,6 +155,7 @@ def load_captioner(folder: Path, config: NamcConfig | None = None) -> Captioner:
         folder: where it is.
         config: of a run that goes on with it: the size that it must have, and whether its noise module is wanted.
     """
+    refuse_damage(folder, field=FIELD)
     about, words = read_about(folder), saved_words(folder / WORDS)
     config = config or NamcConfig(size=about.size, noise_enabled=False)
     if about.size != config.size or (config.noise_enabled and not about.noise):

@@ -60,7 +60,8 @@ from pairwright.tasks.training.ranks import add_gradients, count_ranks, gather, 
 from pairwright.tasks.training.report.write_run_page import Sample, write_answers, write_samples
 from pairwright.tasks.training.runs import HELD_OUT, PLACES, TRAIN, MetricsFile, Window
 from pairwright.tasks.training.save_checkpoints import Saving, reading
-from pairwright.tasks.training.train_model import Ended, Job
+from pairwright.tasks.training.train_model import Ended, Job, find_rows
+from pairwright.tasks.training.write_model_card import write_model_card
 
 OPTIMISER = "optimiser.pt"
 SAMPLES = 8
@@ -95,16 +96,11 @@ def train_namc(job: Job) -> Ended:
     return Ended(step=step, steps=training.steps, measured=training.metrics.last(HELD_OUT), finished=finished)
 
 
-def rows_of(job: Job, split: str) -> FrozenRows:
-    """Return the run's frozen rows of a split."""
-    return FrozenRows(folder=job.dataset, file=str(job.run.rows), split=split)
-
-
 def find_texts(job: Job, *, held_out: bool = False) -> tuple[FrozenRows, list[Text], list[Refused]]:
     """Return the rows that are trained, or measured, on, what they say, and which cannot be learnt from."""
     data, noise = job.config.data, job.config.namc.noise_enabled
     split, limit = (data.eval_split, data.max_eval_rows) if held_out else (data.split, data.max_train_rows)
-    rows = rows_of(job, split)
+    rows = find_rows(job, split)
     texts, refused = read_texts(rows, halves=noise and not held_out, limit=limit, seed=job.config.seed)
     if not (texts or held_out):
         reasons = count_reasons(refused)
@@ -137,7 +133,7 @@ def _make_words(job: Job) -> DecoderWords:
         if job.config.namc.size == PAPER:
             words = bert_words(find_weights(job.config.namc.vocabulary))
         else:
-            texts = (description_of(row) for row in rows_of(job, job.config.data.split).read_texts())
+            texts = (description_of(row) for row in find_rows(job, job.config.data.split).read_texts())
             words = learnt_words(texts, size=VOCABULARY_SIZE)
         Folder(str(job.run.folder)).write(runs.VOCABULARY, words.as_json().encode())
     gather(None)  # words that are equally frequent are in any order: all processes have those of the first
@@ -356,13 +352,15 @@ class Training:
             shutil.rmtree(staged, ignore_errors=True)
             staged.mkdir()
             saved.save_captioner(self.learner.captioner, staged)
+            rows = find_rows(self.job, self.config.data.split)
+            write_model_card(staged, run, config=self.config, rows=rows, metrics=self.metrics)
             runs.publish_folder(staged, run.model)
-            shutil.rmtree(run.folder / PLACES, ignore_errors=True)
+            run.clean()
 
         Saving(run, run.model.name).agree(write if own_rank() == 0 else lambda: None)
 
     def _samples(self, said: list[str]) -> Iterator[Sample]:
-        rows = rows_of(self.job, self.config.data.eval_split)
+        rows = find_rows(self.job, self.config.data.eval_split)
         for text, answer in zip(self.held_out.texts[:SAMPLES], said, strict=False):
             row = rows.read(text.place)
             yield Sample(

@@ -64,7 +64,7 @@ def write_run_page(folder: Path) -> Path:
         data=_list_data(_read_json(folder / "data.json")),
         finished=run.is_finished,
         metrics=metrics,
-        totals=list(_totals(metrics)),
+        totals=list(list_totals(metrics)),
         alarms=[*find_alarms(metrics, config), *alarms],
         sections=draw_run(metrics),
         facts=facts,
@@ -81,7 +81,8 @@ def write_run_page(folder: Path) -> Path:
     return folder / "report" / "index.html"
 
 
-def _totals(metrics: Metrics) -> Iterator[tuple[str, str]]:
+def list_totals(metrics: Metrics) -> Iterator[tuple[str, str]]:
+    """Yield what came out at the end, in words."""
     if metrics.points:
         yield from (("steps", f"{metrics.last:,}"), ("epochs", f"{metrics.epoch:.3g}"))
     if (loss := metrics.final("loss")) is not None:

@@ -16,7 +16,7 @@ from pairwright.tasks.models.namc_words import ClipWords, learnt_words
 from pairwright.tasks.training.namc.batches import Batches, read_texts
 from pairwright.tasks.training.namc.captioner import small_sizes
 from pairwright.tasks.training.namc.tables import Copies, open_copies
-from pairwright.tasks.training.namc.train_namc import rows_of
+from pairwright.tasks.training.train_model import find_rows
 from tests.fixtures.preferences_to_train import preference
 from tests.fixtures.runs_to_train import write_run
 
@@ -38,7 +38,7 @@ def test_rows_that_cannot_be_learnt_from_are_refused(tmp_path: Path) -> None:
         row(3, TEMPLATE.format("a hat"), split="test"),
         row(4, TEMPLATE.format("a box")),
     ]
-    own = rows_of(write_run(tmp_path, TrainConfig(objective="namc"), rows=rows), "train")
+    own = find_rows(write_run(tmp_path, TrainConfig(objective="namc"), rows=rows), "train")
     texts, refused = read_texts(own, halves=True)
     assert [(text.place, text.key, text.images) for text in texts] == [
         (place, rows[number].key, rows[number].image_keys) for place, number in ((0, 0), (3, 4))
@@ -54,7 +54,9 @@ def test_rows_that_cannot_be_learnt_from_are_refused(tmp_path: Path) -> None:
 
 def test_batches_ahead_are_those_made_one_by_one(tmp_path: Path) -> None:
     rows = [row(number, TEMPLATE.format(thing)) for number, thing in enumerate(THINGS)]
-    texts, _ = read_texts(rows_of(write_run(tmp_path, TrainConfig(objective="namc"), rows=rows), "train"), halves=True)
+    texts, _ = read_texts(
+        find_rows(write_run(tmp_path, TrainConfig(objective="namc"), rows=rows), "train"), halves=True
+    )
     keys = sorted({key for text in texts for key in text.images})
     grids = np.arange(len(keys) * 196 * 4).astype(np.float16).reshape(-1, 196, 4)
     codes = np.full((len(keys), 196), 50_000, dtype=np.uint16)

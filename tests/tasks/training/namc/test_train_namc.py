@@ -44,7 +44,7 @@ def settings(**values: Any) -> TrainConfig:
         "objective": "namc",
         "namc": {"max_new_tokens": 30, "image_mask_ratio": 0.4, "text_mask_ratio": 0.4},
         "optimiser": {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "max_steps": 5},
-        "output": {"logging_steps": 1, "save_steps": 2, "save_total_limit": 9},
+        "output": {"logging_steps": 1, "save_steps": 2, "save_total_limit": 9, "keep_checkpoints": True},
     }
     return TrainConfig.model_validate(
         given | {name: {**given.get(name, {}), **value} for name, value in values.items()}

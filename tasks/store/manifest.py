@@ -1,0 +1,96 @@
+"""Manifests: names, sizes and hashes of a folder's files, by which one that is damaged or missing is found and named.
+
+A checkpoint and a finished model have ``manifest.json``, an export has it in its marker; both are written last.
+``README.md`` is not in it, since people edit it, and files that were added later do not matter.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import xxhash
+from pydantic import BaseModel, ValidationError
+
+from pairwright.schemas.errors import ModelError
+
+MANIFEST, MARKER, README = "manifest.json", ".pairwright-export.json", "README.md"
+
+
+class Listed(BaseModel, frozen=True):
+    """Entry of a file."""
+
+    size_bytes: int
+    xxh3_128: str
+
+
+class Manifest(BaseModel, frozen=True):
+    """Manifest as it is read: what else a marker says is passed over."""
+
+    files: dict[str, Listed] = {}
+
+
+def digest(path: Path, algorithm: Callable[[], Any]) -> str:
+    """Return the hash of a file, which is read once in a process as long as its size and time stay."""
+    state = path.stat()
+    return _digest(path, algorithm, state.st_size, state.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _digest(path: Path, algorithm: Callable[[], Any], size: int, changed: int) -> str:  # noqa: ARG001 - the cache's key
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, algorithm).hexdigest()
+
+
+def list_files(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the entries of all files below a folder, by name."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.relative_to(folder) != Path(README))
+    return {path.relative_to(folder).as_posix(): _list(path).model_dump() for path in files if path.name != MANIFEST}
+
+
+def _list(path: Path) -> Listed:
+    return Listed(size_bytes=path.stat().st_size, xxh3_128=digest(path, xxhash.xxh3_128))
+
+
+def write_manifest(folder: Path) -> None:
+    """Write the manifest of a folder that is complete."""
+    (folder / MANIFEST).write_text(json.dumps({"files": list_files(folder)}, indent=1) + "\n", encoding="utf-8")
+
+
+def read_manifest(path: Path) -> dict[str, Listed]:
+    """Return the entries of a manifest or a marker; an earlier release's marker has none."""
+    return Manifest.model_validate_json(path.read_bytes()).files
+
+
+def find_damage(folder: Path, manifest: str = MANIFEST) -> str:
+    """Say what is wrong with the first file of a folder that is not as it was written; empty: nothing is."""
+    try:
+        listed = read_manifest(folder / manifest)
+    except FileNotFoundError:
+        listed = {}
+    except (ValidationError, OSError) as error:
+        return f"{folder / manifest}: cannot be read: {str(error).partition(chr(10))[0]}"
+    if not listed:
+        return f"{folder}: has no manifest ({manifest}): it was lost, or an earlier release wrote the folder"
+    found = ((folder / name, _compare(folder / name, one)) for name, one in listed.items())
+    return next((f"{path}: {why}" for path, why in found if why), "")
+
+
+def refuse_damage(folder: Path, *, field: str) -> None:
+    """Raise ``ModelError`` where a model is not as it was written; without a manifest it is taken as it is."""
+    if (folder / MANIFEST).is_file() and (damage := find_damage(folder)):
+        raise ModelError(
+            f"{field}: {damage}. Put a copy in its place, or train it anew; if you changed it on purpose, delete "
+            f"{folder / MANIFEST}"
+        )
+
+
+def _compare(path: Path, wanted: Listed) -> str:
+    try:
+        if (size := path.stat().st_size) != wanted.size_bytes:
+            return f"has {size:,} bytes, and was written with {wanted.size_bytes:,}"
+        return "" if _list(path) == wanted else "is damaged: its bytes are not those that were written"
+    except OSError as error:
+        return "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"

@@ -1,0 +1,99 @@
+"""Write README.md of a finished model: the YAML that the Hugging Face Hub reads, then what it is in plain words.
+
+Reads the run's folder, its rows' licences and the card of the model that it started from. Paths of this machine are in
+neither: models are passed on.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from huggingface_hub import EvalResult, ModelCard, ModelCardData, metadata_load
+
+from pairwright.schemas.section import find_changes
+from pairwright.schemas.training import NAMC, STAND_INS, TrainConfig
+from pairwright.tasks.models.weights import is_local
+from pairwright.tasks.store.manifest import README
+from pairwright.tasks.training.find_model import ADAPTERS
+from pairwright.tasks.training.freeze_rows import FrozenRows
+from pairwright.tasks.training.report.draw_run import Metrics, arrange
+from pairwright.tasks.training.report.find_alarms import held_out_accuracy, say_proportion
+from pairwright.tasks.training.report.write_run_page import list_totals
+from pairwright.tasks.training.runs import MetricsFile, Run
+
+TEMPLATE = Path(__file__).with_name("model_card.md.j2")
+TASK = "image-text-to-text"
+UNSTATED = "not stated"
+LICENCE = ("license", "license_name", "license_link")
+"""What a card says of it."""
+
+
+def write_model_card(folder: Path, run: Run, *, config: TrainConfig, rows: FrozenRows, metrics: MetricsFile) -> None:
+    """Write the card of a finished model into its folder; ``rows`` are those that it learnt from."""
+    data, logged = run.data(), arrange(metrics.entries)
+    name, dataset = run.folder.name, str(data.get("dataset", rows.folder.url)).rstrip("/").rsplit("/", 1)[-1]
+    licences = Counter(dict(_count_licences(rows)).values())
+    own, start = config.model.name, data.get("start", {}).get("folder", "")
+    base = "" if config.objective == NAMC or own in STAND_INS or is_local(own) else own
+    kind = "namc" if config.objective == NAMC else "adapter" if (folder / ADAPTERS).exists() else "finetune"
+    told = ModelCardData(
+        **(_read_licence(Path(start)) if start else {"license": "unknown"}),
+        base_model=base or None,
+        base_model_relation=kind if base else None,
+        library_name={"namc": "pairwright", "adapter": "peft"}.get(kind, "transformers"),
+        pipeline_tag=TASK,
+        tags=["image-difference", config.objective, "pairwright"],
+        model_name=name,
+        eval_results=list(_list_results(logged, dataset)) or None,
+    )
+    card = ModelCard.from_template(
+        told,
+        str(TEMPLATE),
+        name=name,
+        kind=kind,
+        base=base or ("random weights" if kind == "namc" or own in STAND_INS else Path(own).name),
+        config=config,
+        dataset=dataset,
+        data=data,
+        count=len(rows),
+        totals=list(list_totals(logged)),
+        settings=list(_list_settings(config)),
+        licences=licences.most_common(),
+    )
+    (folder / README).write_text(card.content, encoding="utf-8")
+
+
+def _count_licences(rows: FrozenRows) -> Iterator[tuple[str, str]]:
+    for row in rows.read_texts():
+        yield from zip(row.image_keys, (licence or UNSTATED for licence in row.licences), strict=True)
+
+
+def _read_licence(start: Path) -> dict[str, Any]:
+    """Return under which licence the model is that the run started from, as far as its card says it."""
+    try:
+        card = metadata_load(start / README) or {}
+    except (OSError, ValueError, yaml.YAMLError):
+        card = {}
+    return {name: card[name] for name in LICENCE if isinstance(card.get(name), str)} or {"license": "unknown"}
+
+
+def _list_results(metrics: Metrics, dataset: str) -> Iterator[EvalResult]:
+    if ranked := held_out_accuracy(metrics):
+        yield EvalResult(
+            task_type=TASK,
+            dataset_type="pairwright",
+            dataset_name=dataset,
+            metric_type="accuracy",
+            metric_value=ranked.value,
+            metric_name=f"held-out preferences ranked right: {say_proportion(ranked)}",
+        )
+
+
+def _list_settings(config: TrainConfig) -> Iterator[tuple[str, str]]:
+    """Yield the settings that are not the default ones, but for names and places."""
+    usual = TrainConfig(objective=config.objective).model_dump(mode="json")
+    for name, _, own in find_changes(usual, config.model_dump(mode="json")):
+        if not name.startswith(("output.", "model.name", "model.revision")) and not {"/", "\\"} & set(own):
+            yield name, own
