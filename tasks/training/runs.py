@@ -18,7 +18,8 @@
       report/index.html  the page to look at
 
 What is written appears under its name when it is whole and on the disk, so that a process that is killed at any moment
-leaves what was there before; models and checkpoints have a manifest (``store.manifest``). Metrics are means over logged windows, in one small Parquet file. Needs no PyTorch.
+leaves what was there before; models and checkpoints have a manifest. Metrics are means over logged windows, in one
+small Parquet file. Needs no PyTorch.
 """
 
 import json

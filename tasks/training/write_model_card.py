@@ -6,6 +6,7 @@ neither: models are passed on.
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,8 @@ def write_model_card(folder: Path, run: Run, *, config: TrainConfig, rows: Froze
 
 
 def _count_licences(rows: FrozenRows) -> Iterator[tuple[str, str]]:
-    for row in rows.read_texts():
-        yield from zip(row.image_keys, (licence or UNSTATED for licence in row.licences), strict=True)
+    for row in rows.read_texts():  # those of files that are mixed in state none
+        yield from ((key, licence or UNSTATED) for key, licence in zip_longest(row.image_keys, row.licences))
 
 
 def _read_licence(start: Path) -> dict[str, Any]:

@@ -1,6 +1,8 @@
-"""`pairwright export --push-to-hub` as a user calls it, against a stand-in of the Hub, whole and cut in the middle."""
+"""`--push-to-hub` of `export` and `train` as a user calls it, against a stand-in of the Hub, whole and cut in the middle."""
 
 import hashlib
+import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,11 +15,17 @@ import datasets
 import huggingface_hub
 import pytest
 
-from tests.fixtures.command import run
+from tests.fixtures.command import run, words_of
 from tests.fixtures.file_server import Fault, use_as_hub
 from tests.fixtures.hub_server import LARGE, READER, TOKEN, Repository, serving_hub
 
 NAME = "owner/pairs"
+NAMC = {
+    "optimiser.max_steps": 2,
+    "optimiser.per_device_train_batch_size": 4,
+    "data.eval_split": "",
+    "namc.max_new_tokens": 8,
+}
 
 
 @pytest.fixture
@@ -169,3 +177,27 @@ def test_what_is_refused_says_what_to_do(hub, push, monkeypatch, token, name, wo
     assert not token or token not in said
     assert hub.repositories["owner/photographs"].branches["main"] == files
     assert not hub.received
+
+
+def test_a_finished_model_is_pushed_and_pushed_again(hub, rendered, tmp_path, capsys):
+    """Of an earlier model what is no longer there goes; what people have added stays."""
+    dataset = shutil.copytree(rendered, tmp_path / "data")
+    train = ["train", dataset, "--objective", "namc", "--push-to-hub", "owner/captioner", *words_of(NAMC)]
+    assert run(*train, "--private") == 0
+    files, repository = files_of(dataset / "runs/namc/checkpoint"), hub.repositories["owner/captioner"]
+    assert repository.files == files
+    assert repository.private
+    assert {"README.md", "manifest.json", "model.safetensors", "namc.json", "words.json"} == files.keys()
+    assert f"{hub.address}/owner/captioner (private)" in capsys.readouterr().out
+    manifest = json.loads(files["manifest.json"])
+    manifest["files"]["old.json"] = manifest["files"]["namc.json"]
+    there = {"old.json": b"{}", "notes.json": b"{}", "manifest.json": json.dumps(manifest).encode()}
+    repository.branches["main"] |= there
+    assert run(*train) == 0
+    assert repository.files == files | {"notes.json": b"{}"}
+    hub.repositories["owner/pairs"] = Repository(branches={"main": {"data.parquet": b"a"}})
+    train[train.index("owner/captioner")] = "owner/pairs"
+    capsys.readouterr()
+    assert run(*train, "--name", "other") == 2
+    assert "holds what no training made" in capsys.readouterr().err
+    assert not (dataset / "runs/other").exists(), "it is refused before anything is trained"

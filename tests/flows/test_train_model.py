@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import torch
+from huggingface_hub import ModelCard
 
 from pairwright.flows import train_model
 from pairwright.flows.make_train_config import make_config
@@ -87,9 +89,10 @@ def trainer(dataset: Path, qwen: Path, request: pytest.FixtureRequest, capsys: p
 
 
 def test_a_run_from_the_verb_to_the_finished_model(trainer: Trainer) -> None:
-    code, out, _ = trainer()
+    code, out, _ = trainer(output__keep_checkpoints="false")
     assert code == 0
     assert f"4 steps: {trainer.run.model}" in out
+    assert not trainer.run.checkpoints.exists()
     assert "Held out" in out
     assert (trainer.run.folder / "report/index.html").exists()
     data = trainer.run.data()
@@ -98,7 +101,7 @@ def test_a_run_from_the_verb_to_the_finished_model(trainer: Trainer) -> None:
     before = {path: path.stat().st_mtime_ns for path in trainer.run.folder.rglob("*") if path.is_file()}
 
     held_out = out[out.index("Held out") :].splitlines()[0]
-    code, out, _ = trainer()
+    code, out, _ = trainer(output__keep_checkpoints="false")
     assert code == 0
     assert held_out in out
     after = {path: path.stat().st_mtime_ns for path in trainer.run.folder.rglob("*") if path.is_file()}
@@ -115,6 +118,61 @@ def test_a_run_from_the_verb_to_the_finished_model(trainer: Trainer) -> None:
     assert code == 2
     assert re.search(r"dpo\.beta was 0\.1, is 0\.5\b.*--name", err)
     assert "output" not in err
+
+
+def test_the_card_of_a_finished_model(trainer: Trainer, qwen: Path, tmp_path: Path) -> None:
+    """It names no path of this machine, and the licence that the first model's card states."""
+    trainer.model = Path(shutil.copytree(qwen, tmp_path / "their-model"))
+    (trainer.model / "README.md").write_text("---\nlicense: apache-2.0\n---\n")
+    assert trainer()[0] == 0
+    card = ModelCard.load(trainer.run.model / "README.md")
+    told = card.data.to_dict()
+    assert (told["license"], told["pipeline_tag"], told["library_name"]) == ("apache-2.0", "image-text-to-text", "peft")
+    assert "base_model" not in told, "a folder is no name on the Hub"
+    for words in ("their-model", "objective `dpo`", f"{ROWS} rows", "`train`", "`dogs`, version 1", f"({ROWS})"):
+        assert words in card.text, words
+    page = (trainer.run.folder / "report/index.html").read_text()
+    (accuracy,) = re.findall(r"held-out accuracy \| (.* of 2 \(.*\)) \|", card.text)
+    assert accuracy in page
+    assert told["model-index"][0]["results"][0]["metrics"][0]["name"].endswith(accuracy)
+    assert str(tmp_path) not in card.content
+    assert str(trainer.dataset.parent) not in card.content
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    for place in range(len(data) // 2, len(data) // 2 + 8):
+        data[place] ^= 255
+    path.write_bytes(data)
+
+
+def test_damage_is_named_by_whoever_goes_on_from_it(trainer: Trainer) -> None:
+    """A checkpoint that is gone on from, the finished model that a run starts from or that is asked; and by status."""
+    settings = {"output__save_steps": 1}
+    with pytest.raises(KeyboardInterrupt):
+        train(str(trainer.dataset), _config(trainer.words(**settings)), name=trainer.name, watcher=interrupt(3))
+    assert trainer.run.steps() == [1, 2]
+    damaged = trainer.run.checkpoint(2) / "optimizer.pt"
+    flip(damaged)
+    code, _, err = trainer(**settings)
+    assert (code, f"{damaged}: is damaged" in err) == (1, True)
+    assert trainer.run.steps() == [1, 2]
+    shutil.rmtree(damaged.parent)
+    assert trainer(**settings)[0] == 0
+    assert run("status", trainer.dataset, "--verify") == run("status", trainer.run.folder, "--verify") == 0
+
+    weights = trainer.run.model / "adapter_model.safetensors"
+    flip(weights)
+    for words in (
+        ["train", trainer.dataset, "--objective", "dpo", "--from", trainer.name, "--name", "next"],
+        ["evaluate", "model", trainer.run.folder, "--benchmark", "preferences", "--data", trainer.dataset],
+        ["status", trainer.dataset, "--verify"],
+        ["status", trainer.run.folder, "--verify"],
+    ):
+        trainer.capsys.readouterr()
+        assert run(*words) == 1, words
+        assert f"{weights}: is damaged" in trainer.capsys.readouterr().err
+    shutil.rmtree(trainer.run.folder)  # the dataset is the other tests', too
 
 
 def test_a_run_goes_on_with_the_version_that_it_began_with(trainer: Trainer, qwen: Path, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ FAST = {
     "optimiser.gradient_accumulation_steps": 2,
     "output.logging_steps": 1,
     "output.save_steps": 1,
+    "output.keep_checkpoints": "true",
     "data.eval_split": "train",
     "data.max_eval_rows": 2,
 }

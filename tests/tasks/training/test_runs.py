@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.training import TrainConfig
+from pairwright.schemas.training import OutputConfig, TrainConfig
+from pairwright.tasks.store.manifest import find_damage
 from pairwright.tasks.training.freeze_rows import Refused
 from pairwright.tasks.training.runs import (
     HELD_OUT,
@@ -68,8 +69,13 @@ def test_what_a_killed_process_left_goes(tmp_path: Path) -> None:
     run.clean()
     assert (run.folder / "places").exists()
     filled(run.model / "model.safetensors", "")
+    run.write_config(CONFIG.model_copy(update={"output": OutputConfig(keep_checkpoints=True)}))
     run.clean()
     assert not (run.folder / "places").exists(), "a run that was killed between its end and this"
+    assert list(run.checkpoints.iterdir()) == [kept]
+    run.write_config(CONFIG)
+    run.clean()
+    assert sorted(path.name for path in run.folder.iterdir()) == ["checkpoint", "config.yaml"]
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
@@ -92,6 +98,7 @@ def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
     final = filled(tmp_path / "final", "old")
     publish_folder(filled(tmp_path / "staged", "new"), final)
     assert (final / "file").read_text() == "new"
+    assert find_damage(final) == ""
     assert [path.name for path in tmp_path.iterdir()] == ["final"]
     drop_folder(final)
     assert list(tmp_path.iterdir()) == []

@@ -19,6 +19,7 @@ from transformers import Trainer
 
 from pairwright.schemas.errors import ModelError, TrainingError
 from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.store.manifest import MANIFEST
 from pairwright.tasks.training import preference_trainer
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 from pairwright.tasks.training.runs import HELD_OUT, TRAIN, Run
@@ -26,6 +27,7 @@ from pairwright.tasks.training.train_model import fitting, make_trainer
 from pairwright.tasks.training.train_model import train_model as train
 from tests.fixtures.families_of_models import write_qwen2_5_vl, write_qwen2_vl
 from tests.fixtures.preferences_to_train import CHOSEN
+from tests.fixtures.retrievers_to_train import LIVELY, write_adpo_run
 from tests.fixtures.runs_to_train import PART, TABLE, At, curve, logged, preferences, settings, write_run
 
 pytestmark = pytest.mark.usefixtures("no_samples")
@@ -268,6 +270,42 @@ def test_a_damaged_file_of_a_checkpoint(name: str, content: bytes, half: Path, t
     (job.run.checkpoint(2) / name).write_bytes(content)
     with pytest.raises(ModelError, match=r"checkpoint-2.*Delete .*/checkpoint-2"):
         train(job)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run of ADPO, all weights trained, with two checkpoints and no finished model."""
+    root = tmp_path_factory.mktemp("stopped")
+    values: dict[str, Any] = {"model": FULL, "adpo": LIVELY, "optimiser": {"max_steps": 4}, "data": {"eval_split": ""}}
+    job = write_adpo_run(root, settings("adpo", write_qwen2_vl(root / "qwen"), reference=COPY, **values))
+    train(job)
+    shutil.rmtree(job.run.model)
+    return job.run.folder
+
+
+@pytest.mark.parametrize(
+    "name", [WEIGHTS, "optimizer.pt", "scheduler.pt", "retriever.pt", "rng_state.pth", "trainer_state.json"]
+)
+def test_eight_flipped_bytes_of_a_checkpoint(name: str, stopped: Path, tmp_path: Path) -> None:
+    run = Run(Path(shutil.copytree(stopped, tmp_path / "run")))
+    path = run.checkpoint(4) / name
+    whole, half = path.read_bytes(), path.stat().st_size // 2
+    path.write_bytes(whole[:half] + bytes(byte ^ 255 for byte in whole[half : half + 8]) + whole[half + 8 :])
+    after = rf"Delete {run.checkpoint(4)} to go on from the one before, or give another --name"
+    with pytest.raises(ModelError, match=rf"^{path}: is damaged.*\. {after}"):
+        run.check_latest()
+    path.write_bytes(whole[:-1])
+    with pytest.raises(ModelError, match=rf"^{path}: has {len(whole) - 1:,} bytes, .* {len(whole):,}\. {after}"):
+        run.check_latest()
+    path.unlink()
+    with pytest.raises(ModelError, match=rf"^{path}: is missing\. {after}"):
+        run.check_latest()
+    path.write_bytes(whole)
+    run.check_latest()
+    shutil.rmtree(run.checkpoint(2))
+    (run.checkpoint(4) / MANIFEST).unlink()
+    with pytest.raises(ModelError, match=r"checkpoint-4: has no manifest.* Delete .* to begin anew"):
+        run.check_latest()
 
 
 @pytest.fixture(scope="module")
