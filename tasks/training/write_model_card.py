@@ -39,8 +39,9 @@ def write_model_card(folder: Path, run: Run, *, config: TrainConfig, rows: Froze
     own, start = config.model.name, data.get("start", {}).get("folder", "")
     base = "" if config.objective == NAMC or own in STAND_INS or is_local(own) else own
     kind = "namc" if config.objective == NAMC else "adapter" if (folder / ADAPTERS).exists() else "finetune"
+    licence: dict[str, Any] = _read_licence(Path(start)) if start else {"license": "unknown"}
     told = ModelCardData(
-        **(_read_licence(Path(start)) if start else {"license": "unknown"}),
+        **licence,
         base_model=base or None,
         base_model_relation=kind if base else None,
         library_name={"namc": "pairwright", "adapter": "peft"}.get(kind, "transformers"),

@@ -1,4 +1,4 @@
-"""`--push-to-hub` of `export` and `train` as a user calls it, against a stand-in of the Hub, whole and cut in the middle."""
+"""`--push-to-hub` of `export` and `train` as a user calls it, against a stand-in of the Hub, whole and cut midway."""
 
 import hashlib
 import json

@@ -23,6 +23,7 @@ from pairwright.tasks.serving import memory
 from pairwright.tasks.training import load_model
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 from pairwright.tasks.training.runs import Run
+from tests.fixtures.benchmarks import ask_about_a_pair
 from tests.fixtures.command import run, words_of
 from tests.fixtures.pictures import picture
 from tests.fixtures.runs_to_train import At
@@ -146,31 +147,32 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
-def test_damage_is_named_by_whoever_goes_on_from_it(trainer: Trainer) -> None:
+def test_damage_is_named_by_whoever_goes_on_from_it(trainer: Trainer, tmp_path: Path) -> None:
     """A checkpoint that is gone on from, the finished model that a run starts from or that is asked; and by status."""
-    settings = {"output__save_steps": 1}
+    settings: dict[str, Any] = {"output__save_steps": 1}
     with pytest.raises(KeyboardInterrupt):
         train(str(trainer.dataset), _config(trainer.words(**settings)), name=trainer.name, watcher=interrupt(3))
     assert trainer.run.steps() == [1, 2]
     damaged = trainer.run.checkpoint(2) / "optimizer.pt"
     flip(damaged)
     code, _, err = trainer(**settings)
-    assert (code, f"{damaged}: is damaged" in err) == (1, True)
+    assert (code, f"{damaged}: is damaged" in err) == (2, True)
     assert trainer.run.steps() == [1, 2]
     shutil.rmtree(damaged.parent)
     assert trainer(**settings)[0] == 0
     assert run("status", trainer.dataset, "--verify") == run("status", trainer.run.folder, "--verify") == 0
 
+    assert ask_about_a_pair(trainer.run.folder, tmp_path)["state"] == "answered"
     weights = trainer.run.model / "adapter_model.safetensors"
     flip(weights)
-    for words in (
-        ["train", trainer.dataset, "--objective", "dpo", "--from", trainer.name, "--name", "next"],
-        ["evaluate", "model", trainer.run.folder, "--benchmark", "preferences", "--data", trainer.dataset],
-        ["status", trainer.dataset, "--verify"],
-        ["status", trainer.run.folder, "--verify"],
+    for code, *words in (
+        [2, "train", trainer.dataset, "--objective", "dpo", "--from", trainer.name, "--name", "next"],
+        [2, "evaluate", "model", trainer.run.folder, "--benchmark", "nlvr2", "--data", tmp_path / "nlvr2"],
+        [1, "status", trainer.dataset, "--verify"],
+        [1, "status", trainer.run.folder, "--verify"],
     ):
         trainer.capsys.readouterr()
-        assert run(*words) == 1, words
+        assert run(*words) == code, words
         assert f"{weights}: is damaged" in trainer.capsys.readouterr().err
     shutil.rmtree(trainer.run.folder)  # the dataset is the other tests', too
 
