@@ -14,7 +14,7 @@ from pairwright.schemas.arrow import R
 from pairwright.schemas.rows import ImageRow, PairRow, RemovalRow
 from pairwright.tasks.rejected import remove_elements
 from pairwright.tasks.sources import read_items
-from pairwright.tasks.store.dataset import RECORD, Build
+from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import Verdict, read_verdict
 from pairwright.tasks.store.ledger import DUPLICATE, Counts
@@ -121,29 +121,17 @@ def look_at_status(folder: Folder, *, verify: bool = False) -> Status:
     if counts is None:
         with present.settled() as (build, stages):
             counts = [count for _, count in stages]
-            damaged = [*build.damage(), *find_damaged(folder)] if verify else []
+            damaged = [*build.damage(), *(verify_copies(folder.url, f"{RUNS}/*/") or ())] if verify else []
     held = list(say_held(read_verdict(folder), number, folder.url))
     return Status(dataset=folder.url, version=number, counts=counts, held=held, damaged=damaged)
 
 
-def find_manifests(folder: Folder) -> list[Path]:
-    """Return the manifests of an export, a model, a run, or all runs of a dataset."""
-    if not folder.is_local:
-        return []
-    inside = [f"{name}/{MANIFEST}" for name in ("checkpoint", "checkpoints/checkpoint-*", RETRIEVER)]
-    patterns = (MARKER, MANIFEST, *inside, *(f"{RUNS}/*/{name}" for name in inside))
-    return sorted(path for pattern in patterns for path in Path(folder.path("")).glob(pattern))
-
-
-def find_damaged(folder: Folder) -> Iterator[str]:
-    """Yield what is wrong with each export, model or checkpoint in a folder that has a manifest."""
-    yield from filter(None, (find_damage(path.parent, path.name) for path in find_manifests(folder)))
-
-
-def verify_copy(url: str) -> list[str] | None:
-    """Return what is wrong with an export, a model or a run; ``None``: it is a dataset, or has no manifest."""
-    folder = Folder(url)
-    return None if folder.exists(RECORD) or not find_manifests(folder) else list(find_damaged(folder))
+def verify_copies(url: str, below: str = "") -> list[str] | None:
+    """Return what is damaged of an export, a model or a run in a folder; ``None``: it has no manifest."""
+    folder, inside = Folder(url), ("checkpoint", "checkpoints/checkpoint-*", RETRIEVER)
+    patterns = (MARKER, MANIFEST, *(f"{name}/{MANIFEST}" for name in inside)) if folder.is_local else ()
+    found = sorted(path for pattern in patterns for path in Path(folder.path("")).glob(below + pattern))
+    return [damage for path in found if (damage := find_damage(path.parent, path.name))] if found else None
 
 
 def stage_table(counts: Sequence[Counts], seconds: Sequence[float] = ()) -> list[list[str]]:

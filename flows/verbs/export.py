@@ -79,7 +79,7 @@ def export(
         str, Option(help="With --verify: measure rows in the tokens of this model (folder or name).")
     ] = "",
     max_length: Annotated[int, Option(min=0, help="Most tokens of a row. Default: what the processor states.")] = 0,
-    push: PushToHub = "",
+    push_to_hub: PushToHub = "",
     private: Private = False,
     revision: Annotated[str, Option(help="With --push-to-hub: a branch; made where there is none.")] = "",
 ) -> None:
@@ -92,9 +92,9 @@ def export(
     some: dict[str, Any] = {name: tuple(values or ()) for name, values in named.items()}
     if not verify and (processor or max_length):
         raise typer.BadParameter("--processor and --max-length go with --verify")
-    if revision and not push:
+    if revision and not push_to_hub:
         raise typer.BadParameter("--revision goes with --push-to-hub")
-    send = to_hub(push, private=private, revision=revision)
+    send = to_hub(push_to_hub, private=private, revision=revision)
     selection = Selection(**some, score=score, accepted=accepted)
     verifying: dict[str, Any] = {"verify": verify, "processor": processor, "max_length": max_length}
     config = ExportConfig(selection=selection, table=table, negatives=negatives, model=model, **verifying)

@@ -36,15 +36,14 @@ def status(
     as_json: AsJson = False,
     refused: Annotated[str, Option(help="List what this table refused, and why, with names.")] = "",
     verify: Annotated[
-        bool,
-        Option("--verify", help="Read every part and every model of its runs, or an export; name what is damaged."),
+        bool, Option("--verify", help="Read every part, model or export; name the damaged ones.")
     ] = False,
 ) -> None:
     """Show, per stage, what is done, dropped, failed and owed, and why. Ends with 0 also when rows are owed."""
     if verify:
-        from pairwright.flows.show_status import verify_copy
+        from pairwright.flows.show_status import verify_copies
 
-        if (damaged := verify_copy(dataset)) is not None:
+        if (damaged := verify_copies(dataset)) is not None:
             _conclude_verifying(damaged)
             return
     opened = open_dataset(dataset)

@@ -69,13 +69,7 @@ Until = Annotated[
 AsJson = Annotated[bool, Option("--json", help="Print JSON for scripts.")]
 
 PushToHub = Annotated[
-    str,
-    Option(
-        "--push-to-hub",
-        metavar="OWNER/NAME",
-        help="Then send the folder to this repository of Hugging Face's Hub, made where there is none. Sent again, "
-        "only what the Hub lacks goes out.",
-    ),
+    str, Option(metavar="OWNER/NAME", help="Then send the folder to this repository of the Hub, made if missing.")
 ]
 Private = Annotated[bool, Option("--private", help="With --push-to-hub: only its owner may see it.")]
 Version = Annotated[int | None, Option("--version", min=1, help="A version's number. Default: the newest.")]

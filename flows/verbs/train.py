@@ -57,7 +57,7 @@ def train(
         typer.Option("--set", help="Set a field: optimiser.per_device_train_batch_size=8 (repeatable)."),
     ] = None,
     version: Version = None,
-    push: PushToHub = "",
+    push_to_hub: PushToHub = "",
     private: Private = False,
 ) -> None:
     """Train a vision-language model, or NAMC, on a table of a dataset, or go on with a stopped run.
@@ -70,7 +70,7 @@ def train(
     settings += [f"data.mix={json.dumps(mix)}"] if mix else []
     words: dict[str, Any] = {"model": model, "start": start, "settings": settings}
     name = name or objective
-    send = to_hub(push if is_first() else "", kind="model", private=private and is_first())
+    send = to_hub(push_to_hub if is_first() else "", kind="model", private=private and is_first())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if os.environ.get("PREFECT_API_URL") and os.environ.get("WORLD_SIZE", "1") == "1":

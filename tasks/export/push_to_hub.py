@@ -7,11 +7,10 @@ huggingface-hub and a token that may write; the token is read by the Hub's clien
 import glob
 import sys
 import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 FIELD = "--push-to-hub"
-Kind = Literal["dataset", "model"]
-MARKERS: Mapping[Kind, str] = MappingProxyType({"dataset": MARKER, "model": MANIFEST})
-"""Files by which a repository is known to hold an earlier one."""
 ATTRIBUTES = ".gitattributes"
 """The Hub makes it with the repository."""
 LOGIN = "Log in with `hf auth login`, or set HF_TOKEN: https://huggingface.co/settings/tokens makes one that may write"
@@ -39,7 +35,7 @@ class Destination:
 
     repository: str
     """OWNER/NAME; it is made where there is none."""
-    kind: Kind = "dataset"
+    kind: Literal["dataset", "model"] = "dataset"
     branch: str = "main"
     private: bool = False
     """Whether only its owner may see it. A repository that is public already is refused then."""
@@ -82,7 +78,7 @@ def push_folder(folder: Path, to: Destination) -> Pushed:
             revision=to.branch,
             folder_path=folder,
             delete_patterns=[glob.escape(name) for name in stale] or None,
-            commit_message=f"Upload {'an export' if to.kind == 'dataset' else 'a model'} of Pairwright",
+            commit_message=f"Upload a {to.kind} made by Pairwright",
         )
         branch = "" if to.branch == "main" else f"/tree/{to.branch}"
         return Pushed(
@@ -199,9 +195,8 @@ def _check(to: Destination, found: Any) -> None:
             "give a new name, or leave out --private"
         )
     other = sorted({file.rfilename for file in found.siblings or []} - {ATTRIBUTES})
-    if other and MARKERS[to.kind] not in other:
-        what = "export" if to.kind == "dataset" else "training"
+    if other and (MARKER if to.kind == "dataset" else MANIFEST) not in other:
         raise ConfigError(
-            f"{FIELD} {to.repository}: holds what no {what} made ({', '.join(other[:3])}); "
+            f"{FIELD} {to.repository}: holds what Pairwright did not make ({', '.join(other[:3])}); "
             "give a new name, or remove its files on the Hub"
         )

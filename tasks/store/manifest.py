@@ -89,8 +89,7 @@ def refuse_damage(folder: Path, *, field: str) -> None:
 
 def _compare(path: Path, wanted: Listed) -> str:
     try:
-        if (size := path.stat().st_size) != wanted.size_bytes:
-            return f"has {size:,} bytes, and was written with {wanted.size_bytes:,}"
-        return "" if _list(path) == wanted else "is damaged: its bytes are not those that were written"
+        size, sound = path.stat().st_size, _list(path) == wanted
+        return "" if sound else f"is damaged: its {size:,} bytes are not the {wanted.size_bytes:,} that were written"
     except OSError as error:
         return "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"

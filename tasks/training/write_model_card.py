@@ -26,7 +26,7 @@ from pairwright.tasks.training.runs import MetricsFile, Run
 
 TEMPLATE = Path(__file__).with_name("model_card.md.j2")
 TASK = "image-text-to-text"
-UNSTATED = "not stated"
+UNSTATED, RANDOM = "not stated", "random weights"
 LICENCE = ("license", "license_name", "license_link")
 """What a card says of it."""
 
@@ -37,13 +37,17 @@ def write_model_card(folder: Path, run: Run, *, config: TrainConfig, rows: Froze
     name, dataset = run.folder.name, str(data.get("dataset", rows.folder.url)).rstrip("/").rsplit("/", 1)[-1]
     licences = Counter(dict(_count_licences(rows)).values())
     own, start = config.model.name, data.get("start", {}).get("folder", "")
-    base = "" if config.objective == NAMC or own in STAND_INS or is_local(own) else own
+    base = RANDOM if config.objective == NAMC or own in STAND_INS else Path(own).name if is_local(own) else own
+    is_named = base == own  # on the Hub
     kind = "namc" if config.objective == NAMC else "adapter" if (folder / ADAPTERS).exists() else "finetune"
-    licence: dict[str, Any] = _read_licence(Path(start)) if start else {"license": "unknown"}
+    licence: dict[str, Any] = _read_licence(Path(start)) if start else {}
+    if base == RANDOM and not licence and len(licences) == 1 and UNSTATED not in licences:
+        licence = {"license": "other", "license_name": next(iter(licences)).lower()}
+    licence.setdefault("license", "unknown")
     told = ModelCardData(
         **licence,
-        base_model=base or None,
-        base_model_relation=kind if base else None,
+        base_model=base if is_named else None,
+        base_model_relation=kind if is_named else None,
         library_name={"namc": "pairwright", "adapter": "peft"}.get(kind, "transformers"),
         pipeline_tag=TASK,
         tags=["image-difference", config.objective, "pairwright"],
@@ -55,7 +59,7 @@ def write_model_card(folder: Path, run: Run, *, config: TrainConfig, rows: Froze
         str(TEMPLATE),
         name=name,
         kind=kind,
-        base=base or ("random weights" if kind == "namc" or own in STAND_INS else Path(own).name),
+        base=base,
         config=config,
         dataset=dataset,
         data=data,
@@ -78,7 +82,8 @@ def _read_licence(start: Path) -> dict[str, Any]:
         card = metadata_load(start / README) or {}
     except (OSError, ValueError, yaml.YAMLError):
         card = {}
-    return {name: card[name] for name in LICENCE if isinstance(card.get(name), str)} or {"license": "unknown"}
+    known = {name: card[name] for name in LICENCE if isinstance(card.get(name), str)}
+    return {} if known.get("license") == "unknown" else known
 
 
 def _list_results(metrics: Metrics, dataset: str) -> Iterator[EvalResult]:
