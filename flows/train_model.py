@@ -36,7 +36,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.manifest import MANIFEST
 from pairwright.tasks.store.snapshot import describe_version, snapshot_numbers
 from pairwright.tasks.store.stage import Planned
-from pairwright.tasks.training.find_model import require_packages
+from pairwright.tasks.training.find_model import require_bits, require_packages
 from pairwright.tasks.training.freeze_rows import check_parts, count_reasons, count_rows, find_held_out, freeze_rows
 from pairwright.tasks.training.losses import needs_of
 from pairwright.tasks.training.memory import check_memory
@@ -85,6 +85,7 @@ def train(
     """Train on a dataset, or go on with the run of that name."""
     # Threads that wait for work give their core away: beside other work, a small model is many times as fast.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it warns wherever a CPU lacks a kernel of the Hub's
     require_packages()
     folder = Folder(dataset)
     if not folder.is_local:
@@ -210,7 +211,7 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
 
 
 def _check(config: TrainConfig) -> None:
-    from pairwright.tasks.training.train_model import check_launcher, check_trackers
+    from pairwright.tasks.training.train_model import check_launcher, check_optimiser, check_trackers
 
     check_launcher(config)
     if config.objective == NAMC:
@@ -221,6 +222,9 @@ def _check(config: TrainConfig) -> None:
     from pairwright.tasks.training.score_answers import choose_reference
 
     check_trackers(config)
+    check_optimiser(config)
+    if config.model.load_in_4bit:
+        require_bits("model.load_in_4bit")
     choose_reference(config)
 
 

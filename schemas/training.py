@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.namc import NamcConfig
-from pairwright.schemas.section import Count, Positive, Section, Seed, Share
+from pairwright.schemas.section import UNSET, Count, Positive, Section, Seed, Share
 
 NAME = "differential"
 SIZES, WEIGHTS = f"{NAME}.json", f"{NAME}.safetensors"
@@ -151,8 +151,10 @@ class ModelConfig(Section):
     """Larger images are scaled down to this many pixels before the model's own processor sees them."""
     max_length: Annotated[int, Field(ge=16, le=1_048_576)] = 8192
     """Maximum tokens of a prompt and its longest answer; longer rows are refused, never cut."""
-    attn_implementation: Literal["auto", "sdpa", "eager"] = "auto"
-    """How attention is computed; auto: sdpa."""
+    attn_implementation: Literal["auto", "flash_attention_3", "flash_attention_2", "sdpa", "eager"] = "auto"
+    """How attention is computed; auto: FlashAttention 3 or 2 where it is installed and there is a GPU, else sdpa."""
+    load_in_4bit: bool = False
+    """Whether the frozen linear layers of the language model are kept in 4 bits (QLoRA's NF4; extra "qlora")."""
     shared_prompt: Literal["auto", "always", "never"] = "auto"
     """Whether a prompt is encoded once for all its answers; auto: where a trial on the first batch gives the same."""
 
@@ -168,6 +170,8 @@ class ReferenceConfig(Section):
 class OptimiserConfig(Section):
     """Optimiser, and how long it runs."""
 
+    optim: str = "adamw_torch_fused"
+    """Optimiser by its name in transformers: adamw_torch_fused, adamw_8bit, paged_adamw_8bit (extra "qlora"), ..."""
     learning_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Peak learning rate; 0: 1e-4 with LoRA, in full 5e-7 (SFT, DPO, mDPO, AdaViP) or 3e-6 (ADPO), as in the papers."""
     vision_learning_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -185,7 +189,7 @@ class OptimiserConfig(Section):
     lr_scheduler_type: Literal["cosine", "linear", "constant"] = "cosine"
     """How the learning rate falls after the warm-up."""
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Weight decay of AdamW."""
+    """Weight decay."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Norm to which gradients are clipped."""
     precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"
@@ -221,6 +225,8 @@ class DataConfig(Section):
     """Maximum rows of the held-out split; 0: all."""
     max_train_rows: Count = 0
     """Maximum rows of the shuffled training split; 0: all."""
+    group_by_length: bool = False
+    """Whether a batch has rows whose texts are about equally long, so that little is padded."""
     dataloader_num_workers: Literal["auto"] | Count = "auto"
     """Processes per device that read and tokenise ahead; 0: none; auto: up to four for a GPU, none for a CPU."""
 
@@ -291,6 +297,10 @@ class TrainConfig(Section):
             raise ValueError("model.differential: differential perception is trained with objective sft only")
         if model.vision_tuning == "full" and model.tuning == "lora" and self.objective != "sft":
             raise ValueError("model.vision_tuning: full goes beside LoRA with objective sft only")
+        if model.load_in_4bit and model.tuning != "lora":
+            raise ValueError("model.load_in_4bit: what is kept in 4 bits is not trained: set model.tuning to lora")
+        if model.attn_implementation.startswith("flash") and self.optimiser.precision == "fp32":
+            raise ValueError("model.attn_implementation: FlashAttention computes in 16 bits, and precision is fp32")
         if self.data.table != "preferences" and (self.objective != "sft" or self.negatives_from):
             raise ValueError(f"data.table: {self.data.table} reject nothing: objective sft alone trains on them")
         if self.data.mix and self.objective != "sft":
@@ -351,6 +361,7 @@ class ScoringConfig(Section):
     compute: Number
     """and what is computed in."""
     attn_implementation: str
+    load_in_4bit: Annotated[bool, UNSET] = False
     shared_prompt: str
     max_pixels: Positive
     max_length: Positive

@@ -2,19 +2,30 @@
 
 One mask of all tokens against all would do (SDPA, eager), but computes much that nobody sees and rules out the fastest
 kernels. So prompts attend by themselves, causally and without a mask, and the few tokens of the answers to prompt and
-answer with a small one: the same sums. transformers' Qwen models call SDPA once per window or image (16 images of 448 x
+answer with a small one: the same sums. FlashAttention, where it is installed, attends where there is no mask: prompts,
+and all that is not packed. It takes no mask, and an answer would need a copy of its prompt's keys and values to see
+both, so that answers stay with SDPA. transformers' Qwen models call SDPA once per window or image (16 images of 448 x
 448 pixels: 7,200 calls per pass); here windows of one length are one call, with the same numbers (ours).
 """
 
+import importlib
 import inspect
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.utils.import_utils import is_flash_attn_2_available, is_flash_attn_3_available
+
+from pairwright.schemas.errors import ConfigError
 
 SPLIT = "packed_sdpa"
 """SDPA in two parts; transformers asks a model with this in its name whether it can have SDPA."""
+PACKAGES = {"flash_attention_3": "flash_attn_interface", "flash_attention_2": "flash_attn"}
+SHORT = (torch.float16, torch.bfloat16)
+"""What FlashAttention computes in."""
 WINDOWS = "windows_flash"
 """With "flash" in it, since transformers then leaves the windows to the function that is called so."""
 
@@ -25,27 +36,65 @@ def choose_attention(wanted: str) -> Any:
         return wanted
     from transformers.masking_utils import sdpa_mask
 
-    AttentionInterface.register(SPLIT, attend_in_parts)
-    AttentionMaskInterface.register(SPLIT, sdpa_mask)
-    return {"text_config": SPLIT, "vision_config": "sdpa"}
+    flash = _find_flash(wanted)
+    name = f"{SPLIT}_{flash[-1]}" if flash else SPLIT
+    kernel = importlib.import_module(PACKAGES[flash]).flash_attn_func if flash else None
+    AttentionInterface.register(name, partial(attend_in_parts, flash=kernel))
+    AttentionMaskInterface.register(name, sdpa_mask)
+    return {"text_config": name, "vision_config": "sdpa"}
+
+
+def _find_flash(wanted: str) -> str:
+    """Return which FlashAttention is taken; empty: none. ``ConfigError``: one is asked for that is not here."""
+    there = {"flash_attention_3": is_flash_attn_3_available(), "flash_attention_2": is_flash_attn_2_available()}
+    hopper = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)
+    if wanted == "auto":
+        return next((name for name, found in there.items() if found and (hopper or name[-1] == "2")), "")
+    if wanted == "sdpa":
+        return ""
+    if not there[wanted]:
+        raise ConfigError(
+            f"model.attn_implementation: {wanted}: there is no GPU, or {PACKAGES[wanted]} is not installed here. With "
+            "auto it is taken where it is there"
+        )
+    return wanted
 
 
 def attend_in_parts(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **words: Any
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    flash: Callable[..., Tensor] | None = None,
+    **words: Any,
 ) -> tuple[Tensor, None]:
     """Return (P, T, heads, size) as transformers' SDPA does; queries before those of the mask need none.
 
     Queries are (P, heads, T, size), keys and values (P, key heads, T, size); the mask is (P, 1, A, T) for the last A
-    queries, those before being causal, (P, 1, T, T) for all, or none.
+    queries, those before being causal, (P, 1, T, T) for all, or none. ``flash``: what attends where there is no mask.
     """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward as attend
 
-    first = 0 if attention_mask is None else query.shape[2] - attention_mask.shape[2]
+    plain = partial(_attend_plainly, flash) if flash and value.dtype in SHORT and not words.get("dropout") else attend
+    if attention_mask is None:
+        return plain(module, query, key, value, None, **words)
+    first = query.shape[2] - attention_mask.shape[2]
     if not first:
         return attend(module, query, key, value, attention_mask, **words)
-    prompts, _ = attend(module, query[:, :, :first], key[:, :, :first], value[:, :, :first], None, **words)
+    prompts, _ = plain(module, query[:, :, :first], key[:, :, :first], value[:, :, :first], None, **words)
     answers, _ = attend(module, query[:, :, first:], key, value, attention_mask, **words)
     return torch.cat([prompts, answers], dim=1), None
+
+
+def _attend_plainly(
+    flash: Callable[..., Any], module: Any, query: Tensor, key: Tensor, value: Tensor, _: None, **words: Any
+) -> tuple[Tensor, None]:
+    """Have FlashAttention attend, the last query to all keys; rotated queries may be float32, values are not."""
+    flat = (one.to(value.dtype).transpose(1, 2) for one in (query, key, value))
+    found = flash(*flat, softmax_scale=words.get("scaling"), causal=getattr(module, "is_causal", True))
+    return (found[0] if isinstance(found, tuple) else found), None
 
 
 def join_windows(model: Any) -> bool:

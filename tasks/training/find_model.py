@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pairwright.schemas.errors import ModelError
+from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.training import SIZES, WEIGHTS, DifferentialConfig
 from pairwright.tasks.models.weights import LOCAL, identify_files, is_local
@@ -51,6 +51,12 @@ def require_packages() -> None:
     """Refuse to train without the packages."""
     if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
         raise ModelError(f"training needs {', '.join(missing)}, not installed here: {INSTALL}")
+
+
+def require_bits(field: str) -> None:
+    """Refuse what needs bitsandbytes where it is not installed."""
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise ConfigError(f"{field}: needs bitsandbytes, not installed here: {INSTALL.replace('train', 'train,qlora')}")
 
 
 def find_model(name: str, revision: str = "", *, field: str = NAME) -> Found:

@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader, Subset
 
 from pairwright.schemas.errors import TrainingError
+from pairwright.tasks.texts.conversations import turns_of
 from pairwright.tasks.training.collate import TOO_LONG, Answer, Batch, Collate
 from pairwright.tasks.training.freeze_rows import Refused, count_reasons
 from pairwright.tasks.training.losses import CHOSEN
@@ -26,6 +28,8 @@ LIBRARIES = ("torch", "transformers", "pyarrow", "pairwright.tasks.training.load
 MOST = 4
 """Processes per GPU, where their number is not set."""
 METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+GROUPED = 50
+"""Steps among whose rows those of one length are brought together, as in transformers."""
 TRIED = 1000
 """Rows that are looked at for one that can be trained on before a run is given up."""
 
@@ -42,6 +46,8 @@ class Order:
     ranks: int = 1
     rank: int = 0
     epoch: int = 0
+    lengths: NDArray[np.int64] | None = None
+    """Of the rows, where a step is to have rows of about one length."""
 
     def __len__(self) -> int:
         return -(-self.rows // (self.batch * self.ranks))
@@ -52,8 +58,22 @@ class Order:
         if self.seed is not None:
             np.random.default_rng([self.seed, self.epoch]).shuffle(order)
         step = self.batch * self.ranks
+        if self.lengths is not None and self.seed is not None:
+            for start in range(0, self.rows, step * GROUPED):  # some steps' rows are sorted, then all steps shuffled
+                some = order[start : start + step * GROUPED]
+                some[:] = some[np.argsort(-self.lengths[some], kind="stable")]
+            whole = order[: self.rows - self.rows % step].reshape(-1, step)
+            np.random.default_rng([self.seed, self.epoch, step]).shuffle(whole)
         for start in range(0, self.rows, step):
             yield np.array_split(order[start : start + step], self.ranks)[self.rank].tolist()
+
+
+def text_lengths(rows: Any) -> NDArray[np.int64]:
+    """Return the characters of each row's texts, of ``ExampleRows`` or some of them; images are not read."""
+    if isinstance(rows, Subset):
+        return text_lengths(rows.dataset)[list(rows.indices)]
+    texts = (len(row.rejected) + sum(len(turn.text) for turn in turns_of(row)) for row in rows.rows.read_texts())
+    return np.fromiter(texts, dtype=np.int64, count=len(rows))
 
 
 def make_loader(rows: Any, collate: Collate, order: Order, *, workers: int) -> "DataLoader[Any]":

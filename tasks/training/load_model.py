@@ -1,14 +1,15 @@
 """Load what is trained, switch on the weights that are trained, and keep those that peft does not.
 
 Reads a folder (``find_model``) of safetensors by transformers' own loaders; nothing is fetched, no code of a checkpoint
-is run. With adapters the frozen weights are in the precision that is computed in; with full tuning all weights are in
-float32 and are rounded for each step, since a step of 5e-7 is less than bfloat16 tells apart in a weight of 0.02, and
-would be lost (ours).
+is run. With adapters the frozen weights are in the precision that is computed in, or some in 4 bits; with full tuning
+all weights are in float32 and are rounded for each step, since a step of 5e-7 is less than bfloat16 tells apart in a
+weight of 0.02, and would be lost (ours).
 
 The language model is trained; the vision tower and the projector only with ``train_vision``; a module of differential
 perception always. What is trained in full beside adapters is kept in ``tuned.safetensors``: peft saves adapters alone.
 """
 
+import importlib
 import logging
 import warnings
 from collections.abc import Iterable, Mapping
@@ -29,7 +30,15 @@ from pairwright.tasks.models.checkpoints import load_pretrained, name_some, read
 from pairwright.tasks.models.differential import attach, find_tower, load_differential, save_differential
 from pairwright.tasks.models.weights import loading
 from pairwright.tasks.training.attention import choose_attention, join_windows
-from pairwright.tasks.training.find_model import ADAPTER_WEIGHTS, NAME, TUNED, find_base, find_module, read_settings
+from pairwright.tasks.training.find_model import (
+    ADAPTER_WEIGHTS,
+    NAME,
+    TUNED,
+    find_base,
+    find_module,
+    read_settings,
+    require_bits,
+)
 
 log = logging.getLogger(__name__)
 PRECISIONS: dict[Number, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -79,6 +88,8 @@ def load_model(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     A module of differential perception that lies beside the weights is attached.
     """
     model = load_plain(folder, config, dtype=dtype)
+    if config.load_in_4bit:
+        keep_in_4bit(model, dtype)
     if (place := find_module(folder)) and load_differential(model, place):
         _check_finite(place, getattr(model, MODULE).named_parameters())
     return model
@@ -119,6 +130,38 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     return model
 
 
+def keep_in_4bit(model: Any, dtype: torch.dtype) -> None:
+    """Have the language model's linear layers keep 4 bits a weight (NF4, scales in 8 bits), and compute in a precision.
+
+    bitsandbytes rounds them when the model comes to its GPU; without one, here. What sees, embeddings and the output
+    layer stay as they are (QLoRA; Dettmers et al. 2023).
+    """
+    require_bits("model.load_in_4bit")
+    bits: Any = importlib.import_module("bitsandbytes.nn")
+    for name, layer in _linear_layers(model, _language(model)):
+        small = bits.Linear4bit(1, 1, bias=False, compute_dtype=dtype, quant_type="nf4", device="meta")
+        small.in_features, small.out_features, small.bias = layer.in_features, layer.out_features, layer.bias
+        small.weight = bits.Params4bit(layer.weight.data, requires_grad=False, quant_type="nf4")
+        small.support_avx512bf16_for_cpu = False  # which rounds the scales once more between steps of a training
+        model.set_submodule(name, small if torch.cuda.is_available() else small.to("cpu"))
+
+
+def round_to_4bit(model: Any) -> None:
+    """Give a model that is whole the weights that it had in 4 bits."""
+    from bitsandbytes.functional import dequantize_4bit, quantize_4bit
+
+    for _, layer in _linear_layers(model, _language(model)):
+        kept = quantize_4bit(layer.weight.data, compress_statistics=True, quant_type="nf4")
+        layer.weight.data = dequantize_4bit(*kept)
+
+
+def _linear_layers(model: Any, inside: tuple[str, ...]) -> list[tuple[str, torch.nn.Linear]]:
+    """Return the linear layers whose names begin so, but for the output layer."""
+    head = model.get_output_embeddings()
+    named = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, torch.nn.Linear)]
+    return [(name, layer) for name, layer in named if layer is not head and f"{name}.".startswith(inside)]
+
+
 def _check_finite(path: Path, tensors: Iterable[tuple[str, Tensor]]) -> None:
     for name, tensor in tensors:
         if not torch.isfinite(tensor.sum(dtype=torch.float32)):
@@ -145,7 +188,7 @@ def prepare_model(model: Any, config: TrainConfig) -> Any:
     else:
         for name, weight in model.named_parameters(remove_duplicate=False):
             weight.requires_grad = is_full(name) or name.startswith(inside)
-    of = sum(weight.numel() for weight in model.parameters())
+    of = sum(getattr(weight, "quant_state", weight).shape.numel() for weight in model.parameters())
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
     what = f"adapters of rank {own.lora.rank}" if own.tuning == "lora" else "weights"
     log.info("trained: %s of %s parameters (%.2f %%), %s", f"{trained:,}", f"{of:,}", 100 * trained / of, what)

@@ -1,8 +1,8 @@
 """Compare what a training needs of each GPU with the GPUs of this machine, before a model is loaded.
 
-Reads the model's ``config.json`` and the size of its weights. Weights, gradients, AdamW and a second model as reference
-are counted. Activations are those of rows of two images and 512 tokens of text, by a formula for what PyTorch keeps of
-a packed batch, which a test measures. Needs no PyTorch.
+Reads the model's ``config.json`` and the size of its weights. Weights, gradients, what the optimiser keeps and a second
+model as reference are counted. Activations are those of rows of two images and 512 tokens of text, by a formula for
+what PyTorch keeps of a packed batch, which a test measures. Needs no PyTorch.
 """
 
 import logging
@@ -31,6 +31,10 @@ LOGITS = 1 << 27
 WIDE = {"lora": 26, "full": 31}
 """Bytes that a layer keeps for its backward pass per token and number of the residual stream; 8 more per number of the
 feed-forward network, and as much again while its gradient is computed."""
+NF4 = (1 / 2, 1 / 64, 4 / (64 * 256))
+"""Bytes of a weight in 4 bits: itself, a scale in 8 bits for 64, and for 256 of these one in float32 (QLoRA)."""
+MEANS = {"schedule_free": 2, "sgd": 0, "adafactor": 0, "lion": 1, "rmsprop": 1, "adagrad": 1, "ademamix": 3}
+"""Numbers that an optimiser keeps of each trained weight, by what its name has in it; AdamW and the others: two."""
 FSDP, DEEPSPEED = "ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"
 """What accelerate's launcher sets where the weights are spread over its processes."""
 
@@ -102,7 +106,7 @@ class Share:
 
     weights: int
     states: int
-    """Gradients and AdamW's two means, in float32."""
+    """Gradients in float32, and what the optimiser keeps."""
     gathered: int
     """What FSDP has gathered at once, in 16 bits: two layers, the embeddings, and the vision tower."""
     reference: int
@@ -118,8 +122,20 @@ def count_trained(sizes: Sizes, config: TrainConfig) -> int:
     """Return how many weights are trained."""
     own = config.model
     if own.tuning == "lora":
-        return sizes.adapters(own.lora.rank)
+        return sizes.adapters(own.lora.rank) + _count_seeing(sizes, config)
     return sizes.whole if own.train_vision else sizes.language
+
+
+def _count_seeing(sizes: Sizes, config: TrainConfig) -> int:
+    """Return how many weights of what sees are trained in full beside adapters."""
+    own = config.model
+    return (sizes.whole - sizes.language) * (own.train_vision and own.vision_tuning == "full")
+
+
+def _count_states(optim: str) -> int:
+    """Return the bytes that an optimiser keeps of each trained weight; paged, they make way for what else is needed."""
+    numbers = next((count for name, count in MEANS.items() if name in optim), 2)
+    return 0 if "paged" in optim else numbers * (1 if "8bit" in optim else 4)
 
 
 def share_of(sizes: Sizes, config: TrainConfig, *, gpus: int = 1) -> Share:
@@ -130,12 +146,15 @@ def share_of(sizes: Sizes, config: TrainConfig, *, gpus: int = 1) -> Share:
     copy = config.objective != "sft" and (method == "copy" or (method == "auto" and adpo and full))
     # Autocast keeps what it has rounded of trained weights, where gradients of earlier batches are there, too.
     rounded = 2 * trained if full and gpus == 1 and config.optimiser.gradient_accumulation_steps > 1 else 0
+    linear = sizes.layers * sizes.layer * config.model.load_in_4bit
+    frozen = number * (sizes.whole - linear - _count_seeing(sizes, config)) + int(sum(NF4) * linear)
     return Share(
-        weights=(4 * sizes.whole if full else number * sizes.whole + 4 * trained) // gpus + rounded,
-        states=12 * trained // gpus,
+        weights=(4 * sizes.whole if full else frozen + 4 * trained) // gpus + rounded,
+        states=(4 + _count_states(config.optimiser.optim)) * trained // gpus,
         gathered=2 * (2 * sizes.layer + 2 * sizes.table + sizes.whole - sizes.language) if gpus > 1 else 0,
         reference=number * sizes.whole + (4 - number) * 2 * sizes.table if copy else 0,
-        activations=_activations(sizes, config) * number // 2,
+        activations=_activations(sizes, config) * number // 2
+        + number * sizes.hidden * sizes.inner * config.model.load_in_4bit,  # the one that is multiplied with
     )
 
 
@@ -171,7 +190,7 @@ def check_memory(folder: Path, config: TrainConfig) -> None:
         log.info("%s%s", UNCHECKED, unknown)
         return
     need, card = share_of(sizes, config, gpus=gpus), min(cards)
-    named = ("weights", "gradients and AdamW", "gathered", "reference", "activations")
+    named = ("weights", "gradients and optimiser", "gathered", "reference", "activations")
     parts = ", ".join(f"{name} {size / GB:.1f}" for name, size in zip(named, astuple(need), strict=True) if size)
     said = f"the training needs about {need.total / GB:.1f} GB of each GPU ({parts}, {MARGIN / GB:.0f} to compute)"
     if need.total <= card:
@@ -192,6 +211,7 @@ def _settings_that_fit(sizes: Sizes, config: TrainConfig, gpus: int, cards: Sequ
         {"optimiser.gradient_checkpointing": True},
         {"optimiser.per_device_train_batch_size": 1, "optimiser.gradient_accumulation_steps": batch},
         {"model.tuning": "lora"},
+        {"model.load_in_4bit": True},
     ]
     ways = [way for way in ways if _changed(config, way) != config]
     for spread in dict.fromkeys((gpus, len(cards))):
@@ -201,6 +221,7 @@ def _settings_that_fit(sizes: Sizes, config: TrainConfig, gpus: int, cards: Sequ
                 " ".join([*start, *(f"--set {name}={str(value).lower()}" for name, value in change.items())])
                 for some in combinations(ways, count)
                 if (change := {name: value for way in some for name, value in way.items()}) or start
+                if "model.load_in_4bit" not in change or (spread, _changed(config, change).model.tuning) == (1, "lora")
                 if share_of(sizes, _changed(config, change), gpus=spread).total <= min(cards)
             ]:
                 return fitting

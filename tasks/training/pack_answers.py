@@ -71,7 +71,7 @@ def pack_answers(batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype
     weight = next(model.parameters())
     device = weight.device
     packed = any(len(own) > 1 for own in batch.answers)
-    in_parts = packed and model.config.get_text_config()._attn_implementation == SPLIT
+    in_parts = packed and model.config.get_text_config()._attn_implementation.startswith(SPLIT)
     start = max(map(len, batch.prompts)) if in_parts else 0
     layout = lay_out(batch, start=start, multiple=ALIGNED if device.type == "cuda" else 1)
     known = inspect.signature(_inner(model).forward).parameters

@@ -26,7 +26,14 @@ from pairwright.schemas.training import DpoConfig, TrainConfig
 from pairwright.tasks.models.batches import is_out_of_memory
 from pairwright.tasks.training.collate import Batch
 from pairwright.tasks.training.freeze_rows import Refused
-from pairwright.tasks.training.load_batches import Order, count_workers, find_batch, make_loader, with_answers
+from pairwright.tasks.training.load_batches import (
+    Order,
+    count_workers,
+    find_batch,
+    make_loader,
+    text_lengths,
+    with_answers,
+)
 from pairwright.tasks.training.load_model import restore_beside, save_beside, save_spread, split_rates, without_module
 from pairwright.tasks.training.losses import CHOSEN, Loss, compute_loss, negative_rewards
 from pairwright.tasks.training.pack_answers import pack_answers
@@ -119,7 +126,8 @@ class PreferenceTrainer(Trainer):
     def _loader(self, rows: Any, seed: int | None) -> Any:
         config = self.setting.config
         batch = config.optimiser.per_device_train_batch_size
-        order = Order(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank())
+        lengths = text_lengths(rows) if config.data.group_by_length and seed is not None else None
+        order = Order(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank(), lengths=lengths)
         workers = count_workers(config.data.dataloader_num_workers)
         return make_loader(rows, cast("Any", self.data_collator), order, workers=workers)
 
@@ -166,7 +174,10 @@ class PreferenceTrainer(Trainer):
     @override
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """Make the optimiser, the tower that sees in groups of its own where it has a learning rate of its own."""
-        optimizer = super().create_optimizer(model)
+        try:
+            optimizer = super().create_optimizer(model)
+        except (ImportError, ValueError, NotImplementedError) as error:
+            raise ConfigError(f"optimiser.optim: {self.setting.config.optimiser.optim}: {error}") from error
         if rate := self.setting.config.optimiser.vision_learning_rate:
             split_rates(optimizer, self.accelerator.unwrap_model(self.model), rate)
         return optimizer

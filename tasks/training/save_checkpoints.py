@@ -22,7 +22,7 @@ from pairwright.schemas.errors import ModelError, StoreError, TrainingError
 from pairwright.schemas.training import SIZES, WEIGHTS, TrainConfig
 from pairwright.tasks.store.manifest import README
 from pairwright.tasks.training.find_model import ADAPTER_WEIGHTS, ADAPTERS, TUNED, find_base
-from pairwright.tasks.training.load_model import choose_storage, load_plain, merge_adapters
+from pairwright.tasks.training.load_model import choose_storage, load_plain, merge_adapters, round_to_4bit
 from pairwright.tasks.training.ranks import gather
 from pairwright.tasks.training.runs import FINISHING, SAVING, Run, advise, drop_folder, publish_folder
 
@@ -124,6 +124,8 @@ def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
             if path.name in OWN:  # differential perception stays beside the merged weights, too
                 path.unlink()
     model = load_plain(start, config.model, dtype=choose_storage(config))
+    if config.model.load_in_4bit:
+        round_to_4bit(model)  # which the adapters were trained upon
     merge_adapters(model, aside).save_pretrained(saved)
 
 

@@ -51,6 +51,7 @@ def scoring_config(found: Found, config: TrainConfig) -> ScoringConfig:
         weights=NUMBERS[choose_storage(config)],
         compute=NUMBERS[choose_precision(config)],
         attn_implementation=config.model.attn_implementation,
+        load_in_4bit=config.model.load_in_4bit,
         shared_prompt=config.model.shared_prompt,
         max_pixels=config.model.max_pixels,
         max_length=config.model.max_length,
@@ -102,7 +103,7 @@ def _score(batch: Batch, model: Any, config: ScoringConfig) -> Iterator[Referenc
 @lru_cache(maxsize=1)
 def _open_model(settings: str) -> Any:
     config = ScoringConfig.model_validate_json(settings)
-    own = ModelConfig.model_validate({"attn_implementation": config.attn_implementation})
+    own = ModelConfig.model_validate(config.model_dump(include={"attn_implementation", "load_in_4bit"}))
     model = load_model(Path(config.folder), own, dtype=PRECISIONS[config.weights])
     device = choose_device()
     if device.type == "cpu" and PLACE in os.environ:  # a process of the stage's own, which is given one thread

@@ -6,10 +6,12 @@ variables. What launchers and trackers cannot have is refused before loading. Ne
 """
 
 import contextlib
+import difflib
 import importlib
 import importlib.util
 import logging
 import os
+import re
 import shutil
 from collections.abc import Generator
 from dataclasses import dataclass, replace
@@ -20,6 +22,7 @@ import torch
 from torch.utils.data import Subset
 from transformers import TrainingArguments
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
+from transformers.training_args import OptimizerNames
 from transformers.utils.logging import disable_progress_bar
 
 from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
@@ -29,6 +32,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.manifest import write_manifest
 from pairwright.tasks.training.answer_questions import measure_unreadable, sample_answers
 from pairwright.tasks.training.collate import Collator, ExampleRows
+from pairwright.tasks.training.find_model import require_bits
 from pairwright.tasks.training.freeze_rows import FrozenRows, Needs
 from pairwright.tasks.training.load_batches import count_workers, start_server
 from pairwright.tasks.training.load_model import (
@@ -54,6 +58,8 @@ TRIED_ROWS = 8
 RATES = {"sft": 5e-7, "dpo": 5e-7, "mdpo": 5e-7, "adavip": 5e-7, "adpo": 3e-6}
 """Of full tuning: paper 000's for SFT and ADPO; RLAIF-V's for what paper 004 does not publish."""
 LORA_RATE = 1e-4
+BITS = re.compile(r"(?<!torch_)8bit|bnb|paged|lion|ademamix")
+"""What names of optimisers of bitsandbytes have in them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,6 +289,7 @@ def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> Trainin
         lr_scheduler_type="constant_with_warmup" if schedule == "constant" else schedule,
         weight_decay=optimiser.weight_decay,
         max_grad_norm=optimiser.max_grad_norm,
+        optim=optimiser.optim,
         seed=config.seed,
         data_seed=config.seed,
         bf16=dtype is torch.bfloat16,
@@ -332,6 +339,17 @@ def check_trackers(config: TrainConfig) -> None:
             ) from error
 
 
+def check_optimiser(config: TrainConfig) -> None:
+    """Refuse an optimiser that transformers does not know, and one whose library is not here."""
+    name = config.optimiser.optim
+    if name not in (known := [one.value for one in OptimizerNames]):
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
+        raise ConfigError(f"optimiser.optim: unknown optimiser {name!r}; {hint}")
+    if BITS.search(name):
+        require_bits(f"optimiser.optim: {name}")
+
+
 def check_launcher(config: TrainConfig) -> None:
     """Check the way in which the processes were started; they have to have joined."""
     if not is_spread():
@@ -348,6 +366,11 @@ def check_launcher(config: TrainConfig) -> None:
         raise ConfigError(
             "accelerate: fsdp_state_dict_type is FULL_STATE_DICT, whose checkpoints lack some adapters; give "
             "--fsdp_state_dict_type SHARDED_STATE_DICT"
+        )
+    if model.load_in_4bit or BITS.search(config.optimiser.optim):
+        raise ConfigError(
+            "accelerate: FSDP and DeepSpeed do not spread weights in 4 bits and bitsandbytes' optimisers; start it "
+            "with: torchrun -m pairwright train ..."
         )
     beside = model.tuning == "lora" and model.train_vision and model.vision_tuning == "full"
     if not fsdp and (model.differential.enabled or beside or config.optimiser.vision_learning_rate):

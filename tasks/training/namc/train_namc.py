@@ -32,7 +32,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from pairwright.schemas.errors import ConfigError, ModelError, TrainingError
 from pairwright.schemas.namc import PAPER, DualEncoderConfig
-from pairwright.schemas.training import TrainConfig
+from pairwright.schemas.training import OptimiserConfig, TrainConfig
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.namc_batch import Described
 from pairwright.tasks.models.namc_places import CLIP, CROP, clip_numbers, find_weights, join_patches
@@ -82,6 +82,8 @@ def check_settings(config: TrainConfig) -> None:
         raise ConfigError("negatives_from: NAMC learns from chosen texts alone")
     if config.optimiser.precision == "fp16":
         raise ConfigError("optimiser.precision: NAMC is trained in bf16 or fp32")
+    if config.optimiser.optim != OptimiserConfig().optim or config.data.group_by_length:
+        raise ConfigError("optimiser.optim, data.group_by_length: NAMC is trained by Adam, on rows in any order")
     if config.output.report_to:
         raise ConfigError("output.report_to: a training of NAMC has its own page only")
 

@@ -12,7 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.training import TrainConfig
+from pairwright.schemas.training import ModelConfig, TrainConfig
 from pairwright.tasks.serving import memory as serving
 from pairwright.tasks.training.load_model import prepare_model
 from pairwright.tasks.training.memory import ANSWERED, Sizes, check_memory, count_trained, share_of
@@ -95,6 +95,16 @@ def test_a_share_is_counted_by_hand() -> None:
     twice = share_of(own, settings(objective="adavip")).activations
     assert twice == 2 * 4096 * 2 * 2432 + 2 * 256 * 4 * 4 * 600 + (1 << 27)
     assert share_of(own, settings("full", gradient_accumulation_steps=2)).weights == 1_000_000 + 2 * 138_240
+    in_bits = share_of(own, settings().model_copy(update={"model": ModelConfig(load_in_4bit=True)}))
+    # Of 2 x 30,720 weights half a byte each, a byte for 64, and 4 bytes for 16,384; one of 64 x 96 is whole at a time.
+    assert in_bits.weights == 2 * (250_000 - 61_440) + 30_720 + 960 + 15 + 4 * 118_784
+    assert in_bits.activations == lora.activations + 2 * 64 * 96
+    states = {"adamw_8bit": 6, "paged_adamw_8bit": 4, "lion_32bit": 8, "sgd": 4, "adamw_torch": 12}
+    assert {one: share_of(own, settings(optim=one)).states / 118_784 for one in states} == states
+    seeing = {"objective": "sft", "model": {"train_vision": True, "vision_tuning": "full"}}
+    beside = share_of(own, TrainConfig.model_validate(seeing))
+    assert beside.weights == 2 * 138_240 + 4 * (118_784 + 111_760)
+    assert beside.states == 12 * (118_784 + 111_760)
     with pytest.raises(ValueError, match="vocab_size"):
         Sizes.of({name: value for name, value in SMALL.items() if name != "vocab_size"}, 1)
 
@@ -158,7 +168,7 @@ def test_what_fits_is_said_and_what_may_not_is_warned_of_with_each_setting_that_
     caplog.set_level(logging.INFO)
     check_memory(machine("qwen2-vl-7b", 81_559), settings())
     # 28 layers of 26 x 3,584 + 8 x 18,944 bytes for each of 4,096 tokens, and logits of 1,024: 28.07 + 0.76 GB.
-    said = "51.0 GB of each GPU (weights 17.2, gradients and AdamW 1.9, activations 28.8, 3 to compute), of 85.5"
+    said = "51.0 GB of each GPU (weights 17.2, gradients and optimiser 1.9, activations 28.8, 3 to compute), of 85.5"
     assert said in caplog.text
     caplog.clear()
     check_memory(machine("qwen2-vl-7b", 46_068), settings())
@@ -166,7 +176,8 @@ def test_what_fits_is_said_and_what_may_not_is_warned_of_with_each_setting_that_
     assert record.levelname == "WARNING"
     assert record.getMessage().partition("What fits: ")[2] == (
         "--set optimiser.gradient_checkpointing=true; or "
-        "--set optimiser.per_device_train_batch_size=1 --set optimiser.gradient_accumulation_steps=4"
+        "--set optimiser.per_device_train_batch_size=1 --set optimiser.gradient_accumulation_steps=4; or "
+        "--set model.load_in_4bit=true"
     )
     caplog.clear()
     check_memory(machine("qwen2-vl-7b", 81_559), settings(precision="bf16", gradient_checkpointing=True))
@@ -176,12 +187,16 @@ def test_what_fits_is_said_and_what_may_not_is_warned_of_with_each_setting_that_
 def test_what_fits_no_batch_is_refused(machine: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match=r"What fits: --set model\.tuning=lora$"):
         check_memory(machine("qwen2-vl-7b", 81_559), settings("full", gradient_checkpointing=True))
-    large = machine("qwen2-vl-72b", *[81_559] * 8)
-    over = r"What fits: FSDP over 8 GPUs \(\S+ launch .*\) --set optimiser\.gradient_checkpointing=true; or FSDP"
+    with pytest.raises(
+        ConfigError, match=r"What fits: --set \S+gradient_checkpointing=true --set \S+load_in_4bit=true$"
+    ):
+        check_memory(machine("qwen2-vl-72b", 81_559), settings())
+    large = machine("qwen2-vl-72b", *[46_068] * 8)
+    over = r"What fits: FSDP over 8 GPUs \(\S+ launch .*\) --set optimiser\.gradient_checkpointing=true$"
     with pytest.raises(ConfigError, match=over):
         check_memory(large, settings())
     with pytest.raises(ConfigError, match="What fits: a smaller model"):
-        check_memory(machine("qwen2-vl-72b", 81_559), settings())
+        check_memory(machine("qwen2-vl-72b", 46_068), settings())
     machine("qwen2-vl-72b", *[81_559] * 8)
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     monkeypatch.setenv("WORLD_SIZE", "8")
