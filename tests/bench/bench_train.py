@@ -1,12 +1,13 @@
 """Measure the training: our DPO against TRL's ``DPOTrainer``, and our ADPO against our DPO.
 
-Run with ``make bench BENCH=train``, or ``python -m tests.bench.bench_train``; takes some six minutes and 2 GB, on CPUs.
-Needs the extra ``train`` and trl.
+Run with ``make bench BENCH=train``, or ``python -m tests.bench.bench_train``; takes some twelve minutes and 2 GB, on
+CPUs. Needs the extra ``train`` and trl.
 
-Both sides train the same random Qwen2.5-VL on the same preferences about two images of 392 x 392 pixels, answers of
-some 40 tokens, with the same batch, precision, adapters, optimiser and order of rows, on transformers' Trainer; the
-losses of all steps are compared. TRL is set up for speed: no gradient checkpointing (its default), the reference by
-switching adapters off; its ``padding_free`` has no effect. It computes logits for all tokens (2 % of its work here).
+Both sides train the same random Qwen2.5-VL on the same preferences, once about two images of 392 x 392 pixels with
+answers of some 40 tokens, once about images of 112 x 112 with answers of some 200, with the same batch, precision,
+adapters, optimiser and order of rows, on transformers' Trainer; the losses of all steps are compared, without an SFT
+term. TRL is set up for speed: no gradient checkpointing (its default), the reference by switching adapters off; its
+``padding_free`` has no effect. It computes logits for all tokens (2 % of its work with large images).
 
 Sides take turns, each turn in a process of its own; the first steps are not timed. Samples per second are those of the
 fastest turn. Samples per CPU second are shown, too, which other work on the machine changes less; rows are read in the
@@ -25,15 +26,18 @@ from typing import Any
 
 from pairwright.schemas.training import TrainConfig
 from tests.bench.train_models import write_model
-from tests.bench.train_rows import make_rows, write_rows
+from tests.bench.train_rows import ANSWER, LONG_ANSWER, make_rows, write_rows
 from tests.bench.train_sides import ADPO, OURS, TRL, Measured, Task, run_side
 from tests.bench.turns import CORES, name_machine
 
-SIDE, BATCH, RANK, WARM, TIMED, TURNS = 392, 4, 8, 2, 6, 5
-"""Pixels of an image's sides, rows of a step, rank of the adapters; steps that are not timed, and that are."""
+SHAPES = {"large images, short answers": (392, ANSWER), "small images, long answers": (112, LONG_ANSWER)}
+"""Pixels of an image's sides, and words of an answer."""
+BATCH, RANK, WARM, TIMED, TURNS = 4, 8, 2, 6, 5
+"""Rows of a step, rank of the adapters; steps that are not timed, and that are."""
 CONFIG = TrainConfig.model_validate(
     {
         "objective": "dpo",
+        "sft_weight": 0,
         "model": {"tuning": "lora", "lora": {"rank": RANK, "alpha": 2 * RANK}},
         "reference": {"method": "adapters"},
         "optimiser": {
@@ -51,9 +55,9 @@ CONFIG = TrainConfig.model_validate(
 """Settings of both sides."""
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder: Path, side: int, answer: tuple[int, int]) -> None:
     """Write rows and model."""
-    rows = make_rows(BATCH * (WARM + TIMED + 1), side=SIDE)
+    rows = make_rows(BATCH * (WARM + TIMED + 1), side=side, answer=answer)
     write_rows(folder, rows)
     texts = [text for row in rows for text in (row.prompt[0].text, row.chosen, row.rejected)]
     alone(write_model, folder / "model", texts)
@@ -108,15 +112,16 @@ def main() -> None:
     given = parser.parse_args()
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # for both sides: threads that spin are far slower beside other work
     os.environ["HF_HUB_OFFLINE"] = "1"
-    with tempfile.TemporaryDirectory() as place:
-        prepare(Path(place))
-        found = run_turns(Path(place), [OURS, ADPO, TRL], given.turns)
-    print(f"small model on {name_machine()}: two images of {SIDE} x {SIDE}, batch {BATCH}, float32")
-    print(" ours against TRL (target: 1.5 times the samples per second, 0.7 times the memory)")
-    show({side: found[side] for side in (TRL, OURS)})
-    show_likeness(found[OURS][0], found[TRL][0])
-    print(" ADPO against DPO (target: 0.97 times the samples per second, 1.02 times the memory)")
-    show({side: found[side] for side in (OURS, ADPO)})
+    for name, (side, answer) in SHAPES.items():
+        with tempfile.TemporaryDirectory() as place:
+            prepare(Path(place), side, answer)
+            found = run_turns(Path(place), [OURS, ADPO, TRL], given.turns)
+        print(f"small model on {name_machine()}: {name}, two of {side} x {side}, batch {BATCH}, float32")
+        print(" ours against TRL (target: 1.5 times the samples per second, 0.7 times the memory)")
+        show({side: found[side] for side in (TRL, OURS)})
+        show_likeness(found[OURS][0], found[TRL][0])
+        print(" ADPO against DPO (target: 0.97 times the samples per second, 1.02 times the memory)")
+        show({side: found[side] for side in (OURS, ADPO)})
 
 
 if __name__ == "__main__":

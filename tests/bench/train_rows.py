@@ -21,7 +21,7 @@ from tests.fixtures.rows import row_of
 TABLE, PART = "tables/preferences/bench", "part-0.parquet"
 SPLIT = "train"
 WORDS = 300
-ANSWER = (25, 55)
+ANSWER, LONG_ANSWER = (25, 55), (150, 250)
 """Words of an answer, from and up to; nearly each word is one token."""
 PROMPT = 20
 
@@ -33,15 +33,15 @@ def make_row(asked: str, chosen: str, rejected: str, images: Sequence[bytes]) ->
     return row_of(PreferenceRow, source=key, key=key, images=tuple(images), image_keys=keys, split=SPLIT, **said)
 
 
-def make_rows(count: int, *, side: int, seed: int = 0) -> list[PreferenceRow]:
-    """Return rows with two square JPEG images and answers of some 40 words."""
+def make_rows(count: int, *, side: int, answer: tuple[int, int] = ANSWER, seed: int = 0) -> list[PreferenceRow]:
+    """Return rows with two square JPEG images and answers of so many words."""
     rng = np.random.default_rng(seed)
     words = make_words(rng)
     return [
         make_row(
             _sentence(words, PROMPT, rng),
-            _sentence(words, int(rng.integers(*ANSWER)), rng),
-            _sentence(words, int(rng.integers(*ANSWER)), rng),
+            _sentence(words, int(rng.integers(*answer)), rng),
+            _sentence(words, int(rng.integers(*answer)), rng),
             [make_picture((side, side), rng, kind="JPEG") for _ in range(2)],
         )
         for _ in range(count)
