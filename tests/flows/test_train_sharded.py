@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+from pairwright.tasks.store.manifest import MANIFEST, read_manifest
 from pairwright.tasks.training.runs import Run
 from pairwright.tasks.training.train_model import train_model
 from tests.fixtures.command import words_of
@@ -67,7 +68,9 @@ def go_on_from_the_second_step(dataset: Path, run: Run) -> str:
 
 def test_adapters(dataset: Path, qwen: Path) -> None:
     sharded = start(dataset, qwen, "lora", ranks=2)
-    assert list((sharded.checkpoint(4) / "pytorch_model_fsdp_0").glob("*.distcp")), "the weights are in parts"
+    listed = read_manifest(sharded.checkpoint(4) / MANIFEST).keys()
+    parts = [f"{kind}_0/__{rank}_0.distcp" for kind in ("pytorch_model_fsdp", "optimizer") for rank in (0, 1)]
+    assert {*parts, "rng_state_0.pth", "rng_state_1.pth"} <= listed, "the weights are in parts, of both processes"
     compare(sharded, start(dataset, qwen, "lora-alone", ranks=1))
     found = load_file(sharded.model / "adapter_model.safetensors")
     assert found.keys() == load_file(dataset / "runs/lora-alone/checkpoint/adapter_model.safetensors").keys()
