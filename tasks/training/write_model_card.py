@@ -68,7 +68,7 @@ def write_model_card(folder: Path, run: Run, *, config: TrainConfig, rows: Froze
         settings=list(_list_settings(config)),
         licences=licences.most_common(),
     )
-    (folder / README).write_text(card.content, encoding="utf-8")
+    (folder / README).write_text(f"{card.content}\n", encoding="utf-8")
 
 
 def _count_licences(rows: FrozenRows) -> Iterator[tuple[str, str]]:
