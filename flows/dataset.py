@@ -246,8 +246,9 @@ class Dataset:
 
     def train(
         self,
-        objective: str,
+        objective: str = "",
         *,
+        recipe: str = "",
         model: str = "",
         start: str = "",
         name: str = "",
@@ -260,10 +261,12 @@ class Dataset:
 
         ``album.train("sft")``, then ``album.train("adpo", start="sft", settings={"optimiser.num_train_epochs": 2})``
         """
+        from pairwright.flows.load_profile import choose_objective
         from pairwright.flows.make_train_config import make_config
         from pairwright.flows.train_model import train
 
-        config = make_config(objective, _lines(settings), model=model, start=start, dataset=self.url)
+        objective = choose_objective(objective, recipe)
+        config = make_config(objective, _lines(settings), model=model, start=start, dataset=self.url, recipe=recipe)
         return train(self.url, config, name=name or objective, version=self._number, watcher=watcher)
 
     def runs(self) -> list[ListedRun]:

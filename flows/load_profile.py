@@ -1,4 +1,7 @@
-"""Read a profile (``flows/profiles/NAME.yaml`` or any other file), and what the command line sets over it."""
+"""Read a profile (``flows/profiles/NAME.yaml`` or any other file), and what the command line sets over it.
+
+Recipes of a training (``flows/recipes``) are read in the same way.
+"""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -12,14 +15,31 @@ from pydantic_core import ErrorDetails
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.section import filled_by, section_within
+from pairwright.schemas.training import RecipeConfig
 
 S = TypeVar("S", bound=BaseModel)
 FOLDER = Path(__file__).parent / "profiles"
+RECIPES = Path(__file__).parent / "recipes"
 
 
-def profile_names() -> list[str]:
-    """Return the names of the profiles that come with Pairwright."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+def profile_names(folder: Path = FOLDER) -> list[str]:
+    """Return the names of the profiles, or of the recipes, that come with Pairwright."""
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def load_recipe(name: str) -> tuple[RecipeConfig, dict[str, Any]]:
+    """Return what a recipe, by name or file, says of itself, and the training settings that it sets."""
+    path = _path_of(name, folder=RECIPES)
+    values = _read(path, folder=RECIPES)
+    own = {field: values.pop(field) for field in RecipeConfig.model_fields if field in values}
+    return make_section(RecipeConfig, own, where=str(path)), values
+
+
+def choose_objective(objective: str, recipe: str) -> str:
+    """Return what is trained: the objective that is named, else the recipe's."""
+    if not (found := objective or str(load_recipe(recipe)[1].get("objective", "") if recipe else "")):
+        raise ConfigError("--objective: say what is trained: sft, dpo, mdpo, adavip, adpo or namc; or name a --recipe")
+    return found
 
 
 def load_profile(name: str, settings: Sequence[str] = ()) -> Profile:
@@ -34,16 +54,15 @@ def load_profile(name: str, settings: Sequence[str] = ()) -> Profile:
     return make_section(Profile, {"name": path.stem, **values}, where=str(path), settings=settings)
 
 
-def _path_of(name: str, where: str = "") -> Path:
-    path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
+def _path_of(name: str, where: str = "", *, folder: Path = FOLDER) -> Path:
+    path = Path(name) if name.endswith((".yaml", ".yml")) else folder / f"{name}.yaml"
     if not path.is_file():
-        raise ConfigError(
-            f"{where}{name}: no such profile. There are {', '.join(profile_names())}, or give a .yaml file"
-        )
+        kind, known = folder.name.removesuffix("s"), ", ".join(profile_names(folder))
+        raise ConfigError(f"{where}{name}: no such {kind}. There are {known}, or give a .yaml file")
     return path
 
 
-def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+def _read(path: Path, above: tuple[Path, ...] = (), *, folder: Path = FOLDER) -> dict[str, Any]:
     """Return the values of a file, put over those of the profile that it ``extends``."""
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
@@ -54,10 +73,10 @@ def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     own = cast("dict[str, Any]", values)
     if (base := own.pop("extends", None)) is None:
         return own
-    below = _path_of(str(base), f"{path}: extends: ")
+    below = _path_of(str(base), f"{path}: extends: ", folder=folder)
     if below in (*above, path):
         raise ConfigError(f"{path}: extends: {base} extends this one: a circle")
-    return _put_over(_read(below, (*above, path)), own)
+    return _put_over(_read(below, (*above, path), folder=folder), own)
 
 
 def _put_over(base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

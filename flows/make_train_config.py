@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pairwright.flows.load_profile import make_section, set_field
+from pairwright.flows.load_profile import (
+    RECIPES,
+    choose_objective,
+    load_recipe,
+    make_section,
+    profile_names,
+    set_field,
+)
 from pairwright.flows.prepare_training import namc_defaults
 from pairwright.flows.table import Table
 from pairwright.flows.version import Version, open_version
@@ -26,9 +33,11 @@ from pairwright.schemas.training import (
     TrainConfig,
 )
 from pairwright.tasks.models.weights import absolute, is_local
+from pairwright.tasks.serving.memory import GB
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.texts.conversations import turns_of
 from pairwright.tasks.training.find_model import Found, find_model, find_module, read_module, require_packages
+from pairwright.tasks.training.memory import Sizes, share_of
 from pairwright.tasks.training.runs import Run
 from pairwright.tasks.training.tiny_model import write_tiny_model
 
@@ -132,13 +141,16 @@ PAPER_BATCH = 256
 
 
 def make_config(
-    objective: str, settings: Sequence[str], *, model: str = "", start: str = "", dataset: str = ""
+    objective: str, settings: Sequence[str], *, model: str = "", start: str = "", dataset: str = "", recipe: str = ""
 ) -> TrainConfig:
-    """Return the settings of a run; what is not set is as the model wants it, or as the papers have it.
+    """Return the settings of a run; what is not set is as the recipe, the model or the papers have it.
 
-    The run that it starts from is looked for in ``dataset``, to know its model; without one, it is a stand-in's.
+    A run that starts from another one has that one's model, whatever the recipe's is. It is looked for in ``dataset``,
+    to know its model; without one, it is a stand-in's.
     """
-    values: dict[str, Any] = {"objective": objective}
+    values: dict[str, Any] = {**(load_recipe(recipe)[1] if recipe else {}), "objective": objective}
+    if start:
+        _part(values, "model").pop("name", None)
     named = {"objective": objective, "model.name": model, "start": start}
     for setting in settings:
         if named.get(setting.partition("=")[0].strip()):
@@ -165,7 +177,36 @@ def make_config(
     for path, value in defaults.items():
         *sections, last = path.split(".")
         _part(values, *sections).setdefault(last, value)
-    return make_section(TrainConfig, values, where=f"--objective {objective}", settings=settings)
+    where = f"--recipe {recipe}" if recipe else f"--objective {objective}"
+    return make_section(TrainConfig, values, where=where, settings=settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedRecipe:
+    """One row of `pairwright recipes`."""
+
+    name: str
+    about: str
+    objective: str
+    model: str
+    gpus: int
+    memory_gb: int
+    """Of each GPU that it is for."""
+    needs_gb: float | None
+    """What it needs of each; ``None``: not counted, NAMC is small."""
+
+
+def list_recipes() -> list[ListedRecipe]:
+    """Return the recipes that come with Pairwright, with the memory that they need."""
+    return [_list_recipe(name) for name in profile_names(RECIPES)]
+
+
+def _list_recipe(name: str) -> ListedRecipe:
+    recipe, config = load_recipe(name)[0], make_config(choose_objective("", name), [], recipe=name)
+    needs = share_of(Sizes(**recipe.sizes), config, gpus=recipe.gpus).total / GB if recipe.sizes else None
+    own = recipe.model_dump(include={"about", "gpus", "memory_gb"})
+    model = config.model.name if recipe.sizes else ""
+    return ListedRecipe(name=name, objective=config.objective, model=model, needs_gb=needs, **own)
 
 
 def _model_defaults(objective: str, values: dict[str, Any], *, small: bool, starts: bool) -> dict[str, Any]:

@@ -87,6 +87,7 @@ def train_model(
     name: str = "",
     settings: list[str] | None = None,
     version: Annotated[int, Field(ge=1)] | None = None,
+    recipe: str = "",
 ) -> State[Trained]:
     """Train a model on the preferences of a dataset, or go on with a run that was stopped.
 
@@ -98,9 +99,10 @@ def train_model(
         name: Run name; empty: the objective.
         settings: Fields to set ("optimiser.per_device_train_batch_size=8", "optimiser.num_train_epochs=3").
         version: A version's number; none is the one that the run began with, or the newest.
+        recipe: A recipe whose settings it has (`pairwright recipes`), or a .yaml file.
     """
     with logged(), tagged(dataset_name(dataset), objective):
-        words = {"model": model, "start": start, "name": name}
+        words = {"model": model, "start": start, "name": name, "recipe": recipe}
         opened = Dataset.open(dataset, version)
         trained = opened.train(objective, **words, settings=settings or [], watcher=TrainingLines())
     if trained.finished:

@@ -5,6 +5,7 @@ negatives, by ADPO's retriever; the reference's scores, of which all settings de
 """
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -315,6 +316,19 @@ class TrainConfig(Section):
         if self.data.table != "preferences":
             return CONVERSATIONS
         return "mined" if self.negatives_from else "preferences"
+
+
+class RecipeConfig(Section):
+    """What a recipe says of itself, beside the training settings that it sets."""
+
+    about: str = ""
+    """One sentence."""
+    gpus: Positive = 1
+    """GPUs that it is for; several share the weights (FSDP)."""
+    memory_gb: Positive = 80
+    """Memory of each."""
+    sizes: Mapping[str, int] = Field(default_factory=dict[str, int])
+    """Published numbers of the model, by which memory is counted."""
 
 
 WORDS = "words"

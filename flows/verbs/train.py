@@ -1,4 +1,4 @@
-"""The verbs of training: train, runs."""
+"""The verbs of training: train, recipes, runs."""
 
 import json
 import logging
@@ -28,11 +28,18 @@ from pairwright.flows.verbs.options import (
 
 @app.command(
     epilog="Examples: `pairwright train demo --objective sft`, `pairwright train demo --objective adpo --from sft`, "
+    "`pairwright train demo --recipe qwen2.5-vl-7b-24gb`, "
     "`torchrun --nproc-per-node 4 -m pairwright train demo --objective dpo --model Qwen/Qwen2.5-VL-3B-Instruct`"
 )
 def train(
     dataset: DatasetUrl,
-    objective: Annotated[str, typer.Option("--objective", help="sft, dpo, mdpo, adavip, adpo or namc.")],
+    objective: Annotated[
+        str, typer.Option("--objective", help="sft, dpo, mdpo, adavip, adpo or namc (default: the recipe's).")
+    ] = "",
+    recipe: Annotated[
+        str,
+        typer.Option("--recipe", help="Settings of a name of `pairwright recipes`, or of a .yaml file."),
+    ] = "",
     model: Annotated[str, typer.Option("--model", help="A folder or a name on the Hub; tiny: a small stand-in.")] = "",
     start: Annotated[str, typer.Option("--from", help="The run whose model this one starts from.")] = "",
     name: Annotated[str, typer.Option("--name", help="Run name (default: the objective).")] = "",
@@ -68,7 +75,10 @@ def train(
     settings += ["model.differential.enabled=true"] if differential else []
     settings += [f"data.table={table}"] if table else []
     settings += [f"data.mix={json.dumps(mix)}"] if mix else []
-    words: dict[str, Any] = {"model": model, "start": start, "settings": settings}
+    from pairwright.flows.load_profile import choose_objective
+
+    objective = choose_objective(objective, recipe)
+    words: dict[str, Any] = {"model": model, "start": start, "settings": settings, "recipe": recipe}
     name = name or objective
     send = to_hub(push_to_hub if is_first() else "", kind="model", private=private and is_first())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -119,6 +129,22 @@ def _conclude_training(trained: Any, dataset: str, name: str) -> None:
         print(f"Score what it says: pairwright evaluate captions {trained.answers}")
     else:
         print(f"Start another run from it: pairwright train {dataset} --objective adpo --from {name} --name NAME")
+
+
+@app.command(epilog="Example: `pairwright recipes`")
+def recipes(*, as_json: AsJson = False) -> None:
+    """List the recipes of `train --recipe`, with the memory that each needs. A .yaml file may extend one."""
+    from pairwright.flows.make_train_config import list_recipes
+
+    found = list_recipes()
+    if as_json:
+        print(json.dumps([asdict(one) for one in found], indent=1))
+        return
+    gpus = [f"{one.gpus} x {one.memory_gb} GB" for one in found]
+    needs = [f"{one.needs_gb:.1f}" if one.needs_gb else "" for one in found]
+    rows = zip(found, gpus, needs, strict=True)
+    heads = ["recipe", "objective", ">GPUs", ">needs", "about"]
+    print_table(heads, *((one.name, one.objective, of, need, one.about) for one, of, need in rows))
 
 
 @app.command(epilog="Example: `pairwright runs demo`")
