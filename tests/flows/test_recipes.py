@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from pairwright.flows.list_recipes import list_recipes
 from pairwright.flows.load_profile import RECIPES, choose_objective, load_recipe, profile_names
-from pairwright.flows.make_train_config import list_recipes, make_config
+from pairwright.flows.make_train_config import make_config
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.training import train_model as training
 from pairwright.tasks.training.memory import Sizes, share_of
