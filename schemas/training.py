@@ -6,7 +6,7 @@ negatives, by ADPO's retriever; the reference's scores, of which all settings de
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -327,7 +327,7 @@ class RecipeConfig(Section):
     """GPUs that it is for; several share the weights (FSDP)."""
     memory_gb: Positive = 80
     """Memory of each."""
-    sizes: Mapping[str, int] = Field(default_factory=dict[str, int])
+    sizes: Mapping[str, Any] = Field(default_factory=dict[str, Any])
     """Published numbers of the model, by which memory is counted."""
 
 
