@@ -16,7 +16,7 @@ from pairwright.flows.pipeline import TableSummary, list_tables
 from pairwright.schemas.section import with_field
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.serving.memory import GB, MARGIN, Needs, divide
-from pairwright.tasks.training.memory import PATCH, TEXT, Sizes, count_trained, share_of
+from pairwright.tasks.training.memory import PATCH, TEXT, Sizes, count_trained, demand_of
 
 MADE = "<!-- Made by `make docs`. Change the source, not this page. -->"
 SERVED = "models.chat."
@@ -127,9 +127,10 @@ def _steps() -> Iterator[str]:
     yield "| `doctor` | | |"
     album = "the photographs once more, 3.6 kB of vectors each, and 2 bytes per pixel of a rejected image"
     yield f"| `build` | {most:.1f} are enough, stage by stage as above; vLLM takes 0.9 of any GPU | {album} |"
+    least, checkpointed = (demand_of(sizes, each).total / GB for each in (config, kept))
     yield (
-        f"| `train` | {share_of(sizes, config).total / GB:.1f}, or {share_of(sizes, kept).total / GB:.1f} with `--set "
-        f"optimiser.gradient_checkpointing=true` | {config.output.save_total_limit} checkpoints of {adapters:.1f}, and "
+        f"| `train` | {least:.1f}, or {checkpointed:.1f} with `--set optimiser.gradient_checkpointing=true` | "
+        f"{config.output.save_total_limit} checkpoints of {adapters:.1f}, and "
         f"the model with its adapters merged: {model:.1f} |"
     )
 
@@ -144,9 +145,9 @@ def _trained() -> Iterator[str]:
         for tuning, gpus in product(("lora", "full"), (1, 8)):
             plain = with_field(TrainConfig(objective="sft"), ["model", "tuning"], tuning)
             config = with_field(plain, ["optimiser", "gradient_checkpointing"], value=True)
-            share, adpo = share_of(sizes, config, gpus=gpus), config.model_copy(update={"objective": "adpo"})
+            share, adpo = demand_of(sizes, config, gpus=gpus), config.model_copy(update={"objective": "adpo"})
             parts = (share.weights, share.states, share.gathered, share.activations, share.total)
-            whole = (*parts, share_of(sizes, plain, gpus=gpus).total, share_of(sizes, adpo, gpus=gpus).reference)
+            whole = (*parts, demand_of(sizes, plain, gpus=gpus).total, demand_of(sizes, adpo, gpus=gpus).reference)
             cells = (f"{size / GB:.1f}" if size else "" for size in (count_trained(sizes, config), *whole))
             yield f"| Qwen2-VL-{name.upper()} | {tuning} | {gpus} | {' | '.join(cells)} |"
 

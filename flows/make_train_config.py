@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from pairwright.flows.load_profile import (
+    RECIPES,
+    choose_objective,
     load_recipe,
     make_section,
+    profile_names,
     set_field,
 )
 from pairwright.flows.prepare_training import namc_defaults
@@ -30,9 +33,11 @@ from pairwright.schemas.training import (
     TrainConfig,
 )
 from pairwright.tasks.models.weights import absolute, is_local
+from pairwright.tasks.serving.memory import GB
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.texts.conversations import turns_of
 from pairwright.tasks.training.find_model import Found, find_model, find_module, read_module, require_packages
+from pairwright.tasks.training.memory import Sizes, demand_of
 from pairwright.tasks.training.runs import Run
 from pairwright.tasks.training.tiny_model import write_tiny_model
 
@@ -217,3 +222,31 @@ def _part(values: dict[str, Any], *sections: str) -> dict[str, Any]:
 def count_processes() -> int:
     """Return how many processes the launcher has started."""
     return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedRecipe:
+    """One row of `pairwright recipes`."""
+
+    name: str
+    about: str
+    objective: str
+    model: str
+    gpus: int
+    memory_gb: int
+    """Of each GPU that it is for."""
+    needs_gb: float | None
+    """What it needs of each; ``None``: not counted, NAMC is small."""
+
+
+def list_recipes() -> list[ListedRecipe]:
+    """Return the recipes that come with Pairwright, with the memory that they need."""
+    return [_list_recipe(name) for name in profile_names(RECIPES)]
+
+
+def _list_recipe(name: str) -> ListedRecipe:
+    recipe, config = load_recipe(name)[0], make_config(choose_objective("", name), [], recipe=name)
+    needs = demand_of(Sizes(**recipe.sizes), config, gpus=recipe.gpus).total / GB if recipe.sizes else None
+    own = recipe.model_dump(include={"about", "gpus", "memory_gb"})
+    model = config.model.name if recipe.sizes else ""
+    return ListedRecipe(name=name, objective=config.objective, model=model, needs_gb=needs, **own)

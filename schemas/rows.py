@@ -262,7 +262,7 @@ class CheckRow(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RegionBox:
     """Be one box of a pair, in pixels of its image: of a changed place, or of a thing that a text names."""
 
     side: int
@@ -284,7 +284,7 @@ class Place:
 class RegionsRow(CheckRow):
     """Hold the outcome of the check "regions", and all boxes that it was decided by."""
 
-    places: tuple[Place, ...] = ()
+    places: tuple[RegionBox, ...] = ()
     """Changed places, the largest first, then things."""
 
 

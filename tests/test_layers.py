@@ -40,7 +40,7 @@ OTHER_WORK = {
     "evaluate": {"evaluate_captions", "evaluate_model"},  # of any files, of any model
     "export": {"export_dataset"},  # what an export is configured with
     "look": {"pipeline"},  # the list of tables
-    "train": {"run_in_prefect", "load_profile"},  # what a recipe trains, first
+    "train": {"run_in_prefect", "load_profile", "make_train_config"},  # what a recipe trains, first; all recipes
     "versions": {"trace_lineage", "check_machine", "find_models", "load_profile", "schedule_dataset"},
 }
 """What verbs import from ``flows`` beside ``flows.dataset``, by which all work on a dataset is done."""

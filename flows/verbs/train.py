@@ -134,7 +134,7 @@ def _conclude_training(trained: Any, dataset: str, name: str) -> None:
 @app.command(epilog="Example: `pairwright recipes`")
 def recipes(*, as_json: AsJson = False) -> None:
     """List the recipes of trainings, with the memory that they need. A .yaml file may extend one."""
-    from pairwright.flows.list_recipes import list_recipes
+    from pairwright.flows.make_train_config import list_recipes
 
     found = list_recipes()
     if as_json:

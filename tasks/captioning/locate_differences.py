@@ -27,7 +27,7 @@ from pairwright.schemas.rows import (
     ImageRow,
     Images,
     Pairs,
-    Place,
+    RegionBox,
     RegionsRow,
     Tag,
     make_key,
@@ -117,7 +117,7 @@ def _judged(
 ) -> Iterator[RegionsRow]:
     asked = [(number, *one) for number, look in enumerate(looks) for one in look.asked]
     found = detector.detect([shown for *_, shown, _ in asked], [tags for *_, tags in asked]) if asked else []
-    things: list[list[Place]] = [[] for _ in looks]
+    things: list[list[RegionBox]] = [[] for _ in looks]
     for (number, side, _, tags), boxes in zip(asked, found, strict=True):
         places = (_place(side, tags[box.tag].name, box.score, (box.x0, box.y0, box.x1, box.y1)) for box in boxes)
         things[number] += (place for place in places if _area(place) <= MAX_THING * looks[number].areas[side])
@@ -132,13 +132,13 @@ def _judged(
         )  # fmt: skip
 
 
-def mark_places(aligned: Aligned, things: Sequence[Place], *, min_overlap: float) -> tuple[Place, ...]:
+def mark_places(aligned: Aligned, things: Sequence[RegionBox], *, min_overlap: float) -> tuple[RegionBox, ...]:
     """Return all boxes, the changed places first, each with whether it meets one of the other kind."""
 
-    def met(place: Place, others: Sequence[Place]) -> bool:
-        return any(place.side == other.side and share_of(place, other) >= min_overlap for other in others)
+    def met(place: RegionBox, others: Sequence[RegionBox]) -> bool:
+        return any(place.side == other.side and overlap_of(place, other) >= min_overlap for other in others)
 
-    changed: list[Place] = []
+    changed: list[RegionBox] = []
     for both, share in zip(aligned.places, aligned.shares, strict=True):
         sides = [_place(side, "", share, corners) for side, corners in enumerate(both)]
         is_met = any(met(place, things) for place in sides)
@@ -146,7 +146,7 @@ def mark_places(aligned: Aligned, things: Sequence[Place], *, min_overlap: float
     return (*changed, *(replace(thing, met=met(thing, changed)) for thing in things))
 
 
-def judge_places(places: Sequence[Place], *, large_area: float, no_change: bool) -> tuple[float, str]:
+def judge_places(places: Sequence[RegionBox], *, large_area: float, no_change: bool) -> tuple[float, str]:
     """Return the score, and why the description fails or the check is off."""
     large = [place for place in places if not (place.name or place.side) and place.score >= large_area]
     named = sum(place.score for place in large if place.met) / sum(place.score for place in large) if large else 1.0
@@ -160,19 +160,19 @@ def judge_places(places: Sequence[Place], *, large_area: float, no_change: bool)
     return round(share * named, 6), "" if share else UNCHANGED
 
 
-def share_of(one: Place, other: Place) -> float:
+def overlap_of(one: RegionBox, other: RegionBox) -> float:
     """Return what two boxes share, of the smaller one."""
     across, down = min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0)
     return max(across, 0.0) * max(down, 0.0) / max(min(_area(one), _area(other)), 1e-9)
 
 
-def _area(place: Place) -> float:
+def _area(place: RegionBox) -> float:
     return (place.x1 - place.x0) * (place.y1 - place.y0)
 
 
-def _place(side: int, name: str, score: float, corners: Corners) -> Place:
+def _place(side: int, name: str, score: float, corners: Corners) -> RegionBox:
     x0, y0, x1, y1 = (round(corner, 1) for corner in corners)
-    return Place(side=side, name=name, score=round(score, 6), met=False, x0=x0, y0=y0, x1=x1, y1=y1)
+    return RegionBox(side=side, name=name, score=round(score, 6), met=False, x0=x0, y0=y0, x1=x1, y1=y1)
 
 
 def _models(config: RegionsConfig) -> tuple[DetectionConfig, NounsConfig]:

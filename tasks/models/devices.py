@@ -32,9 +32,5 @@ def choose_device() -> "device":
     """Return this process' device: the number of the worker, or of the launcher's process, says which GPU."""
     import torch
 
-    gpus = count_gpus()
-    return (
-        torch.device("cuda", int(os.environ.get(PLACE) or os.environ.get("LOCAL_RANK", "0")) % gpus)
-        if gpus
-        else torch.device("cpu")
-    )
+    gpus, place = count_gpus(), os.environ.get(PLACE) or os.environ.get("LOCAL_RANK", "0")
+    return torch.device("cuda", int(place) % gpus) if gpus else torch.device("cpu")

@@ -5,7 +5,7 @@ all rows. Gradients then add up over the processes, each loss weighed by the pro
 """
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -53,7 +53,7 @@ class Described:
         return count * len(self.texts) / (self._sum(count) * len(self.rows)).clamp(min=1)
 
     def _sum(self, value: Tensor) -> Tensor:
-        return _Sum.apply(value) if len(self.rows) < len(self.texts) else value  # pyright: ignore[reportReturnType]
+        return cast("Tensor", _Sum.apply(value)) if len(self.rows) < len(self.texts) else value
 
 
 class _Sum(torch.autograd.Function):

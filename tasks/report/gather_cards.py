@@ -23,9 +23,9 @@ from pairwright.schemas.rows import (
     ImageRow,
     Negative,
     PairRow,
-    Place,
     PreferenceRow,
     QuestionRow,
+    RegionBox,
     RegionsRow,
     Row,
     SplitRow,
@@ -103,7 +103,7 @@ class PairView:
         return self.preference.key if self.preference else self.row.key
 
     @property
-    def places(self) -> Sequence[Place]:
+    def places(self) -> Sequence[RegionBox]:
         """Return the boxes of the check "regions": of the description that was taken, or else of the first one."""
         views = (*([self.difference] if self.difference else ()), *self.candidates)
         found = (check.places for view in views for check in view.checks if isinstance(check, RegionsRow))

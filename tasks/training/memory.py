@@ -101,7 +101,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Demand:
     """Bytes that a training needs of each GPU, beside ``MARGIN``."""
 
     weights: int
@@ -138,7 +138,7 @@ def _count_states(optim: str) -> int:
     return 0 if "paged" in optim else numbers * (1 if "8bit" in optim else 4)
 
 
-def share_of(sizes: Sizes, config: TrainConfig, *, gpus: int = 1) -> Share:
+def demand_of(sizes: Sizes, config: TrainConfig, *, gpus: int = 1) -> Demand:
     """Return what each GPU needs; ``gpus``: so many share the weights by FSDP."""
     full = config.model.tuning == "full"
     trained, number = count_trained(sizes, config), 4 if config.optimiser.precision == "fp32" else 2
@@ -148,7 +148,7 @@ def share_of(sizes: Sizes, config: TrainConfig, *, gpus: int = 1) -> Share:
     rounded = 2 * trained if full and gpus == 1 and config.optimiser.gradient_accumulation_steps > 1 else 0
     linear = sizes.layers * sizes.layer * config.model.load_in_4bit
     frozen = number * (sizes.whole - linear - _count_seeing(sizes, config)) + int(sum(NF4) * linear)
-    return Share(
+    return Demand(
         weights=(4 * sizes.whole if full else frozen + 4 * trained) // gpus + rounded,
         states=(4 + _count_states(config.optimiser.optim)) * trained // gpus,
         gathered=2 * (2 * sizes.layer + 2 * sizes.table + sizes.whole - sizes.language) if gpus > 1 else 0,
@@ -189,7 +189,7 @@ def check_memory(folder: Path, config: TrainConfig) -> None:
     except ValueError as unknown:
         log.info("%s%s", UNCHECKED, unknown)
         return
-    need, card = share_of(sizes, config, gpus=gpus), min(cards)
+    need, card = demand_of(sizes, config, gpus=gpus), min(cards)
     named = ("weights", "gradients and optimiser", "gathered", "reference", "activations")
     parts = ", ".join(f"{name} {size / GB:.1f}" for name, size in zip(named, astuple(need), strict=True) if size)
     said = f"the training needs about {need.total / GB:.1f} GB of each GPU ({parts}, {MARGIN / GB:.0f} to compute)"
@@ -222,7 +222,7 @@ def _settings_that_fit(sizes: Sizes, config: TrainConfig, gpus: int, cards: Sequ
                 for some in combinations(ways, count)
                 if (change := {name: value for way in some for name, value in way.items()}) or start
                 if "model.load_in_4bit" not in change or (spread, _changed(config, change).model.tuning) == (1, "lora")
-                if share_of(sizes, _changed(config, change), gpus=spread).total <= min(cards)
+                if demand_of(sizes, _changed(config, change), gpus=spread).total <= min(cards)
             ]:
                 return fitting
     return ["a smaller model"]

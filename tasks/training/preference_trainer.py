@@ -264,7 +264,6 @@ class PreferenceTrainer(Trainer):
                 if self.stopping and count_ranks() == 1:
                     return
                 self._measure_batch(inputs["batch"], config, window)
-        model.train()
         window.join(gather(window.empty()))
         ranked = window.sums.get("accuracy", (0.0, 0.0))[1]
         if (found := window.take()) and self.is_world_process_zero():
@@ -279,6 +278,7 @@ class PreferenceTrainer(Trainer):
             named = {f"eval_{name}": value for name, value in found.items()}
             self.callback_handler.on_log(self.args, self.state, self.control, named)
             self.control.should_log = due
+        model.train()
         self._tokens = tokens
         self._since += time.monotonic() - began
 

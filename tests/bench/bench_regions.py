@@ -19,7 +19,7 @@ import cv2
 import pairwright as pw
 from pairwright.schemas.claims import content_changes
 from pairwright.schemas.config import DetectionConfig, NounsConfig, RegionsConfig
-from pairwright.schemas.rows import DifferenceRow, ImageRow, PairRow, Place, RegionsRow
+from pairwright.schemas.rows import DifferenceRow, ImageRow, PairRow, RegionBox, RegionsRow
 from pairwright.tasks.captioning.locate_differences import locate_differences, share_of
 from pairwright.tasks.scenes.vocabulary import COLOURS
 
@@ -70,8 +70,8 @@ def false_texts(rows: list[DifferenceRow], pairs: dict[str, PairRow], images: Im
             yield replace(row, key=f"false {row.key}", first_half=halves[0], second_half=halves[1], no_change=False)
 
 
-def placed(side: int, box: tuple[float, ...]) -> Place:
-    return Place(side=side, name="", score=1.0, met=False, **dict(zip(("x0", "y0", "x1", "y1"), box, strict=True)))
+def placed(side: int, box: tuple[float, ...]) -> RegionBox:
+    return RegionBox(side=side, name="", score=1.0, met=False, **dict(zip(("x0", "y0", "x1", "y1"), box, strict=True)))
 
 
 def tally(rows: list[RegionsRow], truth: dict[str, list], kinds: dict[str, str]) -> dict[str, Counter[str]]:

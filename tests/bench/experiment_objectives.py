@@ -24,10 +24,10 @@ from tests.bench.scene_answers import MEASURES, measure, read_answers, read_grap
 ARMS: dict[str, list[str]] = {
     "sft": ["sft"],
     "sft+sft": ["sft"],
-    "sft+dpo random": ["adpo", "adpo.temperature=1000000"],
-    "sft+adpo": ["adpo"],
+    "sft+dpo random": ["adpo", "adpo.temperature=1000000", "sft_weight=0"],
+    "sft+adpo": ["adpo", "sft_weight=0"],
 }
-"""Per arm its objective, and settings."""
+"""Per arm its objective, and settings; without an SFT term."""
 
 
 def main() -> None:

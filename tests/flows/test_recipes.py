@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from pairwright.flows.list_recipes import list_recipes
 from pairwright.flows.load_profile import RECIPES, choose_objective, load_recipe, profile_names
-from pairwright.flows.make_train_config import make_config
+from pairwright.flows.make_train_config import list_recipes, make_config
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.training import train_model as training
-from pairwright.tasks.training.memory import Sizes, share_of
+from pairwright.tasks.training.memory import Sizes, demand_of
 from pairwright.tasks.training.train_model import train_model
 from tests.fixtures.command import run
 from tests.fixtures.families_of_models import PACKED
@@ -38,7 +37,7 @@ def test_recipes_fit_what_they_are_for() -> None:
         for objective in ("sft", "dpo", "mdpo", "adavip", "adpo"):
             config = make_config(objective, [], recipe=one.name)
             assert config.objective == objective
-            need = share_of(Sizes(**load_recipe(one.name)[0].sizes), config).total
+            need = demand_of(Sizes(**load_recipe(one.name)[0].sizes), config).total
             assert need <= one.memory_gb * 10**9, (one.name, objective, need)
 
 

@@ -25,7 +25,6 @@ from tests.fixtures.preferences_to_train import preference
 from tests.proof.measure_truth import judge
 from tests.proof.people import say_as_people
 
-SIDE, CELL, RADIUS = 48, 16, 6
 NAMED = ("red", "yellow", "green", "blue", "purple", "white")
 SHAPES = ("ball", "cube", "cone", "ring")
 COLUMNS: tuple[Literal["left", "centre", "right"], ...] = ("left", "centre", "right")
@@ -33,6 +32,18 @@ DEPTHS: tuple[Literal["back", "middle", "front"], ...] = ("back", "middle", "fro
 CHANGES: dict[ChangeType, int] = {"colour": 3, "substitution": 1, "removal": 1}
 """How often each is drawn."""
 GROUND, NOISE = 150, 6.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Size of images: pixels of their sides and of a cell's, and the radius of what stands in it."""
+
+    side: int
+    cell: int
+    radius: int
+
+
+SMALL = Grid(side=48, cell=16, radius=6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,16 +69,16 @@ class Drawn:
 
     def without(self) -> tuple[bytes, ...]:
         """Return both images without what differs."""
-        return tuple(_encode(_paint(_without_change(graph, self.graphs), self.rng)) for graph in self.graphs)
+        return tuple(_encode(paint(_without_change(graph, self.graphs), self.rng)) for graph in self.graphs)
 
 
 def draw_pairs(number: int, *, seed: int = 0, split: str = "train") -> Iterator[Drawn]:
     """Yield so many pairs whose row is of a split."""
     for place in range(number):
         rng = Random(f"{split} {seed} {place}")
-        pair = _draw_pair(rng, f"{split} {place}")
+        pair = draw_pair(rng, f"{split} {place}")
         text = say_something_true(pair, rng)
-        images = tuple(_encode(_paint(graph, rng)) for graph in pair)
+        images = tuple(_encode(paint(graph, rng)) for graph in pair)
         key = make_key("drawn", split, str(seed), str(place))
         row = replace(
             preference(0), key=key, subject=key, source_key=key, chosen=text, rejected="", rejected_maker="",
@@ -108,9 +119,10 @@ def _without_change(graph: SceneGraph, pair: Graphs) -> SceneGraph:
     return graph.model_copy(update={"objects": tuple(one for one in graph.objects if one.id not in gone)})
 
 
-def _draw_pair(rng: Random, world: str) -> Graphs:
+def draw_pair(rng: Random, world: str, grid: Grid = SMALL) -> Graphs:
+    """Return the graphs of two scenes."""
     cells = rng.sample(range(9), rng.randint(3, 5))
-    things = [_thing(str(place), cell, rng) for place, cell in enumerate(cells)]
+    things = [_thing(str(place), cell, rng, grid) for place, cell in enumerate(cells)]
     changed = rng.choice(things)
     kind = rng.choices(list(CHANGES), list(CHANGES.values()))[0]
     after: list[SceneObject] = [thing for thing in things if thing is not changed]
@@ -133,19 +145,20 @@ def _draw_pair(rng: Random, world: str) -> Graphs:
     return pair if rng.random() < 1 / 2 else (pair[1], pair[0])
 
 
-def _thing(name: str, cell: int, rng: Random) -> SceneObject:
+def _thing(name: str, cell: int, rng: Random, grid: Grid) -> SceneObject:
     row, column = divmod(cell, 3)
-    x, y = (CELL * place + CELL // 2 + rng.randint(-1, 1) for place in (column, row))
-    box = (x - RADIUS, y - RADIUS, x + RADIUS + 1, y + RADIUS + 1)
+    x, y = (grid.cell * place + grid.cell // 2 + rng.randint(-1, 1) for place in (column, row))
+    box = (x - grid.radius, y - grid.radius, x + grid.radius + 1, y + grid.radius + 1)
     return SceneObject(
         id=name, shape=rng.choice(SHAPES), colour=rng.choice(NAMED), material="rubber", size="medium",
         column=COLUMNS[column], depth=DEPTHS[row], box=box, visible=1.0,
-        mask=Mask(height=SIDE, width=SIDE, counts=(SIDE * SIDE,)),
+        mask=Mask(height=grid.side, width=grid.side, counts=(grid.side**2,)),
     )  # fmt: skip
 
 
-def _paint(graph: SceneGraph, rng: Random) -> NDArray[np.uint8]:
-    image = Image.new("RGB", (SIDE, SIDE), (GROUND,) * 3)
+def paint(graph: SceneGraph, rng: Random, grid: Grid = SMALL) -> NDArray[np.uint8]:
+    """Return a scene's photograph."""
+    image = Image.new("RGB", (grid.side, grid.side), (GROUND,) * 3)
     pen = ImageDraw.Draw(image)
     for thing in graph.objects:
         (left, top, right, bottom), fill = thing.box, COLOURS[thing.colour]
@@ -155,10 +168,10 @@ def _paint(graph: SceneGraph, rng: Random) -> NDArray[np.uint8]:
         elif thing.shape == "cone":
             pen.polygon([(left, bottom - 1), (right - 1, bottom - 1), ((left + right) // 2, top)], fill=fill)
         elif thing.shape == "ring":
-            pen.ellipse(box, outline=fill, width=3)
+            pen.ellipse(box, outline=fill, width=grid.radius // 2)
         else:
             pen.ellipse(box, fill=fill)
-    noise = np.random.default_rng(rng.getrandbits(32)).normal(0, NOISE, (SIDE, SIDE, 3))
+    noise = np.random.default_rng(rng.getrandbits(32)).normal(0, NOISE, (grid.side, grid.side, 3))
     return np.clip(np.asarray(image) + noise, 0, 255).astype(np.uint8)
 
 

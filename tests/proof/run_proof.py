@@ -105,8 +105,7 @@ def learn_from_noise(trials: Trials, share: float) -> Iterator[Result]:
             arm, objective, preferred, steps=PREFERRED, rate=MORE_RATE / 2, start=first, settings=settings
         )
         yield {"arm": arm, "size": share, **own}
-    half = trials.train("half", "sft", checked, steps=MORE // 2, rate=MORE_RATE, start=first)
-    del half
+    trials.train("half", "sft", checked, steps=MORE // 2, rate=MORE_RATE, start=first)
     both = trials.train("both", "dpo", preferred, steps=PREFERRED // 2, rate=MORE_RATE / 2, start="half")
     yield {"arm": "SFT on checked texts, then DPO", "size": share, **both}
 

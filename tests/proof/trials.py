@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -49,7 +49,7 @@ class Trials:
     """Says what is to be said of a test pair."""
 
     def train(
-        self, name: str, objective: str, rows: Iterable[PreferenceRow], *, steps: int, rate: float, start: str = "",
+        self, name: str, objective: str, rows: Sequence[PreferenceRow], *, steps: int, rate: float, start: str = "",
         settings: Sequence[str] = (),
     ) -> dict[str, Any]:  # fmt: skip
         """Train from another run of this folder, or from the model that sees, and return what it is worth."""
@@ -62,11 +62,10 @@ class Trials:
         job = replace(write_run(place, config, rows=[*rows, *held_out]), start=begun)
         began = time.process_time()
         if objective == "adpo":
-            learnt = list(rows)
-            texts = [row.chosen for row in (*learnt, *held_out)]
-            images = look_at(self.base, [*learnt, *held_out])
+            shown = [*rows, *held_out]
+            texts, images = [row.chosen for row in shown], look_at(self.base, shown)
             vectors: NDArray[np.float64] = hash_words(texts, WORDS).astype(np.float64)
-            write_material(job, [*learnt, *held_out], images, dict(zip(texts, vectors, strict=True)))
+            write_material(job, shown, images, dict(zip(texts, vectors, strict=True)))
         train_model(job)
         seconds = time.process_time() - began
         lines = (job.run.answers / "predictions.jsonl").read_text().splitlines()

@@ -59,7 +59,7 @@ def find_alarms(metrics: Metrics, config: TrainConfig) -> Iterator[Alarm]:
         )
     if (ranked := held_out_accuracy(metrics)) and metrics.last and ranked.interval()[0] <= 0.5:
         yield (
-            "Held-out preferences are ranked no better than by chance",
+            "Held-out preferences may be ranked by chance",
             f"The chosen text has the larger reward for {say_proportion(ranked)}.",
         )
     chosen = metrics.of("reward/chosen")

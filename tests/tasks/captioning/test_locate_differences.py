@@ -10,7 +10,7 @@ from pairwright.flows.find_models import pin_models
 from pairwright.flows.load_profile import load_profile
 from pairwright.schemas import checks
 from pairwright.schemas.config import DetectionConfig, NounsConfig, RegionsConfig
-from pairwright.schemas.rows import Place
+from pairwright.schemas.rows import RegionBox
 from pairwright.tasks.captioning.locate_differences import STAGE, judge_places, locate_differences, mark_places
 from pairwright.tasks.models.align_images import FEW_MATCHES, Aligned
 from tests.fixtures.descriptions import description
@@ -61,7 +61,7 @@ def test_a_large_place_that_is_not_named_lowers_the_score():
     [alike] = check(("the same", "the same"), after=photograph(FIRST, name="again", graph=graph(BALL, MUG)))
     assert (alike.passed, alike.score, alike.places) == (True, 1.0, ())
     aligned = Aligned(places=((PLACE, PLACE), (ELSEWHERE, ELSEWHERE)), shares=(0.03, 0.01))
-    named = Place(side=1, name="cube", score=0.4, met=False, x0=70, y0=360, x1=500, y1=410)
+    named = RegionBox(side=1, name="cube", score=0.4, met=False, x0=70, y0=360, x1=500, y1=410)
     places = mark_places(aligned, [named], min_overlap=0.5)
     assert [place.met for place in places] == [True, True, False, False, True], "70 x 50 of 80 x 70 pixels"
     assert judge_places(places, large_area=0.01, no_change=False) == (0.75, "")

@@ -15,7 +15,7 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import ModelConfig, TrainConfig
 from pairwright.tasks.serving import memory as serving
 from pairwright.tasks.training.load_model import prepare_model
-from pairwright.tasks.training.memory import ANSWERED, Sizes, check_memory, count_trained, share_of
+from pairwright.tasks.training.memory import ANSWERED, Sizes, check_memory, count_trained, demand_of
 from pairwright.tasks.training.score_answers import target_log_probabilities
 from tests.fixtures.held_bytes import HeldBytes, faked
 
@@ -74,35 +74,35 @@ def test_a_share_is_counted_by_hand() -> None:
     assert (own.whole, own.layer, own.table) == (250_000, 2 * 4096 + 2 * 2048 + 3 * 6144, 38_400)
     assert own.language == 2 * 30_720 + 2 * 38_400
     assert own.adapters(64) == 2 * 64 * (2 * 128 + 2 * 96 + 3 * 160) == 118_784
-    lora, full = share_of(own, settings()), share_of(own, settings("full"))
+    lora, full = demand_of(own, settings()), demand_of(own, settings("full"))
     assert (lora.weights, lora.states, lora.gathered, lora.reference) == (2 * 250_000 + 4 * 118_784, 12 * 118_784, 0, 0)
     assert (full.weights, full.states) == (4 * 250_000, 12 * 138_240)
     # 4 rows of 512 tokens of images and 512 of text; 26 bytes x 64 and 8 x 96 a layer; then 256 answered tokens a row,
     # of 4 bytes for each of 600 words, and 128 MiB.
     words = 4 * 256 * 4 * 600 + (1 << 27)
     assert lora.activations == 4096 * 2 * (26 * 64 + 768) + words
-    kept = share_of(own, settings(gradient_checkpointing=True))
+    kept = demand_of(own, settings(gradient_checkpointing=True))
     assert kept.activations == 4096 * 2 * 2 * 64 + words
-    many = share_of(own, settings(per_device_train_batch_size=1000))
+    many = demand_of(own, settings(per_device_train_batch_size=1000))
     assert many.activations == 1_024_000 * (2 * (26 * 64 + 768) + 768)  # then a layer's gradients are more
     assert lora.total == 3 * 10**9 + 975_136 + 1_425_408 + lora.activations
-    spread = share_of(own, settings("full"), gpus=4)
+    spread = demand_of(own, settings("full"), gpus=4)
     assert (spread.weights, spread.states) == (250_000, 414_720)
     assert spread.gathered == 2 * (2 * 30_720 + 2 * 38_400 + 250_000 - 138_240)
-    adpo = share_of(own, settings("full", "adpo"))
+    adpo = demand_of(own, settings("full", "adpo"))
     assert adpo.reference == 2 * 250_000 + 2 * 2 * 38_400  # embeddings stay in float32
-    assert share_of(own, settings("lora", "adpo")).reference == share_of(own, settings("full", "dpo")).reference == 0
-    twice = share_of(own, settings(objective="adavip")).activations
+    assert demand_of(own, settings("lora", "adpo")).reference == demand_of(own, settings("full", "dpo")).reference == 0
+    twice = demand_of(own, settings(objective="adavip")).activations
     assert twice == 2 * 4096 * 2 * 2432 + 2 * 256 * 4 * 4 * 600 + (1 << 27)
-    assert share_of(own, settings("full", gradient_accumulation_steps=2)).weights == 1_000_000 + 2 * 138_240
-    in_bits = share_of(own, settings().model_copy(update={"model": ModelConfig(load_in_4bit=True)}))
+    assert demand_of(own, settings("full", gradient_accumulation_steps=2)).weights == 1_000_000 + 2 * 138_240
+    in_bits = demand_of(own, settings().model_copy(update={"model": ModelConfig(load_in_4bit=True)}))
     # Of 2 x 30,720 weights half a byte each, a byte for 64, and 4 bytes for 16,384; one of 64 x 96 is whole at a time.
     assert in_bits.weights == 2 * (250_000 - 61_440) + 30_720 + 960 + 15 + 4 * 118_784
     assert in_bits.activations == lora.activations + 2 * 64 * 96
     states = {"adamw_8bit": 6, "paged_adamw_8bit": 4, "lion_32bit": 8, "sgd": 4, "adamw_torch": 12}
-    assert {one: share_of(own, settings(optim=one)).states / 118_784 for one in states} == states
+    assert {one: demand_of(own, settings(optim=one)).states / 118_784 for one in states} == states
     seeing = {"objective": "sft", "model": {"train_vision": True, "vision_tuning": "full"}}
-    beside = share_of(own, TrainConfig.model_validate(seeing))
+    beside = demand_of(own, TrainConfig.model_validate(seeing))
     assert beside.weights == 2 * 138_240 + 4 * (118_784 + 111_760)
     assert beside.states == 12 * (118_784 + 111_760)
     with pytest.raises(ValueError, match="vocab_size"):
@@ -137,7 +137,7 @@ def measure(name: str, config: TrainConfig, layers: int) -> int:
 def test_activations_and_gradients_are_what_pytorch_holds(name: str, tuning: str, kept: bool) -> None:
     config = settings(tuning, gradient_checkpointing=kept)
     own = Sizes.of({**published(name)["config"], "num_hidden_layers": 4}, published(name)["total_size"])
-    counted = share_of(own, config).activations + 4 * count_trained(own, config)
+    counted = demand_of(own, config).activations + 4 * count_trained(own, config)
     # In full tuning gradients grow while what was kept goes.
     assert 0.97 < counted / measure(name, config, 4) < {"lora": 1.1, "full": 1.5}[tuning]
 
