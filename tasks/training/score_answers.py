@@ -268,8 +268,14 @@ def write_table(build: Build, planned: Planned, path: Path, *, anew: Mapping[str
     """Write a settled table of ``ReferenceRow`` as one file in the order of its keys; ``anew``: of edited rows."""
     tables = live_index(build, planned).tables(["subject", "logps", "tokens"])
     held = (row for table in tables for row in zip(*table.to_pydict().values(), strict=True) if row[0] not in anew)
-    new = ((key, row.logps, row.tokens) for key, row in anew.items() if isinstance(row, ReferenceRow))
-    rows = sorted([*held, *new])
+    write_scores(
+        [*held, *((key, row.logps, row.tokens) for key, row in anew.items() if isinstance(row, ReferenceRow))], path
+    )
+
+
+def write_scores(rows: Iterable[tuple[str, Sequence[float], Sequence[int]]], path: Path) -> None:
+    """Write what a reference gives some rows: their keys, and log-probabilities and tokens of their answers."""
+    rows = sorted(rows)
     file = io.BytesIO()
     np.savez(
         file,

@@ -7,7 +7,7 @@ that a careless writer might say. A pair takes 3 ms; the same seed gives the sam
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Literal
@@ -32,6 +32,8 @@ DEPTHS: tuple[Literal["back", "middle", "front"], ...] = ("back", "middle", "fro
 CHANGES: dict[ChangeType, int] = {"colour": 3, "substitution": 1, "removal": 1}
 """How often each is drawn."""
 GROUND, NOISE = 150, 6.0
+Mistake = tuple[Literal["colour", "shape"], str, str]
+"""What of a thing is taken for what: ("colour", "purple", "blue")."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +109,20 @@ def say_something_false(pair: Graphs, rng: Random) -> str:
         said = compose_difference((graphs[0], graphs[1]), rng)
         if said is not None and (found := judge(said.text, pair)) and not all(found):
             return said.text
+
+
+def say_as_mistaken(pair: Graphs, mistakes: Sequence[Mistake], rng: Random) -> str:
+    """Return what is written by somebody who takes some things for others: true where the pair has none of these."""
+    seen = [
+        graph.model_copy(update={"objects": tuple(_mistake(one, mistakes) for one in graph.objects)}) for graph in pair
+    ]
+    said = compose_difference((seen[0], seen[1]), rng)
+    return said.text if said else say_something_true(pair, rng)
+
+
+def _mistake(thing: SceneObject, mistakes: Sequence[Mistake]) -> SceneObject:
+    wrong = {name: other for name, word, other in mistakes if getattr(thing, name) == word}
+    return thing.model_copy(update=wrong)
 
 
 def _changed(pair: Graphs) -> list[SceneObject]:

@@ -3,11 +3,13 @@
 Everything is drawn, so that each statement of each answer is known to be true or false (``draw_scenes``). A stand-in
 that sees (``see``), and has read no description of a difference, is trained by the project's own trainer:
 
-    data    SFT on 1,000 to 30,000 generated texts, the same number of steps
-    people  SFT on 100, 300 and 1,000 texts as people write them: alone, after generated ones, before them
-    noise   writers that state something false in 20 and 40 % of their texts: SFT on those, then, each from there, more
-            SFT, SFT on what a check passes, and preference losses on checked true against checked false texts
-    room    a model that still errs, clean texts: more SFT, preference losses, ADPO's temperature and pool
+    data     SFT on 1,000 to 30,000 generated texts, the same number of steps
+    people   100, 300 and 1,000 texts as people write them: alone, after generated ones, before them
+    noise    writers that take purple for blue, and cones for cubes, four times of five: SFT on their texts; then, each
+             from there, more SFT, SFT on what a check passes, preference losses on checked true against checked false
+             texts, and rounds in which the model itself writes both
+    room     a model that still errs, clean texts: more SFT, preference losses by what is rejected and which tokens bear
+             loss, ADPO's temperature and pool
 
 Each is repeated with ``--seeds``: other pairs, another order. Arms of one comparison take about equally many processor
 seconds, which the table shows. Results are added to ``results.jsonl`` as they come; what is there is not done again.
@@ -19,7 +21,7 @@ import json
 import multiprocessing
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
@@ -27,26 +29,32 @@ from random import Random
 from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
-from tests.proof.draw_scenes import Drawn, draw_pairs
-from tests.proof.measure_truth import tells
+from tests.proof.draw_scenes import Drawn, Mistake, draw_pairs, say_as_mistaken
+from tests.proof.measure_truth import judge, tells
 from tests.proof.see import write_seeing_model
-from tests.proof.trials import Trials, prefer, set_up_process, write_carelessly
+from tests.proof.trials import Arm, Trials, pick, prefer, set_up_process
 from tests.proof.write_page import write_page
 
 TESTS, FIRST_TEST = 300, 900
 """Pairs that are asked about, the same for all; and the seed that they are drawn with."""
 SIZES = (1_000, 3_000, 10_000, 30_000)
 PEOPLE = (100, 300, 1_000)
-SHARES = (0.2, 0.4)
-NOISY, CLEAN = 6_000, 3_000
-"""Pairs of the experiments ``noise`` and ``room``."""
-SFT, RATE = 200, 1e-3
-"""Steps from the model that sees, and their learning rate."""
-MORE, MORE_RATE = 80, 3e-4
-"""Steps of an arm that learns from one answer of each row, from there."""
-PREFERRED = 40
-"""Steps of an arm that compares two answers with a reference: about as much work."""
 GENERATED = 10_000
+MISTAKES: tuple[Mistake, ...] = (("colour", "purple", "blue"), ("shape", "cone", "cube"))
+"""What writers mistake; the first of them one thing, the second both."""
+OFTEN = 0.8
+"""How often they do."""
+PAIRS = 6_000
+"""Of the experiments ``noise`` and ``room``."""
+ROUNDS, ASKED = 3, 1_200
+"""Rounds in which the model writes, and the pairs of each of them."""
+SFT = Arm(objective="sft", steps=400, rate=1e-3)
+SHORT = replace(SFT, steps=200)
+TUNED = replace(SFT, steps=60, rate=5e-4)
+MORE = replace(SFT, steps=80, rate=3e-4)
+"""SFT from a trained model."""
+DPO = Arm(objective="dpo", steps=40, rate=3e-4)
+"""Preferences from a trained model: two answers and a reference are about as much work."""
 Result = dict[str, Any]
 
 
@@ -58,93 +66,132 @@ def generated(pair: Drawn) -> str:
 def learn_sizes(trials: Trials, size: int) -> Iterator[Result]:
     """Yield what SFT on so many generated texts gives."""
     rows = [pair.row for pair in draw_pairs(size, seed=trials.seed)]
-    yield {"arm": "SFT", "size": size, **trials.train(f"sft-{size}", "sft", rows, steps=SFT, rate=RATE)}
+    yield {"arm": "SFT", "size": f"{size:,}", **trials.train("sft", SFT, rows)}
 
 
-def learn_people(trials: Trials, size: int) -> Iterator[Result]:
+def learn_people(trials: Trials, _: int) -> Iterator[Result]:
     """Yield what few human texts give alone, after generated ones, and before them."""
     rows = [pair.row for pair in draw_pairs(GENERATED, seed=trials.seed)]
-    human = [replace(pair.row, chosen=pair.people()) for pair in draw_pairs(size, seed=trials.seed + 50)]
-    alone = trials.train(f"people-{size}", "sft", human, steps=MORE, rate=RATE)
-    yield {"arm": "people's texts alone", "size": size, **alone}
-    longer = trials.train(f"people-{size}-long", "sft", human, steps=SFT + MORE, rate=RATE)
-    yield {"arm": "people's texts alone, as many steps", "size": size, **longer}
-    trials.train(f"generated-{size}", "sft", rows, steps=SFT, rate=RATE)
-    after = trials.train(f"after-{size}", "sft", human, steps=MORE, rate=RATE / 2, start=f"generated-{size}")
-    yield {"arm": "generated texts, then people's", "size": size, **after}
-    before = trials.train(f"before-{size}", "sft", rows, steps=SFT, rate=RATE / 2, start=f"people-{size}")
-    yield {"arm": "people's texts, then generated", "size": size, **before}
+    none = trials.train("generated", SHORT, rows)
+    yield {"arm": "generated texts alone", "size": "0", **none}
+    for size in PEOPLE:
+        human = [replace(pair.row, chosen=pair.people()) for pair in draw_pairs(size, seed=trials.seed + 50)]
+        common = {"size": f"{size:,}"}
+        longer = replace(SHORT, steps=SHORT.steps + TUNED.steps)
+        yield {"arm": "people's texts alone", **common, **trials.train("alone", longer, human)}
+        yield {"arm": "generated, then people's", **common, **trials.train("after", TUNED, human, "generated")}
+        trials.train("first", replace(TUNED, rate=SFT.rate), human)
+        before = trials.train("before", replace(SHORT, rate=TUNED.rate), rows, "first")
+        yield {"arm": "people's, then generated", **common, **before}
 
 
-ARMS: dict[str, tuple[str, list[str]]] = {
-    "DPO": ("dpo", []),
-    "DPO without the SFT term": ("dpo", ["sft_weight=0"]),
-    "mDPO": ("mdpo", []),
-    "AdaViP": ("adavip", []),
-    "ADPO": ("adpo", []),
-}
+def learn_from_mistakes(trials: Trials, mistakes: int) -> Iterator[Result]:
+    """Yield what is made of a mistaken writer's texts, two of each pair, with and without a check of them."""
+    pairs = list(draw_pairs(PAIRS, seed=trials.seed))
+    said = [[_write(pair, MISTAKES[:mistakes], n) for n in (0, 1)] for pair in pairs]
+    both = list(zip(pairs, said, strict=True))
+    everything = [prefer(pair, text) for pair, texts in both for text in texts]
+    checked = [prefer(pair, text) for pair, texts in both for text in texts if tells(text, pair.graphs)]
+    false = 1 - len(checked) / len(everything)
+    common = {"size": ("one mistake", "two mistakes")[mistakes - 1], "false texts": false}
+    preferred, random = list(_compare(both, images=True)), Random(trials.seed)
+    yield {**common, "arm": "SFT on all texts", **trials.train("noisy", replace(SFT, steps=250), everything)}
+    yield {**common, "arm": "more SFT on all texts", **trials.train("more", MORE, everything, "noisy")}
+    yield {**common, "arm": "SFT on checked texts", **trials.train("checked", MORE, checked, "noisy")}
+    arms = {
+        "DPO": DPO,
+        "DPO without the SFT term": replace(DPO, settings=("sft_weight=0",)),
+        "mDPO": replace(DPO, objective="mdpo", steps=DPO.steps * 3 // 4),
+        "AdaViP": replace(DPO, objective="adavip", steps=DPO.steps * 3 // 4),
+        "ADPO": replace(DPO, objective="adpo"),
+    }
+    for name, arm in arms.items():
+        rows = pick(random, preferred, arm)
+        yield {**common, "arm": name, **trials.train(name, arm, rows, "noisy")}
+    trials.train("half", replace(MORE, steps=MORE.steps // 2), checked, "noisy")
+    half = replace(DPO, steps=DPO.steps // 2)
+    yield {**common, "arm": "SFT on checked, then DPO", **trials.train("both", half, preferred, "half")}
+    if mistakes == len(MISTAKES):
+        yield from _iterate(trials, pairs, common)
 
 
-def learn_from_noise(trials: Trials, share: float) -> Iterator[Result]:
-    """Yield what is made of a careless writer's texts, two for each pair, with and without a check of them."""
-    pairs = list(draw_pairs(NOISY, seed=trials.seed))
-    said = [[write_carelessly(pair.graphs, share, Random(f"{pair.row.key} {n}")) for n in (0, 1)] for pair in pairs]
-    everything = [prefer(pair, text) for pair, texts in zip(pairs, said, strict=True) for text in texts]
-    checked, preferred = list[PreferenceRow](), list[PreferenceRow]()
-    for pair, texts in zip(pairs, said, strict=True):
+def _write(pair: Drawn, mistakes: Sequence[Mistake], number: int) -> str:
+    random = Random(f"{pair.row.key} {number}")
+    return say_as_mistaken(pair.graphs, mistakes if random.random() < OFTEN else (), random)
+
+
+def _compare(said: Sequence[tuple[Drawn, list[str]]], *, images: bool = False) -> Iterator[PreferenceRow]:
+    """Yield, of pairs that have both, a text that tells the images apart against one that states something false."""
+    for pair, texts in said:
         true = [text for text in texts if tells(text, pair.graphs)]
-        checked += [prefer(pair, text) for text in true]
-        if len(true) == 1:
-            preferred.append(prefer(pair, true[0], next(text for text in texts if text not in true), images=True))
-    first = f"noisy-{share}"
-    yield {"arm": "SFT on all texts", "size": share, **trials.train(first, "sft", everything, steps=SFT, rate=RATE)}
-    for arm, rows in (("more SFT on all texts", everything), ("SFT on checked texts", checked)):
-        yield {"arm": arm, "size": share, **trials.train(arm, "sft", rows, steps=MORE, rate=MORE_RATE, start=first)}
-    for arm, (objective, settings) in ARMS.items():
-        own = trials.train(
-            arm, objective, preferred, steps=PREFERRED, rate=MORE_RATE / 2, start=first, settings=settings
-        )
-        yield {"arm": arm, "size": share, **own}
-    trials.train("half", "sft", checked, steps=MORE // 2, rate=MORE_RATE, start=first)
-    both = trials.train("both", "dpo", preferred, steps=PREFERRED // 2, rate=MORE_RATE / 2, start="half")
-    yield {"arm": "SFT on checked texts, then DPO", "size": share, **both}
+        false = [text for text in texts if not all(judge(text, pair.graphs))]
+        if true and false:
+            yield prefer(pair, true[0], false[0], images=images)
 
 
-def learn_with_room(trials: Trials, _: float) -> Iterator[Result]:
+def _iterate(trials: Trials, pairs: Sequence[Drawn], common: Result) -> Iterator[Result]:
+    """Yield three rounds of what ``pairwright iterate`` does, and one as long, from what was learnt of mistakes."""
+    arm, last = replace(DPO, steps=DPO.steps // 2), "noisy"
+    for number in range(ROUNDS):
+        some = pairs[number * ASKED : (number + 1) * ASKED]
+        rows = list(_compare(list(trials.sample(last, some, 2))))
+        found = trials.train(f"round-{number + 1}", arm, rows, last)
+        yield {**common, "arm": f"its own texts, round {number + 1} of {ROUNDS}", "texts": len(rows), **found}
+        last = f"round-{number + 1}"
+    rows = list(_compare(list(trials.sample("noisy", pairs[: ROUNDS * ASKED], 2))))
+    found = trials.train("long", replace(arm, steps=arm.steps * ROUNDS), rows, "noisy")
+    yield {**common, "arm": f"its own texts, one round {ROUNDS} times as long", "texts": len(rows), **found}
+
+
+def learn_with_room(trials: Trials, _: int) -> Iterator[Result]:
     """Yield what preferences give where a model still errs and all texts are true."""
-    pairs = list(draw_pairs(CLEAN, seed=trials.seed))
+    pairs = list(draw_pairs(PAIRS, seed=trials.seed))
     plain = [pair.row for pair in pairs]
-    edited = [prefer(pair, pair.row.chosen, pair.wrong()) for pair in pairs]
-    yield {"arm": "SFT", "size": 0, **trials.train("room", "sft", plain, steps=SFT // 2, rate=RATE)}
-    yield {"arm": "more SFT", "size": 0, **trials.train("more", "sft", plain, steps=MORE, rate=MORE_RATE, start="room")}
-    arms: dict[str, tuple[str, list[str]]] = {"DPO, false statements": ("dpo", [])}
-    arms |= {f"ADPO, tau {tau}": ("adpo", [f"adpo.temperature={tau}"]) for tau in (1, 2, 4)}
-    arms |= {f"ADPO, pool of {pool}": ("adpo", [f"adpo.candidates={pool}"]) for pool in (32, 512)}
-    for arm, (objective, settings) in arms.items():
-        own = trials.train(arm, objective, edited, steps=PREFERRED, rate=MORE_RATE / 2, start="room", settings=settings)
-        yield {"arm": arm, "size": 0, **own}
+    yield {"arm": "SFT", "size": "", **trials.train("room", replace(SHORT, steps=100), plain)}
+    yield {"arm": "more SFT", "size": "", **trials.train("more", MORE, plain, "room")}
+    some = Random(trials.seed).sample(pairs, DPO.steps * 32)
+    edited = [prefer(pair, pair.row.chosen, pair.wrong()) for pair in some]
+    sampled = [
+        prefer(pair, pair.row.chosen, wrong[0])
+        for pair, texts in trials.sample("room", some, 3)
+        if (wrong := [text for text in texts if judge(text, pair.graphs) and not tells(text, pair.graphs)])
+    ]
+    arms = {
+        "DPO, a false statement": (DPO, edited),
+        "DPO, its own false texts": (DPO, sampled),
+        "DPO, a false statement, differing tokens": (replace(DPO, differing=True), edited),
+        "DPO, its own false texts, differing tokens": (replace(DPO, differing=True), sampled),
+    }
+    adpo = replace(DPO, objective="adpo")
+    arms |= {f"ADPO, tau {tau}": (replace(adpo, settings=(f"adpo.temperature={tau}",)), edited) for tau in (1, 2, 4)}
+    arms["ADPO, pool of 32"] = (replace(adpo, settings=("adpo.candidates=32",)), edited)
+    for name, (arm, rows) in arms.items():
+        yield {"arm": name, "size": "", "texts": len(rows), **trials.train(name, arm, rows, "room")}
 
 
-Learning = Callable[[Trials, Any], Iterator[Result]]
-EXPERIMENTS: dict[str, tuple[Learning, tuple[float, ...]]] = {
-    "data": (learn_sizes, SIZES),
-    "people": (learn_people, PEOPLE),
-    "noise": (learn_from_noise, SHARES),
+Learning = Callable[[Trials, int], Iterator[Result]]
+EXPERIMENTS: dict[str, tuple[Learning, tuple[int, ...]]] = {
+    "noise": (learn_from_mistakes, (2, 1)),
+    "people": (learn_people, (0,)),
     "room": (learn_with_room, (0,)),
+    "data": (learn_sizes, SIZES),
 }
-Task = tuple[str, float, int]
-"""Experiment, size, seed."""
+Task = tuple[str, int, int]
+"""Experiment, what it is of, seed."""
 
 
 def run_task(folder: Path, base: Path, task: Task) -> list[Result]:
-    """Return the results of an experiment at one size with one seed."""
+    """Return the results of an experiment with one seed."""
     set_up_process()
     name, size, seed = task
     scratch = folder / "-".join(map(str, task))
     tests = list(draw_pairs(TESTS, seed=FIRST_TEST, split="test"))
     say = Drawn.people if name == "people" else generated
     trials = Trials(folder=scratch, base=base, tests=tests, seed=seed, say=say)
-    found = [{"experiment": name, "seed": seed, **one} for one in EXPERIMENTS[name][0](trials, size)]
+    found: list[Result] = []
+    for one in EXPERIMENTS[name][0](trials, size):
+        found.append({"task": task, "experiment": name, "seed": seed, **one})
+        print(f"{name}, seed {seed}: {one['size']} {one['arm']}: {one['whole']:.1%} true, {one['cpu']} s", flush=True)
     shutil.rmtree(scratch)
     return found
 
@@ -156,8 +203,8 @@ def main() -> None:
     results = options.to / "results.jsonl"
     options.to.mkdir(parents=True, exist_ok=True)
     done = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
-    known = {(one["experiment"], one["size"], one["seed"]) for one in done}
-    tasks = [(name, size, seed) for name in options.only for seed in options.seeds for size in EXPERIMENTS[name][1]]
+    known = {tuple(one["task"]) for one in done}
+    tasks = [(name, size, seed) for seed in options.seeds for name in options.only for size in EXPERIMENTS[name][1]]
     owed = [task for task in tasks if task not in known]
     some = list(draw_pairs(2_000, seed=FIRST_TEST))
     texts = [text for pair in some for text in (pair.row.chosen, pair.people(), pair.row.prompt[0].text)]

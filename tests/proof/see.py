@@ -46,7 +46,7 @@ def write_seeing_model(folder: Path, texts: Iterable[str], *, steps: int = STEPS
     if not target.exists():
         pairs = list(draw_pairs(PAIRS, seed=SEED))
         told = [say_what_is_there(pair.graphs) for pair in pairs[:BATCH]]
-        model, processor = _load(write_tiny_model(folder, [*texts, *told, QUESTION], size="drawn"))
+        model, processor = load_model(write_tiny_model(folder, [*texts, *told, QUESTION], size="drawn"))
         _teach(model, processor, pairs, steps)
         model.save_pretrained(target)
         processor.save_pretrained(target)
@@ -65,7 +65,7 @@ def say_what_is_there(graphs: Graphs) -> str:
 
 def look_at(folder: Path, rows: Sequence[PreferenceRow]) -> dict[str, NDArray[np.float64]]:
     """Return a vector of each image of some rows, by its key: mean and maximum of what a model makes of its cells."""
-    model, processor = _load(folder)
+    model, processor = load_model(folder)
     model.eval()
     found: dict[str, NDArray[np.float64]] = {}
     for first in range(0, len(rows), AT_ONCE):
@@ -79,7 +79,8 @@ def look_at(folder: Path, rows: Sequence[PreferenceRow]) -> dict[str, NDArray[np
     return found
 
 
-def _load(folder: Path) -> tuple[Any, Any]:
+def load_model(folder: Path) -> tuple[Any, Any]:
+    """Return a checkpoint's model and its processor."""
     from transformers import AutoProcessor, Qwen2VLForConditionalGeneration
 
     return Qwen2VLForConditionalGeneration.from_pretrained(folder), AutoProcessor.from_pretrained(folder)

@@ -1,28 +1,34 @@
 """Train the seeing stand-in with the project's own trainer, and measure what it says of scenes that it has not seen."""
 
+import io
 import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 
 from pairwright.flows.make_train_config import make_config
-from pairwright.schemas.claims import Graphs
 from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.training import train_model as training
+from pairwright.tasks.training.chat import make_messages
+from pairwright.tasks.training.collate import Collator
 from pairwright.tasks.training.embed_chosen_texts import hash_words
-from pairwright.tasks.training.train_model import train_model
 from tests.fixtures.retrievers_to_train import write_material
 from tests.fixtures.runs_to_train import write_run
-from tests.proof.draw_scenes import Drawn, say_something_false, say_something_true
+from tests.proof.draw_scenes import Drawn
 from tests.proof.measure_truth import measure
-from tests.proof.see import look_at
+from tests.proof.see import load_model, look_at
 
 BATCH = 32
 COMMON = [
@@ -34,6 +40,21 @@ COMMON = [
 Said = Callable[[Drawn], str]
 WORDS = 512
 """Length of the vectors of hashed words that ADPO's retriever has."""
+AT_ONCE = 100
+LONGEST = 64
+"""Tokens of a sampled answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """How a model is trained on; equal work is told in steps."""
+
+    objective: str
+    steps: int
+    rate: float
+    settings: tuple[str, ...] = ()
+    differing: bool = False
+    """Whether loss lies on the tokens alone in which chosen and rejected text differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,25 +69,22 @@ class Trials:
     say: Said
     """Says what is to be said of a test pair."""
 
-    def train(
-        self, name: str, objective: str, rows: Sequence[PreferenceRow], *, steps: int, rate: float, start: str = "",
-        settings: Sequence[str] = (),
-    ) -> dict[str, Any]:  # fmt: skip
+    def train(self, name: str, arm: Arm, rows: Sequence[PreferenceRow], start: str = "") -> dict[str, Any]:
         """Train from another run of this folder, or from the model that sees, and return what it is worth."""
-        place = self.folder / name
+        place, begun = self.folder / name, self.model(start)
         shutil.rmtree(place, ignore_errors=True)
-        begun = self.folder / start / "runs" / "run" / "checkpoint" if start else self.base
-        own = [f"optimiser.max_steps={steps}", f"optimiser.learning_rate={rate}", f"seed={self.seed}"]
-        config = make_config(objective, [*COMMON, *own, *settings], model=str(begun))
+        own = [f"optimiser.max_steps={arm.steps}", f"optimiser.learning_rate={arm.rate}", f"seed={self.seed}"]
+        config = make_config(arm.objective, [*COMMON, *own, *arm.settings], model=str(begun))
         held_out = [replace(pair.row, chosen=self.say(pair)) for pair in self.tests]
         job = replace(write_run(place, config, rows=[*rows, *held_out]), start=begun)
         began = time.process_time()
-        if objective == "adpo":
+        if arm.objective == "adpo":
             shown = [*rows, *held_out]
             texts, images = [row.chosen for row in shown], look_at(self.base, shown)
             vectors: NDArray[np.float64] = hash_words(texts, WORDS).astype(np.float64)
             write_material(job, shown, images, dict(zip(texts, vectors, strict=True)))
-        train_model(job)
+        with _losing(differing=arm.differing):
+            training.train_model(job)
         seconds = time.process_time() - began
         lines = (job.run.answers / "predictions.jsonl").read_text().splitlines()
         answers = {one["id"]: one["text"] for one in map(json.loads, lines)}
@@ -74,14 +92,55 @@ class Trials:
             shutil.rmtree(scratch, ignore_errors=True)
         graphs = {pair.row.key: pair.graphs for pair in self.tests}
         wanted = {row.key: row.chosen for row in held_out}
-        return {"cpu": round(seconds), "steps": steps, "rate": rate, **measure(answers, graphs, wanted)}
+        return {"cpu": round(seconds), "steps": arm.steps, "rate": arm.rate, **measure(answers, graphs, wanted)}
+
+    def model(self, name: str) -> Path:
+        """Return the folder of a run's model, or of the one that sees."""
+        return self.folder / name / "runs" / "run" / "checkpoint" if name else self.base
+
+    def sample(self, name: str, pairs: Sequence[Drawn], number: int) -> Iterator[tuple[Drawn, list[str]]]:
+        """Yield pairs with what a run's model says of them, drawn at temperature 1."""
+        torch.manual_seed(self.seed)
+        model, processor = load_model(self.model(name))
+        for first in range(0, len(pairs), AT_ONCE):
+            some = pairs[first : first + AT_ONCE]
+            asked = [
+                processor.apply_chat_template(make_messages(pair.row.prompt, 2), add_generation_prompt=True)
+                for pair in some
+            ]
+            images = [[Image.open(io.BytesIO(image)) for image in pair.row.images] for pair in some]
+            given = processor(text=asked, images=images, padding=True, padding_side="left", return_tensors="pt")
+            with torch.no_grad():
+                made = model.generate(
+                    **given, max_new_tokens=LONGEST, do_sample=True, top_k=0, num_return_sequences=number
+                )
+            said = processor.batch_decode(made[:, given["input_ids"].shape[1] :], skip_special_tokens=True)
+            for place, pair in enumerate(some):
+                yield pair, [text.strip() for text in said[place * number : (place + 1) * number]]
 
 
-def write_carelessly(graphs: Graphs, share: float, rng: Random) -> str:
-    """Return what a writer says who states something false of so large a share of the pairs."""
-    if rng.random() < share:
-        return say_something_false(graphs, rng)
-    return say_something_true(graphs, rng)
+class DifferingTokens(Collator):
+    """Collate function by which only tokens in which chosen and rejected text differ, and the first, bear loss."""
+
+    def _asks(self, item: Any, tokens: Any) -> Any:
+        first, *others = super()._asks(item, tokens)
+        if len(first.answers) < 2:
+            return [first, *others]
+        (chosen, rejected), more = first.answers[:2], first.answers[2:]
+        same = SequenceMatcher(a=chosen.ids, b=rejected.ids, autojunk=False).get_matching_blocks()
+        own = {one.a + n for one in same for n in range(one.size)} - {0}
+        other = {one.b + n for one in same for n in range(one.size)} - {0}
+        pair = (replace(chosen, silent=frozenset(own)), replace(rejected, silent=frozenset(other)))
+        return [replace(first, answers=(*pair, *more)), *others]
+
+
+@contextmanager
+def _losing(*, differing: bool) -> Generator[None]:
+    if not differing:
+        yield
+        return
+    with patch.object(training, "Collator", DifferingTokens):
+        yield
 
 
 def prefer(pair: Drawn, chosen: str, rejected: str = "", *, images: bool = False) -> PreferenceRow:
@@ -92,6 +151,11 @@ def prefer(pair: Drawn, chosen: str, rejected: str = "", *, images: bool = False
         pair.row, chosen=chosen, rejected=rejected, rejected_maker="careless" if rejected else "",
         rejected_images=without, rejected_image_maker=maker,
     )  # fmt: skip
+
+
+def pick(random: Random, rows: Sequence[PreferenceRow], arm: Arm) -> list[PreferenceRow]:
+    """Return as many rows as an arm reads, each once, or all."""
+    return random.sample(list(rows), min(len(rows), arm.steps * BATCH))
 
 
 def set_up_process() -> None:
