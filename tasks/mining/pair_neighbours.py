@@ -72,7 +72,8 @@ def _candidates(all_found: NeighbourRow, config: MiningConfig, vectors: Mapping[
     """Apply the filters of steps 3 to 5."""
     row = _without_copies(all_found, config, vectors)
     if any(all_found.neighbours) and not any(row.neighbours):
-        return _dropped(row, "only near-identical neighbours", f"{len(set().union(*all_found.neighbours))} of them")
+        reason = f"only near-identical neighbours (mining.min_hash_distance={config.min_hash_distance})"
+        return _dropped(row, reason, f"{len(set().union(*all_found.neighbours))} of them")
     spaces = [
         dict(zip(keys, values, strict=True)) for keys, values in zip(row.neighbours, row.similarities, strict=True)
     ]
@@ -82,14 +83,16 @@ def _candidates(all_found: NeighbourRow, config: MiningConfig, vectors: Mapping[
     bands = [{key: value for key, value in space.items() if low <= value <= high} for space in spaces]
     for name, band in zip(row.embedders, bands, strict=True):
         if config.check_worst == "after" and band and min(band.values()) < config.min_worst_similarity:
-            return _dropped(row, f"set below tau_min: {name}", f"lowest kept {min(band.values()):.4f}")
+            return _too_far(row, name, min(band.values()), config)
     keys = tuple(sorted(set.intersection(*(set(band) for band in bands))))
     if not keys:
         parts: list[str] = []
         for name, space in zip(row.embedders, spaces, strict=True):
             far, near = (sum(value < low for value in space.values()), sum(value > high for value in space.values()))
-            parts.append(f"{name}: {len(space)} neighbours, {far} too far, {near} too near")
-        return _dropped(row, "no candidate in every band", "; ".join(parts))
+            span = f"of {min(space.values()):.4f} to {max(space.values()):.4f}"
+            parts.append(f"{name}: {len(space)} neighbours {span}, {far} too far, {near} too near")
+        bounds = f"(mining.min_similarity={low:g}, mining.max_similarity={high:g})"
+        return _dropped(row, f"no neighbour as similar as a pair may be {bounds}", "; ".join(parts))
     similarities = np.array([[band[key] for band in bands] for key in keys])
     strangers = [sorted(space.values(), reverse=True)[config.group : config.group + STRANGERS] for space in spaces]
     if config.max_ratio == 1 or not all(strangers):
@@ -100,7 +103,8 @@ def _candidates(all_found: NeighbourRow, config: MiningConfig, vectors: Mapping[
     near = np.sort(np.argsort(ratios, kind="stable")[: config.group - 1])
     near = near[ratios[near] <= config.max_ratio]
     if not near.size:
-        return _dropped(row, "no candidate nearer than strangers", f"{ratios.min():.2f} of their distance at the least")
+        reason = f"no candidate nearer than strangers (mining.max_ratio={config.max_ratio:g})"
+        return _dropped(row, reason, f"{ratios.min():.2f} of their distance at the least")
     return Candidates(row, tuple(keys[place] for place in near), similarities[near])
 
 
@@ -110,10 +114,16 @@ def _refuse_set(row: NeighbourRow, spaces: Sequence[Mapping[str, float]], config
         if not space:
             return _dropped(row, "no neighbours", name)
         if max(space.values()) < config.min_best_similarity:
-            return _dropped(row, f"set below tau_max: {name}", f"highest {max(space.values()):.4f}")
+            reason = f"nothing similar enough in {name} (mining.min_best_similarity={config.min_best_similarity:g})"
+            return _dropped(row, reason, f"best {max(space.values()):.4f}")
         if config.check_worst == "before" and min(space.values()) < config.min_worst_similarity:
-            return _dropped(row, f"set below tau_min: {name}", f"lowest {min(space.values()):.4f}")
+            return _too_far(row, name, min(space.values()), config)
     return None
+
+
+def _too_far(row: NeighbourRow, name: str, worst: float, config: MiningConfig) -> Dropped:
+    bound = f"(mining.min_worst_similarity={config.min_worst_similarity:g}, mining.check_worst={config.check_worst})"
+    return _dropped(row, f"one of its neighbours too far in {name} {bound}", f"worst {worst:.4f}")
 
 
 def _cluster(
@@ -184,7 +194,7 @@ def _dropped(row: NeighbourRow, reason: str, detail: str) -> Dropped:
 
 STAGE = Stage(
     name="similar_pairs",
-    version=2,
+    version=3,
     group="mining",
     reads={"neighbours": NeighbourRow},
     writes=PairRow,

@@ -59,7 +59,8 @@ def pair_nouns(
         yield from (_pair(row, index, anchor=anchor, other=other) for other in partners)
         if not partners:
             nouns = index.nouns_of(anchor)
-            reason = "too few nouns" if len(nouns) < config.levels[0] else "no image shares enough nouns"
+            why = "too few nouns" if len(nouns) < config.levels[0] else "no image shares enough nouns"
+            reason = f"{why} (noun_pairs.levels={config.levels[0]})"
             detail = f"{len(nouns)}: {', '.join(sorted(index.words[noun] for noun in nouns)):.200}"
             yield Dropped(source_key=row.key, reason=reason, detail=detail)
 
@@ -138,6 +139,7 @@ def _entries(matrix: Any, row: int) -> NDArray[np.int32]:
 REST = tuple(name for name in schema_of(NounsRow).names if name not in ("subject", "nouns"))
 STAGE = Stage(
     name="noun_pairs",
+    version=2,
     group="mining",
     reads={"nouns": NounsRow},
     writes=PairRow,

@@ -50,7 +50,8 @@ def unite_pairs(
         if lacking:
             yield Dropped(source_key=pair.key, reason=EXCLUDED, detail=" and ".join(lacking))
         elif kept is not None and pair.key not in kept:
-            yield Dropped(source_key=pair.key, reason=HUB, detail=f"similarity {pair.similarity:.4f}")
+            reason = f"{HUB} (mining.max_pairs_per_image={config.max_pairs_per_image})"
+            yield Dropped(source_key=pair.key, reason=reason, detail=f"similarity {pair.similarity:.4f}")
         else:
             yield replace(pair, source_key=pair.key)
 
@@ -87,6 +88,7 @@ ALL_ADMITTED = Uses(
 )
 STAGE = Stage(
     name="pairs",
+    version=2,
     group="mining",
     reads={"given_pairs": PairRow, "similar_pairs": PairRow, "noun_pairs": PairRow},
     writes=PairRow,

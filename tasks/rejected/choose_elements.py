@@ -45,16 +45,17 @@ def choose_elements(rows: Sequence[MasksRow], config: ElementsConfig) -> Iterato
 
 def _why(mask: Runs, kept: Sequence[Runs], config: ElementsConfig) -> str:
     if not mask.area or mask.share < config.min_area:
-        return TOO_SMALL
+        return f"{TOO_SMALL} (elements.min_area={config.min_area:g})"
     if mask.share > config.max_area:
-        return TOO_LARGE
+        return f"{TOO_LARGE} (elements.max_area={config.max_area:g})"
     most = config.max_iou
     same = any(overlap_at_most(mask, other) > most and overlap_of(mask, other) > most for other in kept)
-    return SAME_MASK if same else ""
+    return f"{SAME_MASK} (elements.max_iou={most:g})" if same else ""
 
 
 STAGE = Stage(
     name="elements",
+    version=2,
     group="rejected",
     reads={"masks": MasksRow},
     writes=ElementRow,

@@ -25,6 +25,8 @@ from pairwright.tasks.store.stage import Stage
 MENTIONING = ("exists", "absent", "count")
 HARD_TO_SEE = ("material", "size")
 """Kinds of edits that a look at the photographs hardly refutes: made only where no other edit is possible (ours)."""
+NO_GRAPH = "no scene graph of both images: a model edits such texts (counterfactuals.enabled=true)"
+NO_CLAIMS = "not written from a scene graph: a model edits such texts (counterfactuals.enabled=true)"
 MOST_ALTERNATIVES = 3
 """How many other words are tried for one attribute of one claim."""
 
@@ -71,7 +73,7 @@ def edit_texts(
 def _edit(row: DifferenceRow, rng: Random, truth: Truth) -> RejectedTextRow | Dropped:
     claims = CLAIMS.validate_json(row.claims)
     if not claims or truth.graphs is None:
-        return Dropped(source_key=row.key, reason="no claims to edit")
+        return Dropped(source_key=row.key, reason=NO_GRAPH if truth.graphs is None else NO_CLAIMS)
     skipped = 0
     for edit in _dealt(list(_edits(tuple(dict.fromkeys(claims)), truth.graphs, rng)), rng):
         halves = edit.rewrite(row.halves, no_change=row.no_change)
@@ -215,7 +217,7 @@ def _is_rendered(selector: Selector, count: int) -> bool:
 
 STAGE = Stage(
     name="edited",
-    version=7,
+    version=8,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

@@ -188,7 +188,8 @@ def _trace(config: InspectionConfig, detector: Detector | None, row: RemovalRow,
     try:
         if config.rendered:
             difference = measure_difference(row, seen)
-            why = NOT_THE_SCENE if difference > config.max_difference else ""
+            why = f"{NOT_THE_SCENE} (inspection.max_difference={config.max_difference:g})"
+            why = why if difference > config.max_difference else ""
             return Trace(difference=difference, why=why)
         around = cut_removal(row, seen)
     except (RefusedImageError, ValueError) as error:
@@ -196,7 +197,8 @@ def _trace(config: InspectionConfig, detector: Detector | None, row: RemovalRow,
     outside = around.distance >= row.dilate + row.feather + 1
     changed = int((around.before != around.after).any(axis=2)[outside].sum())
     rim = measure_rim(around.after, around.mask, dilate=row.dilate, feather=row.feather, kept=around.kept)
-    why = CHANGED_OUTSIDE if changed else HALO if rim > config.max_rim else ""
+    halo = f"{HALO} (inspection.max_rim={config.max_rim:g})" if rim > config.max_rim else ""
+    why = CHANGED_OUTSIDE if changed else halo
     if detector is None or why:
         return Trace(rim=rim, changed_outside=changed, why=why)
     shown = detector.prepare(Seen(around.put_into(seen.pixels))), Place(around.corner, around.distance <= row.dilate)
@@ -228,7 +230,9 @@ def _look(
         # An element that was weakly seen before is not gone where it is seen as well as it was.
         limit = min(config.min_remaining_score, found[0] or 1.0)
         there = 0 < found[1] >= limit
-        looks[row.key] = (STILL_THERE if there else GROWN if grown[0] else "", found, grown)
+        grew = f"{GROWN} (inspection.min_grown_score={config.min_grown_score:g})" if grown[0] else ""
+        still = f"{STILL_THERE} (inspection.min_remaining_score={config.min_remaining_score:g})" if there else ""
+        looks[row.key] = (still or grew, found, grown)
     return looks
 
 
@@ -262,6 +266,7 @@ def _count_processes(config: InspectionConfig) -> int | None:
 
 STAGE = Stage(
     name="inspected",
+    version=2,
     group="rejected",
     reads={"removals": RemovalRow},
     writes=InspectionRow,

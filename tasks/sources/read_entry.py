@@ -31,7 +31,7 @@ SPLITS = {
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
 """Our names of published splits; others are none of ours, and such pairs are drawn."""
-MISSING = "missing file"
+MISSING, LEAVES = "missing file", "path leaves the folder"
 NO_FILE = (-1, 0)
 """Size and time where there is no readable file, so that one that comes is another item."""
 
@@ -141,7 +141,7 @@ def _decode(item: ItemRow, picture: Picture, config: SourceConfig, about: About)
     limit = config.images.max_bytes
     whose = "" if picture.name == item.name else f"{picture.name}: "
     if len(picture.data) > limit:
-        raise RefusedEntryError("file too large", f"{whose}{len(picture.data)} bytes, the limit is {limit}")
+        raise RefusedEntryError("file too large", f"{whose}{len(picture.data)} bytes; images.max_bytes={limit}")
     try:
         info = probe_image(picture.data, config.images)
         pixels = decode_rgb(picture.data)
@@ -189,7 +189,9 @@ def check_path(path: object) -> str:
     # "C:" and "s3:" begin paths with a drive letter, and addresses.
     leaves = not parts or parts[0].startswith("/") or parts[0].endswith(":") or ".." in parts
     if leaves or len(path) > MAX_PATH or "\0" in path or not is_unicode(path):
-        raise RefusedEntryError("path leaves the folder", shown_name(path[:200]))
+        is_address = bool(parts) and parts[0].endswith(":") and len(parts[0]) > len("C:")
+        reason = "an address, not a path: download the file first" if is_address else LEAVES
+        raise RefusedEntryError(reason, shown_name(path[:200]))
     return path
 
 
@@ -212,7 +214,7 @@ def read_below(root: str | Path, relative: str, config: ImagesConfig, listed: Se
     except RuntimeError as error:
         raise RefusedEntryError("symlink loop", shown) from error
     if not path.is_relative_to(Path(root).resolve()):
-        raise RefusedEntryError("path leaves the folder", shown)
+        raise RefusedEntryError(LEAVES, shown)
     return read_file(path, config, listed, shown)
 
 
@@ -238,7 +240,7 @@ def _check_status(status: os.stat_result, config: ImagesConfig, listed: Sequence
     if not stat.S_ISREG(status.st_mode):
         raise RefusedEntryError("not a regular file", shown)
     if status.st_size > config.max_bytes:
-        limit = f"{status.st_size} bytes, the limit is {config.max_bytes}"
+        limit = f"{status.st_size} bytes; images.max_bytes={config.max_bytes}"
         raise RefusedEntryError("file too large", f"{shown}: {limit}" if shown else limit)
     if tuple(listed) not in (NO_FILE, (status.st_size, status.st_mtime_ns)):
         raise RefusedEntryError("changed since it was listed", shown)

@@ -106,7 +106,7 @@ def brings(config: SourceConfig, *, wanted: type[Row]) -> bool:
 
 IMAGES = Stage(
     name="images",
-    version=1,
+    version=2,
     group="sources",
     reads={"items": ItemRow},
     writes=ImageRow,

@@ -215,9 +215,11 @@ def _rows(item: ItemRow, where: dict[str, Any], archive: TarBytes, config: Sourc
 
 
 def _read_part(archive: TarBytes, part: _Part, config: SourceConfig) -> bytes:
-    limit = config.images.max_bytes if part.ending in EXTENSIONS else MAX_TEXT
+    is_image = part.ending in EXTENSIONS
+    limit = config.images.max_bytes if is_image else MAX_TEXT
     if part.size > limit:
-        detail = f"{shown_name(part.suffix)}: {part.size} bytes, the limit is {limit}"
+        bound = f"images.max_bytes={limit}" if is_image else f"a text may have {limit}"
+        detail = f"{shown_name(part.suffix)}: {part.size} bytes; {bound}"
         raise RefusedEntryError("file too large", detail)
     return archive.read_at(part.offset, part.size)
 

@@ -228,7 +228,8 @@ def say_empty(done: Settled, asked: Sequence[str]) -> str:
         f"{count.stage} ({', '.join(f'{reason}: {number:,}' for reason, number in some)})"
         for count, some in zip(empty[:3], reasons, strict=False)
     ]
-    hint = next((HINTS[reason] for reason, _ in reasons[0] if reason in HINTS), HINTS.get(empty[0].stage, ""))
+    heads = (_without_bound(reason) for reason, _ in reasons[0])
+    hint = next((HINTS[head] for head in heads if head in HINTS), HINTS.get(empty[0].stage, ""))
     return f"Empty: {'; '.join(told)}.{f' Try {hint}' if hint else ''}"
 
 
@@ -248,9 +249,16 @@ def judge_reasons(
 
 def _reasons(count: Mapping[str, Any]) -> Counter[str]:
     """Return how many inputs ended with each reason, "" being none."""
-    reasons = Counter[str](count["reasons"])
+    reasons = Counter[str]()
+    for reason, number in count["reasons"].items():
+        reasons[_without_bound(reason)] += number
     reasons[""] = count["in"] - count["pending"] - reasons.total()
     return reasons
+
+
+def _without_bound(reason: str) -> str:
+    """Return a reason without the setting and the bound behind it, with another of which it is the same reason."""
+    return reason.partition(" (")[0]
 
 
 def judge_columns(config: GatesConfig, before: tuple[Build, Settled], now: tuple[Build, Settled]) -> Iterator[Gate]:

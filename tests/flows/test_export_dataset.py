@@ -179,7 +179,7 @@ def test_an_export_of_nothing_says_what_became_empty(mined, tmp_path, capsys):
     source = str(json.loads((mined / "build.json").read_text())["profile"]["source"])
     words = ("build", source, "--out", tmp_path / "album", "--until", "mining", "--set", "mining.min_similarity=0.9999")
     assert run(*words, "--set", "mining.max_similarity=0.99999") == 1
-    empty = "Empty: similar_pairs (no candidate in every band: "
+    empty = "Empty: similar_pairs (no neighbour as similar as a pair may be (mining.min_similarity=0.9999, "
     assert empty in capsys.readouterr().err
     assert run("export", tmp_path / "album", "--table", "pairs", "--to", tmp_path / "out") == 2
     said = capsys.readouterr().err

@@ -44,7 +44,7 @@ def test_captions_become_pairs(tmp_path: Path) -> None:
     assert (found["images"]["ok"], found["nouns"]["ok"]) == (6, 5)
     assert found["nouns"]["reasons"] == {"no nouns in captions": 1}
     assert [found["noun_pairs"][name] for name in ("in", "ok", "rows")] == [5, 2, 2]
-    assert found["noun_pairs"]["reasons"] == {"duplicate of another row": 2, "too few nouns": 1}
+    assert found["noun_pairs"]["reasons"] == {"duplicate of another row": 2, "too few nouns (noun_pairs.levels=2)": 1}
     assert [found["pairs"][name] for name in ("in", "ok", "rows", "reasons")] == [2, 2, 2, {}]
     assert pairs(tmp_path / "out") == {(1, 2): ["chair", "dog", "table"], (3, 4): ["grass", "man", "tree"]}
 

@@ -137,8 +137,9 @@ def outcome(first, second, **config):
 
 
 def test_the_set_filter_looks_at_the_raw_neighbours_and_the_band_is_closed():
-    assert outcome([0.79, 0.9], [0.79, 0.7]) == ("set below tau_max: gradients", "highest 0.7900")
-    assert outcome([0.5, 0.6], [0.79, 0.7])[0] == "set below tau_max: colour-layout"
+    reason = "nothing similar enough in gradients (mining.min_best_similarity=0.8)"
+    assert outcome([0.79, 0.9], [0.79, 0.7]) == (reason, "best 0.7900")
+    assert outcome([0.5, 0.6], [0.79, 0.7])[0].startswith("nothing similar enough in colour-layout (")
     assert outcome([0.8], [0.8])[0][0] == 0
     # The best neighbour is too near to be paired, but it lets the set pass.
     ((other, pair),) = outcome([0.99, 0.785], [0.99, 0.785])
@@ -149,19 +150,22 @@ def test_the_set_filter_looks_at_the_raw_neighbours_and_the_band_is_closed():
 
 
 def test_the_second_set_test_looks_at_the_raw_neighbours_or_the_kept_ones():
-    dropped = ("set below tau_min: colour-layout", "lowest 0.7000")
+    reason = "one of its neighbours too far in colour-layout (mining.min_worst_similarity=0.78, mining.check_worst={})"
+    dropped = (reason.format("before"), "worst 0.7000")
     assert outcome([0.9, 0.7], [0.9, 0.9], check_worst="before") == dropped
     for setting in ("none", "after"):
         assert [other for other, _ in outcome([0.9, 0.7], [0.9, 0.9], check_worst=setting)] == [0]
     got = outcome([0.9, 0.72], [0.9, 0.72], check_worst="after", min_similarity=0.7)
-    assert got == ("set below tau_min: colour-layout", "lowest kept 0.7200")
+    assert got == (reason.format("after"), "worst 0.7200")
 
 
 def test_candidates_must_fit_in_every_space():
     got = outcome([0.9, 0.7, 0.97], [0.96, 0.9, 0.9])
-    assert got[0] == "no candidate in every band"
-    assert got[1] == (
-        "colour-layout: 3 neighbours, 1 too far, 1 too near; gradients: 3 neighbours, 0 too far, 1 too near"
+    bounds = "(mining.min_similarity=0.78, mining.max_similarity=0.95)"
+    assert got == (
+        f"no neighbour as similar as a pair may be {bounds}",
+        "colour-layout: 3 neighbours of 0.7000 to 0.9700, 1 too far, 1 too near; "
+        "gradients: 3 neighbours of 0.9000 to 0.9600, 0 too far, 1 too near",
     )
     ((other, _),) = outcome([0.9, 0.7, 0.97, 0.9], [0.96, 0.9, 0.9, 0.9])
     assert other == 3
@@ -205,10 +209,10 @@ def test_near_identical_neighbours_are_left_out_before_all_else():
     made = list(pair_neighbours([row], MiningConfig(min_hash_distance=3), vectors=vectors))
     assert {image for pair in made for image in (pair.first, pair.second)} - {row.subject} == set(others[2:])
     (refused,) = pair_neighbours([row], MiningConfig(min_hash_distance=3, min_best_similarity=0.95), vectors=vectors)
-    assert refused.reason == "set below tau_max: colour-layout"
+    assert refused.reason == "nothing similar enough in colour-layout (mining.min_best_similarity=0.95)"
     row, vectors, others = hashed([0, 1])
     (refused,) = pair_neighbours([row], MiningConfig(min_hash_distance=2), vectors=vectors)
-    assert (refused.reason, refused.detail) == ("only near-identical neighbours", "2 of them")
+    assert (refused.reason, refused.detail) == ("only near-identical neighbours (mining.min_hash_distance=2)", "2 of them")
 
 
 @pytest.mark.parametrize(("quota", "expected"), [(1, [1]), (2, [1, 3]), (9, [1, 3, 0, 2])])
@@ -241,5 +245,5 @@ def test_candidates_are_far_nearer_than_strangers():
     assert [len(paired(ratio)) for ratio in (0.18, 0.34, 0.99, 1)] == [1, 2, 2, 9]
     (none,) = paired(0.16)
     assert isinstance(none, Dropped)
-    assert none.reason == "no candidate nearer than strangers"
+    assert none.reason == "no candidate nearer than strangers (mining.max_ratio=0.16)"
     assert len(paired(0.16, group=9)) == 9  # no strangers are known

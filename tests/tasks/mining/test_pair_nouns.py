@@ -15,6 +15,8 @@ from pairwright.tasks.mining.pair_nouns import build_index, draw_partners, pair_
 ROOM = ("background", "chair", "image", "table", "window")
 GARDEN = ("grass", "image", "tree")
 
+BOUND = "(noun_pairs.levels=2)"
+
 
 def nouns_row(name, nouns):
     subject = make_key("image", name)
@@ -36,15 +38,15 @@ def test_a_pair_names_its_shared_nouns_and_their_cosine():
     assert first.shared_nouns == ("chair", "table", "window")  # not "background", not "image"
     assert first.similarity == first.similarities[0] == pytest.approx(3 / (3 * 5) ** 0.5)
     assert second == replace(first, anchor=rows[1].subject, source_key=rows[1].key)
-    assert none == Dropped(source_key=rows[2].key, reason="no image shares enough nouns", detail="2: grass, tree")
+    assert none == Dropped(source_key=rows[2].key, reason=f"no image shares enough nouns {BOUND}", detail="2: grass, tree")
 
 
 def test_an_image_with_too_few_nouns_is_no_anchor_and_no_partner():
     rows = [nouns_row("a", ("dog", "image")), nouns_row("b", ("cat", "dog")), nouns_row("c", ("dog",))]
     assert pair(rows) == [
-        Dropped(source_key=rows[0].key, reason="too few nouns", detail="1: dog"),
-        Dropped(source_key=rows[1].key, reason="no image shares enough nouns", detail="2: cat, dog"),
-        Dropped(source_key=rows[2].key, reason="too few nouns", detail="1: dog"),
+        Dropped(source_key=rows[0].key, reason=f"too few nouns {BOUND}", detail="1: dog"),
+        Dropped(source_key=rows[1].key, reason=f"no image shares enough nouns {BOUND}", detail="2: cat, dog"),
+        Dropped(source_key=rows[2].key, reason=f"too few nouns {BOUND}", detail="1: dog"),
     ]
     assert {found.shared_nouns for found in pair(rows, levels=(1,), stop_words=())} == {("dog",)}
 

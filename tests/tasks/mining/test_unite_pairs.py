@@ -39,7 +39,8 @@ def test_the_most_similar_pairs_of_a_hub_are_kept() -> None:
     rows = [pair(hub, other, 0.80 + number / 100) for number, other in enumerate(others)]
     found = limited(rows, 2)
     assert [isinstance(found[row.key], PairRow) for row in rows] == [False] * 5 + [True] * 2
-    assert found[rows[0].key] == Dropped(source_key=rows[0].key, reason=HUB, detail="similarity 0.8000")
+    reason = f"{HUB} (mining.max_pairs_per_image=2)"
+    assert found[rows[0].key] == Dropped(source_key=rows[0].key, reason=reason, detail="similarity 0.8000")
     kept = found[rows[-1].key]
     assert isinstance(kept, PairRow)
     assert (kept.key, kept.first, kept.second, kept.source_key) == (rows[-1].key, hub, others[-1], rows[-1].key)

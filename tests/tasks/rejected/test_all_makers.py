@@ -10,7 +10,7 @@ from pairwright.schemas.config import CounterfactualsConfig, PreferencesConfig, 
 from pairwright.schemas.rows import MAKERS, CheckRow, Dropped, PreferenceRow, RejectedTextRow, SplitRow, make_key
 from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.preferences.build_preferences import build_preferences
-from pairwright.tasks.rejected.edit_texts import edit_texts
+from pairwright.tasks.rejected.edit_texts import NO_GRAPH, edit_texts
 from pairwright.tasks.rejected.edit_with_model import edit_with_model
 from pairwright.tasks.rejected.refute_texts import refute_texts
 from pairwright.tasks.rejected.retrieve_texts import retrieve_texts
@@ -83,7 +83,7 @@ def test_every_maker_gives_a_text_or_its_reason():
     for maker, rows in found.items():
         assert sorted(row.source_key for row in rows) == sorted(row.key for row in ROWS)
         if maker == "edited":
-            assert {row.reason for row in rows if isinstance(row, Dropped)} == {"no claims to edit"}
+            assert {row.reason for row in rows if isinstance(row, Dropped)} == {NO_GRAPH}
         else:
             assert all(isinstance(row, RejectedTextRow) and row.maker == maker for row in rows)
             assert not {row.text for row in rows}.intersection(row.text for row in ROWS if maker != "retrieved")

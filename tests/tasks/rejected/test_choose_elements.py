@@ -5,10 +5,12 @@ import pytest
 
 from pairwright.schemas.config import ElementsConfig
 from pairwright.schemas.rows import Box, ElementRow, MasksRow, Tag
-from pairwright.tasks.rejected.choose_elements import SAME_MASK, TOO_LARGE, TOO_SMALL, choose_elements
+from pairwright.tasks.rejected.choose_elements import choose_elements
 from pairwright.tasks.store.masks import encode_mask
 from tests.fixtures.rows import row_of
 
+TOO_SMALL, TOO_LARGE = "too small (elements.min_area=0.005)", "too large (elements.max_area=0.5)"
+SAME_MASK = "nearly the mask of another tag (elements.max_iou=0.9)"
 SIZE = (40, 50)
 """2,000 pixels: 0.5 % are 10 of them, 50 % are 1,000."""
 
@@ -69,7 +71,7 @@ def test_the_range_is_a_setting_and_an_empty_mask_is_never_an_element():
     assert whys(everything, rectangle(0, 0, 1, 1), min_area=0, max_area=1) == ["", ""]
     row = masks_row(nothing, whys=("",))
     (element,) = choose_elements([row], ElementsConfig(min_area=0))
-    assert (element.why, element.box, element.area_share) == (TOO_SMALL, (0, 0, 0, 0), 0)
+    assert (element.why, element.box, element.area_share) == ("too small (elements.min_area=0)", (0, 0, 0, 0), 0)
     row = masks_row(rectangle(0, 0, 10, 10), whys=("its boxes cover the image",))
     assert [element.why for element in choose_elements([row], ElementsConfig())] == ["its boxes cover the image"]
 
@@ -80,7 +82,7 @@ def test_of_nearly_equal_masks_the_first_that_is_not_refused_is_kept():
     assert whys(first, second) == ["", SAME_MASK]
     assert whys(second, first) == ["", SAME_MASK]
     assert whys(first, second, max_iou=0.95) == ["", ""]  # more than the limit, not as much
-    assert whys(first, first, first, max_iou=0.99) == ["", SAME_MASK, SAME_MASK]
+    assert whys(first, first, first, max_iou=0.99) == ["", *[SAME_MASK.replace("0.9", "0.99")] * 2]
     car, wheel = rectangle(5, 5, 45, 25), rectangle(8, 20, 14, 25)
     assert whys(car, wheel, np.roll(wheel, 7, axis=1), np.roll(car, 14, axis=0)) == ["", "", "", ""]
     # Of three masks in a row, each 0.9 of the one before, the last is like the second, which is not kept.

@@ -13,7 +13,7 @@ from pairwright.schemas.claims import CLAIMS, Claim, Selector, all_hold
 from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import Dropped, make_key
 from pairwright.tasks.rejected.compare_words import SCENE_WORDS
-from pairwright.tasks.rejected.edit_texts import edit_texts
+from pairwright.tasks.rejected.edit_texts import NO_CLAIMS, NO_GRAPH, edit_texts
 from pairwright.tasks.scenes.vocabulary import SHAPES
 from pairwright.tasks.texts.differences import Difference, read_composed
 from tests.fixtures.descriptions import described, description
@@ -183,8 +183,8 @@ def test_places_keep_their_preposition():
 @pytest.mark.parametrize(
     ("claims", "graphs", "reason"),
     [
-        ([], (graph(), graph()), "no claims to edit"),
-        ([claim(shape="ball")], (None, None), "no claims to edit"),
+        ([], (graph(), graph()), NO_CLAIMS),
+        ([claim(shape="ball")], (None, None), NO_GRAPH),
         ([Claim(side=0, kind="no_change")], (graph(), graph()), "no edit makes it false"),
     ],
 )

@@ -25,6 +25,11 @@ ROWS, COLUMNS = np.indices((HEIGHT, WIDTH))
 DILATE, FEATHER = 5, 3
 COLOURS = {"red": 0, "green": 1, "blue": 2}
 TAGS = tuple(Tag(name=f"{colour} ball", score=0.9, tagger="ram") for colour in COLOURS)
+STILL, GREW, HALO = (
+    "still detected (inspection.min_remaining_score=0.25)",
+    "something grew in its place (inspection.min_grown_score=0.35)",
+    "halo along the rim (inspection.max_rim=1)",
+)
 LOOKING = DetectionConfig(detector="grounding-dino", model="of colours")
 
 
@@ -125,9 +130,9 @@ def test_what_is_gone_has_gone_and_what_is_left_is_still_detected(asked):
     assert made.rim < 0.5
     assert asked == [(0.25, 0)]
     made = inspected(painted((BALL, RED)), painted((BALL, RED)))
-    assert (made.why, made.found_after) == ("still detected", made.found_before)
+    assert (made.why, made.found_after) == (STILL, made.found_before)
     made = inspected(painted((BALL, RED)), painted((disc(60, 84, 6), RED)))
-    assert (made.why, made.found_after) == ("still detected", pytest.approx(210 / 255))
+    assert (made.why, made.found_after) == (STILL, pytest.approx(210 / 255))
     # A trace too pale for the detector, though not for the eye: what it does not see, it does not report.
     assert inspected(painted((BALL, RED)), painted((disc(60, 84, 6), PALE))).passed
     other = (disc(70, 150, 15), RED)
@@ -141,14 +146,14 @@ def test_a_weak_detection_that_stays_as_it_was_is_no_removal(asked):
     config = InspectionConfig(detection=LOOKING.model_copy(update={"box_threshold": 0.1}))
     row = removal_row(image, BALL, pale)
     (made,) = inspect_removals([row], config, images={image.key: image}, boxes=boxes)
-    assert (made.why, made.found_before) == ("still detected", pytest.approx(50 / 255))
+    assert (made.why, made.found_before) == (STILL, pytest.approx(50 / 255))
     assert made.found_after == made.found_before < config.min_remaining_score
     assert asked == [(0.1, 0)]
 
 
 def test_what_grew_in_its_place_is_named(asked):
     made = inspected(painted((BALL, RED)), painted((disc(72, 92, 12), BLUE)))
-    assert (made.why, made.grown) == ("something grew in its place", "blue ball")
+    assert (made.why, made.grown) == (GREW, "blue ball")
     assert (made.grown_score, made.found_after) == (pytest.approx(210 / 255), 0)
     assert inspected(painted((BALL, RED)), painted((disc(72, 92, 12), BLUE)), min_grown_score=0.9).passed
     behind = (disc(70, 74, 19), BLUE)
@@ -157,13 +162,13 @@ def test_what_grew_in_its_place_is_named(asked):
     assert with_behind.rim <= 1
     # The same picture afterwards, but nobody saw it before.
     hidden = (disc(70, 90, 12), BLUE)
-    assert inspected(painted(hidden, (BALL, RED)), painted(hidden)).why == "something grew in its place"
+    assert inspected(painted(hidden, (BALL, RED)), painted(hidden)).why == GREW
 
 
 def test_a_halo_is_one_and_nobody_looks_further(asked):
     ring = disc(70, 90, 29) & ~disc(70, 90, 26)
     made = inspected(painted((ring | BALL, RED)), painted((ring, RED)))
-    assert made.why == "halo along the rim"
+    assert made.why == HALO
     assert made.rim > 3
     assert (made.found_before, made.found_after) == (-1, -1)
     assert inspected(painted((ring | BALL, RED)), painted((ring, RED)), max_rim=made.rim).rim == made.rim
@@ -203,7 +208,7 @@ def test_other_things_of_a_scene_are_no_part_of_the_rim():
         image = photograph(before, graph=known)
         row = removal_row(image, BALL, after, object_ids=("a",))
         (found[known is None],) = inspect_removals([row], InspectionConfig(), images={image.key: image})
-    assert found[True].why == "halo along the rim"
+    assert found[True].why == HALO
     assert found[False].passed
 
 
@@ -248,7 +253,7 @@ def test_a_tag_that_nobody_asked_for_before_is_asked_for_now(asked, known):
     row = removal_row(image, BALL, painted((BALL, RED)))
     boxes = {image.key: replace(boxes_row(image, GROUND), tags=known)} if known else {}
     (made,) = inspect_removals([row], InspectionConfig(detection=LOOKING), images={image.key: image}, boxes=boxes)
-    assert (made.found_before, made.why) == (0, "still detected")
+    assert (made.found_before, made.why) == (0, STILL)
 
 
 def test_a_row_does_not_depend_on_the_others(asked):
@@ -307,5 +312,5 @@ def test_grounding_dino_finds_in_an_untouched_image_what_it_found_before(tmp_pat
     assert best > 0.3
     assert [row.found_before for row in made] == [best] * 3
     assert made[0].found_after == pytest.approx(best, abs=1e-4)
-    assert made[0].why == "still detected"
+    assert made[0].why == STILL.replace("0.25", "0.3")
     assert abs(made[1].found_after - best) > 1e-3

@@ -107,7 +107,7 @@ def test_lines_that_make_no_sense_are_dropped_with_their_number(folder, tmp_path
         ({"caption": "no image"}, "names no image"),
         ({"image": "../secret.png"}, "path leaves the folder"),
         ({"image": str(tmp_path / "secret.png")}, "path leaves the folder"),
-        ({"image": "https://x.example/a.png"}, "path leaves the folder"),
+        ({"image": "https://x.example/a.png"}, "an address, not a path: download the file first"),
         ({"image": "C:\\a.png"}, "path leaves the folder"),
         ({"image": 7}, "no path of an image"),
         ({"image": "half \ud83d.png"}, "path leaves the folder"),
