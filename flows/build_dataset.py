@@ -319,7 +319,7 @@ def end_state(report: Report, dataset: str) -> State[None]:
     if report.is_complete:
         return Completed(message=f"all done, version {report.verdict.version}")
     status = report.status(dataset)
-    return Failed(message="\n".join(filter(None, (report.stopped, *status.owing, *status.held))))
+    return Failed(message="\n".join(dict.fromkeys(filter(None, (report.stopped, *status.owing, *status.held)))))
 
 
 def step_state(counts: Sequence[Counts], dataset: str) -> State[None]:

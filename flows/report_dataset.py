@@ -60,7 +60,7 @@ def subject_of(found: Version, build: Build, *, counts: Sequence[Counts], pairs:
         counts=counts,
         profile=found.profile,
         pairs=pairs,
-        held=[gate.say() for gate in verdict.failed] if verdict and verdict.held else [],
+        held=verdict.why if verdict and verdict.held else [],
         decisions=read_decisions(folder),
     )
 

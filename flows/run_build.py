@@ -36,7 +36,7 @@ from pairwright.tasks.sources import read_items
 from pairwright.tasks.sources.readers import READERS, recognise_source
 from pairwright.tasks.store.budget import Budget
 from pairwright.tasks.store.dataset import Build, Snapshot, read_record, write_items, write_record
-from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.files import FULL, Folder
 from pairwright.tasks.store.gates import Verdict
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.on_dask import DaskWorkers
@@ -113,8 +113,11 @@ class Report:
     snapshot: Snapshot | None
     """The newest version; none where the first build was held back."""
     verdict: Verdict
-    stopped: str = ""
-    """Why it ended early, by its budget; empty: it did not."""
+
+    @property
+    def stopped(self) -> str:
+        """Return why it ended early, by its budget or on a full disk; empty: it did not."""
+        return self.verdict.stopped
 
     @property
     def is_complete(self) -> bool:
@@ -232,10 +235,9 @@ def run_build(request: Request, work: Work) -> Report:
             run = partial(run_stages, list(stages))
             work.run_step(name, run) if work.run_step else run()
         done = list(zip(version.planned, counts, strict=True))
-        snapshot, verdict = publish_version(build, done, record=record, began=began)
-    return Report(
-        counts=counts, seconds=seconds, failures=failures, snapshot=snapshot, verdict=verdict, stopped=budget.stopped
-    )
+        stopped = budget.stopped or next((failure.error for failure in failures if FULL in failure.error), "")
+        snapshot, verdict = publish_version(build, done, record=record, began=began, stopped=stopped)
+    return Report(counts=counts, seconds=seconds, failures=failures, snapshot=snapshot, verdict=verdict)
 
 
 def _embed_excluded(request: Request, work: Work) -> Request:

@@ -11,10 +11,11 @@ from typing import Any
 from pairwright.flows.pipeline import check_table
 from pairwright.flows.version import open_present
 from pairwright.schemas.arrow import R
+from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import ImageRow, PairRow, RemovalRow
 from pairwright.tasks.rejected import remove_elements
 from pairwright.tasks.sources import read_items
-from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.dataset import ITEMS, Build, table_folders
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import Verdict, read_verdict
 from pairwright.tasks.store.ledger import DUPLICATE, Counts
@@ -22,6 +23,7 @@ from pairwright.tasks.store.manifest import MANIFEST, MARKER, find_damage
 from pairwright.tasks.store.pool import Outcome, ShardFailed
 from pairwright.tasks.store.snapshot import find_live, latest_snapshot
 from pairwright.tasks.store.stage import Planned
+from pairwright.tasks.store.verify import find_faults
 from pairwright.tasks.training.runs import RETRIEVER, RUNS
 
 
@@ -65,8 +67,11 @@ def say_held(verdict: Verdict | None, current: int, dataset: str) -> Iterator[st
     if verdict is None or not verdict.held:
         return
     stays = f"version {current} stays current" if current else "there is no version yet"
-    yield f"No version was published, for it does not pass its profile's gates; {stays}:"
-    yield from (f"  {gate.say()}" for gate in verdict.failed)
+    early = "the build ended early" if verdict.stopped else "it does not pass its profile's gates"
+    yield f"No version was published, for {early}; {stays}:"
+    yield from (f"  {why}" for why in verdict.why)
+    if verdict.stopped:
+        return
     name = verdict.failed[0].gate
     place = shlex.quote(dataset)
     yield (
@@ -115,15 +120,31 @@ class Status:
 
 def look_at_status(folder: Folder, *, verify: bool = False) -> Status:
     """Count every stage of a dataset as it is now, without running anything."""
-    present, snapshot = open_present(folder), latest_snapshot(folder)
-    number, damaged = snapshot.number if snapshot else 0, list[str]()
-    counts = present.stated_counts(snapshot) if snapshot and not verify else None
-    if counts is None:
-        with present.settled() as (build, stages):
-            counts = [count for _, count in stages]
-            damaged = [*build.damage(), *(verify_copies(folder.url, f"{RUNS}/*/") or ())] if verify else []
-    held = list(say_held(read_verdict(folder), number, folder.url))
+    damaged = list(_verify(folder)) if verify else []
+    try:
+        present, snapshot = open_present(folder), latest_snapshot(folder)
+        counts = present.stated_counts(snapshot) if snapshot and not verify else None
+        number = snapshot.number if snapshot else 0
+        held = list(say_held(read_verdict(folder), number, folder.url))
+        counts = present.counts() if counts is None else counts
+    except StoreError:
+        if not damaged:
+            raise
+        number, counts, held = 0, [], []  # they cannot be told, and the messages say why
     return Status(dataset=folder.url, version=number, counts=counts, held=held, damaged=damaged)
+
+
+def _verify(folder: Folder) -> Iterator[str]:
+    """Yield what is damaged or missing of a dataset, of its excluded sets, and of its runs."""
+    try:
+        present = open_present(folder)
+        lists, tables = present.record.items, [ITEMS, *(planned.table for planned in present.planned)]
+    except StoreError:
+        lists, tables = (), [*table_folders(folder)]
+    yield from find_faults(folder, tables, lists)
+    for name in folder.folders("excluded"):
+        yield from _verify(Folder(f"{folder.url.rstrip('/')}/excluded/{name}"))
+    yield from verify_copies(folder.url, f"{RUNS}/*/") or ()
 
 
 def verify_copies(url: str, below: str = "") -> list[str] | None:

@@ -216,9 +216,18 @@ def _leading_to(planned: Sequence[Planned], last: Planned) -> list[Planned]:
 
 
 def publish_version(
-    build: Build, done: Sequence[tuple[Planned, Counts]], *, record: BuildRecord, began: str, force: bool = False
+    build: Build,
+    done: Sequence[tuple[Planned, Counts]],
+    *,
+    record: BuildRecord,
+    began: str,
+    stopped: str = "",
+    force: bool = False,
 ) -> tuple[Snapshot | None, gates.Verdict]:
-    """Judge settled stages and publish them; return the newest version, if there is any, and how they were judged."""
+    """Judge settled stages and publish them; return the newest version, if there is any, and how they were judged.
+
+    ``stopped``: why the build ended early.
+    """
     before = latest_snapshot(build.folder)
     counts = [count for _, count in done]
     judged = tuple(_judge(build, done, record.profile.gates, before=before, until=record.until))
@@ -231,6 +240,7 @@ def publish_version(
         against=before.number if before else 0,
         version=snapshot.number if published and snapshot else 0,
         gates=judged,
+        stopped=stopped,
     )
     gates.write_verdict(build.folder, verdict)
     return snapshot, verdict

@@ -38,7 +38,7 @@ class GatesConfig(Section):
 
     min_yield: dict[str, Share] = Field(default_factory=dict[str, float])
     """Minimum share of each table's inputs that end as ok ("pairs: 0.2"); by default, of the last table one row."""
-    max_failed: Share = 0.5
+    max_failed: Share = 0.02
     """Maximum share of any table's inputs that failed or is undone; 1: any."""
     max_length_drift: Amount = 0.0
     """Maximum drift of the lengths of texts in characters; 0: any."""

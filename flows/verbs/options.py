@@ -125,7 +125,7 @@ def conclude(dataset: "Dataset") -> None:
     print_failures(report.failures if report else ())
     print_stages(status.counts, report.seconds if report else ())
     _refuse_nothing(status.counts, dataset)
-    if report and report.stopped:
+    if report and report.stopped and not status.held:
         print(report.stopped, file=sys.stderr)
     for line in status.owing:
         print(line, file=sys.stderr)

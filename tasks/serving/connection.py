@@ -23,6 +23,13 @@ from pairwright.tasks.serving.keys import Key
 LONGEST = 300
 """Characters that are kept of what a server says."""
 Reason = Literal["server busy", "no answer in time", "broken answer", "server error", "no connection"]
+ADVICE: dict[Reason, str] = {
+    "no connection": "is the server running, and is this its address (models.*.endpoint)?",
+    "no answer in time": "it may be loading its model still, or too slow for models.*.timeout_seconds",
+    "server busy": "others use it, or it is too small for models.*.max_concurrency",
+    "server error": "the server's own log says why",
+    "broken answer": "is this the address of an OpenAI-compatible server (models.*.endpoint)? They often end in /v1",
+}
 _REASONS: dict[int, Reason] = {408: "no answer in time", 429: "server busy", 503: "server busy"}
 
 
@@ -60,6 +67,11 @@ class FaultError(Exception):
         self.detail = detail
         self.retry_after = retry_after
         """Seconds that the server asks to wait."""
+
+    @property
+    def advice(self) -> str:
+        """Return what to look at where no other try helped."""
+        return ADVICE[self.reason]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +139,7 @@ class Connection:
                     if len(content) > self._max_bytes:
                         raise FaultError("broken answer", f"longer than {self._max_bytes} bytes")
         except TimeoutError:
-            raise FaultError("no answer in time", f"{self._timeout_s:g} s") from None
+            raise FaultError("no answer in time", f"{self._timeout_s:g} s of models.*.timeout_seconds") from None
         except httpx2.HTTPError as error:
             lost = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError)
             raise FaultError(

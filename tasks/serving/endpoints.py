@@ -154,8 +154,8 @@ class Endpoints:
         urls = ", ".join(endpoint.connection.url for endpoint in self.all)
         raise self._give_up(
             ServerError(
-                f"{urls}: no server answers for {patience:.3g} s (at last: {fault}); start it, or correct its address, "
-                "and go on with the same command"
+                f"{urls}: no server answers for {patience:.3g} s (models.*.patience_seconds); at last: {fault}: "
+                f"{fault.advice}. Then go on with the same command"
             )
         )
 

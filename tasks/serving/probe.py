@@ -93,7 +93,7 @@ async def _names(chat: ChatConfig, url: str, pace: Pace) -> tuple[str, ...]:
     try:
         return tuple(dict.fromkeys(await client.endpoints.all[0].connection.models()))
     except FaultError as fault:
-        raise ServerError(f"{url}: {fault}: is the server running, and is this its address?") from None
+        raise ServerError(f"{url}: {fault}: {fault.advice}") from None
     finally:
         await client.endpoints.close()
 

@@ -34,13 +34,15 @@ from pairwright.tasks.store.copies import copies_of
 from pairwright.tasks.store.files import TEMPORARY, Folder, make_folder, naming
 from pairwright.tasks.store.index import write_index
 from pairwright.tasks.store.ledger import COLLECTION, Counts, Ledger
-from pairwright.tasks.store.part import Part, describe_part, encode_part, read_part, read_rows
+from pairwright.tasks.store.part import Part, describe_part, encode_part, read_rows
 from pairwright.tasks.store.scratch import ENDING, holding, own_temporary_folder, scratch_folder
+from pairwright.tasks.store.sealed import read_sealed, seal
 from pairwright.tasks.store.shard import ShardRef, write_plan
 from pairwright.tasks.store.stage import Planned, table_folder
 from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, removed_by
 
 RECORD = "build.json"
+MEND_RECORD = "Run the `pairwright build` that made the dataset again: it writes this file anew, and no row is lost"
 ITEMS = table_folder("items", "listed")
 ITEMS_PER_PART = 20_000
 GATE = ".gate"
@@ -49,19 +51,22 @@ GATE = ".gate"
 
 def write_record(folder: Folder, record: BuildRecord) -> None:
     """Remember what a build was asked for, so that ``resume`` and ``status`` need only the folder."""
-    folder.write(RECORD, record.model_dump_json(indent=1).encode())
+    folder.write(RECORD, seal(record.model_dump(mode="json")))
 
 
 def read_record(folder: Folder) -> BuildRecord:
     """Return what the last build was asked for; ``ConfigError`` where the folder holds no dataset."""
     if not folder.exists(RECORD):
+        if folder.folders("tables"):
+            raise StoreError(f"{folder.path(RECORD)}: is missing. {MEND_RECORD}")
         raise ConfigError(f"{folder.url}: holds no dataset (no {RECORD}): build one with `pairwright build --out`")
+    content = read_sealed(folder, RECORD, mend=MEND_RECORD)
     try:
-        return BuildRecord.model_validate_json(folder.read(RECORD))
+        return BuildRecord.model_validate(content)
     except ValidationError as error:
         what = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False)[:3])
         raise StoreError(
-            f"{folder.path(RECORD)}: is damaged, or of another version: {what}. Run `pairwright build` again"
+            f"{folder.path(RECORD)}: another release wrote it, and this one cannot read it: {what}. {MEND_RECORD}"
         ) from error
 
 
@@ -216,16 +221,6 @@ class Build:
 
         for name, row, other_name, other_row in self.ledger.duplicates(planned.stage):
             yield value(name, row), value(other_name, other_row)
-
-    def damage(self) -> Iterator[str]:
-        """Yield a message for each part of the dataset's present tables in which a byte has changed; reads them all."""
-        tables = [planned.table for planned in self.planned]
-        names = [f"{table}/{name}" for table in tables for name in self.folder.names(table, ".parquet")]
-        for name in [*self.items, *names]:
-            try:
-                read_part(Part(self.folder, name))
-            except StoreError as error:
-                yield str(error)
 
     @contextlib.contextmanager
     def locked(self, planned: Planned, on_wait: Callable[[Planned], None] | None = None) -> Generator[None]:

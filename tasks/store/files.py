@@ -24,6 +24,7 @@ from pairwright.tasks.store.remote import ask, open_file, open_store
 TEMPORARY = ".tmp-"
 """Part of every temporary name; such files are left by a killed process and may be deleted under the table's lock."""
 COPY_BYTES = 8 << 20
+FULL = "Free space there, and go on: the same command again, or `pairwright resume`"
 
 Data = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -87,7 +88,7 @@ class Folder:
         def names() -> list[str]:
             try:
                 found = self._target[0].ls(self.path(folder), detail=True, refresh=True)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 return []
             return sorted(entry["name"].rsplit("/", 1)[-1] for entry in found if entry["type"] == kind)
 
@@ -252,4 +253,5 @@ def naming(path: str, what: str) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreError(f"{path}: could not be {what}: {error.strerror or error}") from error
+        full = f". {FULL}" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        raise StoreError(f"{path}: could not be {what}: {error.strerror or error}{full}") from error

@@ -15,7 +15,7 @@ from pairwright.tasks.store.files import TEMPORARY, Folder
 from pairwright.tasks.store.ledger import COLLECTION, Ledger
 from pairwright.tasks.store.part import Part, read_columns
 from pairwright.tasks.store.snapshot import FOLDER as VERSIONS
-from pairwright.tasks.store.snapshot import snapshot_file
+from pairwright.tasks.store.snapshot import snapshot_file, write_deleted
 from pairwright.tasks.store.takedowns import NAMES
 
 
@@ -96,6 +96,8 @@ def carry_out(folder: Folder, plan: Plan) -> Iterator[int]:
 
     What is deleted is flushed twice: no version may come back without its parts, and at the end nothing at all.
     """
+    if plan.versions:
+        write_deleted(folder, plan.versions)
     for number in plan.versions:
         yield _delete(folder, snapshot_file(number))
     if plan.versions:

@@ -4,7 +4,6 @@ Reads the counts of settled stages and, where drift is bounded, single columns o
 what the last build was judged by.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,6 +30,7 @@ from pairwright.schemas.rows import (
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.sealed import read_sealed, seal
 from pairwright.tasks.store.snapshot import stream_live
 from pairwright.tasks.store.stage import Planned
 
@@ -124,6 +124,7 @@ def _count(columns: Iterable[pa.Array | pa.ChunkedArray]) -> Histogram:
 
 
 FILE = "gates.json"
+MEND = "`pairwright resume` writes it anew; delete a damaged one first"
 Settled = Sequence[tuple[Planned, Counts]]
 
 
@@ -173,6 +174,8 @@ class Verdict:
     version: int
     """The version that was published, or was current already; 0: the build was held back."""
     gates: tuple[Gate, ...]
+    stopped: str = ""
+    """Why the build ended early, and how to go on; empty: it did not."""
 
     @property
     def failed(self) -> tuple[Gate, ...]:
@@ -183,6 +186,11 @@ class Verdict:
     def held(self) -> bool:
         """Say whether the build was held back."""
         return not self.version
+
+    @property
+    def why(self) -> list[str]:
+        """Return what held it back: what ended it early, which is nothing to judge it by, else its gates."""
+        return [self.stopped] if self.stopped else [gate.say() for gate in self.failed]
 
 
 def judge_counts(config: GatesConfig, counts: Sequence[Counts]) -> Iterator[Gate]:
@@ -294,16 +302,15 @@ def cannot_judge(config: GatesConfig, why: str) -> Gate:
 
 def write_verdict(folder: Folder, verdict: Verdict) -> None:
     """Keep how the last build was judged."""
-    folder.write(FILE, json.dumps(asdict(verdict), indent=1).encode())
+    folder.write(FILE, seal(asdict(verdict)))
 
 
 def read_verdict(folder: Folder) -> Verdict | None:
     """Return how the last build was judged; ``None`` where none has ended yet."""
     if not folder.exists(FILE):
         return None
+    content = read_sealed(folder, FILE, mend=MEND)
     try:
-        return TypeAdapter(Verdict).validate_json(folder.read(FILE))
+        return TypeAdapter(Verdict).validate_python(content)
     except ValidationError as error:
-        raise StoreError(
-            f"{folder.path(FILE)}: is damaged: {error}. Delete it: the next build writes it anew"
-        ) from error
+        raise StoreError(f"{folder.path(FILE)}: another release wrote it. {MEND}") from error

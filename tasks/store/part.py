@@ -9,6 +9,7 @@ page checksums leave out the headers of the pages. The bytes depend only on the 
 import hashlib
 import mmap
 import re
+import shlex
 import struct
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -260,6 +261,11 @@ def open_part(part: Part) -> Generator[OpenPart]:
     try:
         with part.folder.open(part.name) as file:
             yield OpenPart(file)
+    except StoreError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        again = f"pairwright resume {shlex.quote(part.folder.url)}"
+        raise StoreError(f"{part.path}: the part is missing. Make what it held again: {again}") from error
     except (ValueError, KeyError, OSError, IndexError, struct.error, pa.ArrowException) as error:
         if isinstance(error, OSError) and error.errno:  # Arrow's own complaints are OSErrors without a number
             raise StoreError(f"{part.path}: could not be read: {error.strerror or error}") from error

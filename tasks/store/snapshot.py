@@ -5,6 +5,7 @@ source is gone); readers leave those out by the same rule as a build.
 """
 
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -18,9 +19,13 @@ from pairwright.tasks.store.dataset import Build, Snapshot
 from pairwright.tasks.store.files import Folder, numbered
 from pairwright.tasks.store.index import Index, columns_without, open_index
 from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.sealed import read_sealed, seal
 from pairwright.tasks.store.stage import Planned, table_folder
 
 FOLDER = "snapshots"
+DELETED = f"{FOLDER}/deleted.json"
+MEND_DELETED = "Delete it: versions that were deleted on purpose are missing then"
+MEND_SNAPSHOT = "No rows are in it: `pairwright resume` publishes a version anew; delete a damaged one first"
 
 
 def latest_snapshot(folder: Folder) -> Snapshot | None:
@@ -41,14 +46,17 @@ def snapshot_file(number: int) -> str:
 
 def read_snapshot(folder: Folder, number: int) -> Snapshot:
     """Return one version."""
-    name = snapshot_file(number)
-    try:
-        return Snapshot(number, json.loads(folder.read(name)))
-    except ValueError as error:
-        raise StoreError(
-            f"{folder.path(name)}: the snapshot is damaged: {error}. Delete it: no rows are in it, and the "
-            "next build publishes a version anew"
-        ) from error
+    return Snapshot(number, read_sealed(folder, snapshot_file(number), mend=MEND_SNAPSHOT))
+
+
+def deleted_versions(folder: Folder) -> list[int]:
+    """Return the numbers of the versions that were deleted on purpose."""
+    return list(read_sealed(folder, DELETED, mend=MEND_DELETED)["versions"]) if folder.exists(DELETED) else []
+
+
+def write_deleted(folder: Folder, numbers: Iterable[int]) -> None:
+    """Remember that versions are deleted on purpose, before they are."""
+    folder.write(DELETED, seal({"versions": sorted({*deleted_versions(folder), *numbers})}))
 
 
 def part_files(snapshot: Snapshot) -> Iterator[str]:
@@ -73,7 +81,8 @@ def check_parts(folder: Folder, snapshot: Snapshot) -> None:
         more = f" (and {len(gone) - 1:,} others)" if gone[1:] else ""
         raise StoreError(
             f"{folder.path(gone[0])}{more}: version {snapshot.number} names it, and it is gone: `pairwright gc` or a "
-            "hand took it. Open another version (`pairwright versions`), or make it anew: `pairwright resume`"
+            f"hand took it. Make it anew: pairwright resume {shlex.quote(folder.url)}. Or open another version "
+            "(`pairwright versions`)"
         )
 
 
@@ -103,9 +112,9 @@ def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, reco
             "parent": before.number if before else None,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        text = json.dumps({"version": number, **about, **content}, indent=1)
-        if build.folder.create(snapshot_file(number), text.encode()):
-            return Snapshot(number, json.loads(text))
+        whole = {"version": number, **about, **content}
+        if build.folder.create(snapshot_file(number), seal(whole)):
+            return Snapshot(number, json.loads(json.dumps(whole)))
 
 
 def describe_version(build: Build, planned: Sequence[Planned]) -> str:

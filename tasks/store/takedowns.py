@@ -9,7 +9,6 @@ when the image is taken back.
 """
 
 import hashlib
-import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -19,10 +18,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.files import Folder, numbered
+from pairwright.tasks.store.sealed import read_sealed, seal
 
 FOLDER = "takedowns"
 SWEPT = f"{FOLDER}/swept.json"
 """Names the last entry of which nothing is left in the tables."""
+MEND = "Write it anew, without a digest: it says what was removed"
+MEND_SWEPT = "Delete it: the next `pairwright gc` writes it anew"
 REMOVED = "removed on request"
 NAMES = ("key", "subject", "first", "second")
 """Columns by which a row that was read from the source says which images it is about."""
@@ -45,12 +47,11 @@ def read_takedowns(folder: Folder) -> list[Takedown]:
     """Return the list in its order; without a damaged entry nothing goes on, or what was removed would come back."""
     found: list[Takedown] = []
     for name in numbered(folder, FOLDER).values():
+        content = read_sealed(folder, name, mend=MEND)
         try:
-            found.append(TypeAdapter(Takedown).validate_json(folder.read(name)))
+            found.append(TypeAdapter(Takedown).validate_python(content))
         except ValidationError as error:
-            raise StoreError(
-                f"{folder.path(name)}: is damaged: {error}. Write it anew: it says what was removed"
-            ) from error
+            raise StoreError(f"{folder.path(name)}: is damaged: {' '.join(str(error).split())}. {MEND}") from error
     return found
 
 
@@ -61,18 +62,18 @@ def write_takedown(folder: Folder, keys: Sequence[str], *, reason: str, undo: bo
         before = read_takedowns(folder)
         number = before[-1].number + 1 if before else 1
         entry = Takedown(number=number, when=when, keys=tuple(keys), reason=reason, undo=undo)
-        if folder.create(f"{FOLDER}/{number:06d}.json", json.dumps(asdict(entry), indent=1).encode()):
+        if folder.create(f"{FOLDER}/{number:06d}.json", seal(asdict(entry))):
             return entry
 
 
 def write_swept(folder: Folder, number: int) -> None:
     """Remember that nothing is left in the tables of what was removed up to an entry."""
-    folder.write(SWEPT, json.dumps({"swept": number}).encode())
+    folder.write(SWEPT, seal({"swept": number}))
 
 
 def last_unswept(folder: Folder, entries: Sequence[Takedown]) -> int:
     """Return the number of the last entry of which something may be left in the tables; 0: there is none."""
-    swept = int(json.loads(folder.read(SWEPT))["swept"]) if entries and folder.exists(SWEPT) else 0
+    swept = int(read_sealed(folder, SWEPT, mend=MEND_SWEPT)["swept"]) if entries and folder.exists(SWEPT) else 0
     removed = removed_by(entries)
     open_ones = (one for one in entries if not one.undo and removed.intersection(one.keys))
     return max((one.number for one in open_ones if one.number > swept), default=0)

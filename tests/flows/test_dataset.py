@@ -10,6 +10,7 @@ import pytest
 
 import pairwright as pw
 from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.sealed import seal
 from tests.flows.conftest import SMALL, WIDE, build
 
 
@@ -23,7 +24,7 @@ def two(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _edit(out: Path, number: int, **content: object) -> None:
     path = out / f"snapshots/{number:06d}.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **content}))
+    path.write_bytes(seal({**json.loads(path.read_text()), **content}))
 
 
 def test_the_newest_version_is_opened_and_each_by_its_number(two: Path, rendered: Path) -> None:

@@ -1,5 +1,6 @@
 """Builds stop in order when their budget is used up, and go on when it is raised."""
 
+import errno
 import json
 import re
 import shutil
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pairwright.flows.run_build import Report, resume_request
+from pairwright.tasks.store import files
 from pairwright.tasks.store.budget import count_asked
 from pairwright.tasks.store.dataset import read_record
 from pairwright.tasks.store.files import Folder
@@ -80,6 +82,9 @@ def test_calls_are_counted_between_rounds_and_none_is_asked_twice(out: Path, who
         assert report.stopped.endswith(f"pairwright resume {out} --set run.budget.max_calls=4")
         assert not report.is_complete
         assert not report.failures
+        early, why = report.status(str(out)).held
+        assert "ended early" in early
+        assert why.strip() == report.stopped, "no word of gates and of publishing"
         assert asked_of(out) == (3, 30)
         again = resume(out)
         assert len(questions(server)) == 3, "it is used up: nothing is asked"
@@ -116,3 +121,30 @@ def test_time_and_disk_stop_a_build_between_rounds(tmp_path: Path, capsys: pytes
     assert run("resume", out, *another) == 1, "of another stage, none is made"
     assert f"pairwright resume {out} --stage images" in capsys.readouterr().err
     assert run("resume", out, "--set", "run.budget.max_disk_gb=1") == 0
+
+
+def test_a_full_disk_says_to_free_space_and_offers_neither_gates_nor_publishing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    write_pictures(tmp_path / "in", "abcde")
+
+    def write(path: Path, data: files.Data) -> None:
+        if "images" in path.parts:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written(path, data)
+
+    written = files._write_local  # pyright: ignore[reportPrivateUsage]  (the one seam of every write)
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "_write_local", write)
+        assert run("build", tmp_path / "in", "--out", out, "--until", "sources", "--set", "run.workers=1") == 1
+    for verb in ((), ("status", out)):
+        if verb:
+            assert run(*verb) == 0
+        told = capsys.readouterr()
+        said = told.out + told.err
+        assert "Free space there" in said
+        assert f"pairwright resume {out}" in said
+        assert "gates" not in said
+        assert "publish " not in said
+    assert run("resume", out) == 0

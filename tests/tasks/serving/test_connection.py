@@ -35,8 +35,8 @@ FAULTS: dict[str, tuple[Fault | Reply, str, str]] = {
     "compressed": (GZIPPED, "broken answer", "compressed, though nobody asked for that"),
     "too long": (Raw(b" " * 30_000 + GOOD), "broken answer", "longer than 20000 bytes"),
     "error too long": (Status(500, body=b" " * 30_000), "broken answer", "longer than 20000 bytes"),
-    "hang": (Hang(), "no answer in time", "0.5 s"),
-    "a byte now and then": (Hang(drip=0.05), "no answer in time", "0.5 s"),
+    "hang": (Hang(), "no answer in time", "0.5 s of models.*.timeout_seconds"),
+    "a byte now and then": (Hang(drip=0.05), "no answer in time", "0.5 s of models.*.timeout_seconds"),
 }
 
 

@@ -31,14 +31,14 @@ def count(*, reasons: dict[str, int] | None = None, **numbers: Any) -> Counts:
     return Counts(stage="pairs", fingerprint="f", of=sum(numbers.values()), reasons=reasons or {}, **numbers)
 
 
-def test_by_default_only_a_build_that_mostly_failed_is_held_back() -> None:
+def test_by_default_a_build_of_which_more_than_a_fiftieth_failed_is_held_back() -> None:
     (gate,) = judge_counts(GatesConfig(), [count(ok=1, dropped=99)])
     assert gate.holds
-    (gate,) = judge_counts(GatesConfig(), [count(ok=5, failed=3, pending=2)])
-    assert (gate.gate, gate.measured, gate.holds) == ("max_failed", 0.5, True)
-    (gate,) = judge_counts(GatesConfig(), [count(ok=5, failed=3, pending=3)])
+    (gate,) = judge_counts(GatesConfig(), [count(ok=98, failed=1, pending=1)])
+    assert (gate.gate, gate.measured, gate.holds) == ("max_failed", 0.02, True)
+    (gate,) = judge_counts(GatesConfig(), [count(ok=97, failed=2, pending=1)])
     assert not gate.holds
-    assert re.fullmatch(r"pairs: .*\b11\b.* 0\.545, .* 0\.5 \(gates\.max_failed\)", gate.say())
+    assert re.fullmatch(r"pairs: .*\b100\b.* 0\.03, .* 0\.02 \(gates\.max_failed\)", gate.say())
     assert not list(judge_counts(GatesConfig(), [count()])), "nothing came in: nothing can have failed"
     assert not list(judge_counts(GatesConfig(max_failed=1), [count(failed=3)]))
 
@@ -87,6 +87,11 @@ def test_reasons_are_compared_with_the_last_version() -> None:
     assert not gate.holds
     (gate,) = judge_reasons(config, before, [count(ok=6, dropped=2, reasons={"blurred": 2})])
     assert gate.holds
+    bound = ({f"blurred (images.min_sharpness={n})": 1} for n in (3, 4))
+    before, now = (count(ok=3, dropped=1, reasons=reasons) for reasons in bound)
+    (gate,) = judge_reasons(config, {"pairs": before.as_json()}, [now])
+    assert gate.measured == 0, "another bound is the same reason"
+    before = {"pairs": before.as_json()}
     assert not list(judge_reasons(config, before, [count(ok=3)])), "too few rows to tell"
     assert not list(judge_reasons(config, {}, [count(ok=4)])), "the last version has no such table"
     assert not list(judge_reasons(GatesConfig(), before, [count(dropped=4)])), "off"

@@ -106,7 +106,7 @@ def test_versions_follow_one_another(tmp_path: Path) -> None:
     third = latest_snapshot(folder)
     assert third
     assert (third.number, third.content["stages"]) == (3, first.content["stages"])
-    assert json.loads(folder.read("snapshots/000001.json")) == first.content
+    assert read_snapshot(folder, 1).content == first.content
 
 
 def test_of_two_that_write_at_once_the_second_takes_the_next_number(

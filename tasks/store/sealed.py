@@ -1,0 +1,45 @@
+"""JSON files of a dataset: each holds a digest of its own bytes, by which a changed one is found and named.
+
+The digest is the last field, and was taken while zeros stood in its place. A file of an earlier release has none: it is
+read all the same, and ``status --verify`` names it.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.files import Folder
+
+FIELD, SIZE = "digest", 16
+BLANK = "0" * (2 * SIZE)
+
+
+def seal(content: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a JSON file with this content and its digest."""
+    text = json.dumps({**content, FIELD: BLANK}, indent=1)
+    return text.replace(f'"{BLANK}"', f'"{_digest(text)}"').encode()
+
+
+def read_sealed(folder: Folder, name: str, *, mend: str, strictly: bool = False) -> dict[str, Any]:
+    """Return the content of a JSON file; ``StoreError`` where a byte has changed, with how to mend that.
+
+    ``strictly``: also where it has no digest.
+    """
+    data = folder.read(name)
+    try:
+        text = data.decode()
+        content = dict(json.loads(text))
+        stated = str(content.pop(FIELD, ""))
+        if stated and _digest(text.replace(f'"{stated}"', f'"{BLANK}"')) != stated:
+            raise ValueError("its bytes do not have the digest that it states")
+    except (ValueError, TypeError) as error:  # JSON's and Unicode's are ValueErrors
+        raise StoreError(f"{folder.path(name)}: is damaged: {error}. {mend}") from error
+    if strictly and not stated:
+        raise StoreError(f"{folder.path(name)}: has no digest: it is damaged, or an earlier release wrote it. {mend}")
+    return content
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=SIZE).hexdigest()

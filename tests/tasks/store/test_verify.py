@@ -1,0 +1,79 @@
+"""Whatever byte of a dataset changes, and whatever file of it is deleted, is found and named."""
+
+from pathlib import Path
+
+import pytest
+
+from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.dataset import ITEMS, write_record
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.gates import Verdict, write_verdict
+from pairwright.tasks.store.sealed import read_sealed, seal
+from pairwright.tasks.store.snapshot import write_deleted, write_snapshot
+from pairwright.tasks.store.takedowns import write_takedown
+from pairwright.tasks.store.verify import find_faults
+from tests.tasks.store.toy import build_toy, open_toy, record_of
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """Return a dataset of two versions, a removal and a verdict."""
+    found = Folder(str(tmp_path))
+    for words in (["a", "bad"], ["a", "bad", "c"]):
+        build_toy(tmp_path, words)
+        with open_toy(tmp_path, words) as build:
+            done = [(planned, build.settle(planned)) for planned in build.planned]
+            write_snapshot(build, done, record=record_of())
+    write_record(found, record_of())
+    write_takedown(found, ["0" * 32], reason="asked")
+    write_verdict(found, Verdict(began="", ended="", complete=True, against=1, version=2, gates=()))
+    return found
+
+
+def faults_of(folder: Folder) -> list[str]:
+    tables = [f"tables/{name}/{mark}" for name in folder.folders("tables") for mark in folder.folders(f"tables/{name}")]
+    return list(find_faults(folder, [ITEMS, *tables]))
+
+
+def test_every_file_that_is_deleted_or_changed_is_named(folder: Folder, tmp_path: Path) -> None:
+    assert faults_of(folder) == []
+    paths = [path for path in tmp_path.rglob("*") if path.suffix in (".json", ".parquet") and "work" not in path.parts]
+    assert {path.name for path in paths} >= {"build.json", "gates.json", "000001.json", "000002.json"}
+    for path in paths:
+        sound = path.read_bytes()
+        places = range(0, len(sound), max(1, len(sound) // 7))
+        for damaged in (None, *(sound[:n] + bytes([sound[n] ^ 1 << n % 8]) + sound[n + 1 :] for n in places)):
+            path.unlink() if damaged is None else path.write_bytes(damaged)
+            lost = damaged is None and path.parent.name == "takedowns"  # the list says not how long it is
+            assert [str(path) in fault for fault in faults_of(folder)] == ([] if lost else [True]), damaged
+        path.write_bytes(sound)
+
+
+def test_each_flipped_bit_of_a_sealed_file_is_found(folder: Folder) -> None:
+    name, content = "one.json", {"words": ["é", 'a "digest"'], "share": 1e-5, "digest of": 3}
+    sound = seal(content)
+    folder.write(name, sound)
+    assert read_sealed(folder, name, mend="") == content
+    for place in range(8 * len(sound)):
+        changed = bytearray(sound)
+        changed[place // 8] ^= 1 << place % 8
+        folder.write(name, changed)
+        with pytest.raises(StoreError, match=r"one\.json: .* Write it again"):
+            read_sealed(folder, name, mend="Write it again", strictly=True)
+
+
+def test_versions_deleted_on_purpose_are_not_missed(folder: Folder) -> None:
+    write_deleted(folder, [1])
+    folder.delete("snapshots/000001.json")
+    assert faults_of(folder) == []
+    folder.delete("snapshots/000002.json")
+    (fault,) = faults_of(folder)
+    assert "000002.json" in fault
+    assert "pairwright resume" in fault
+
+
+def test_an_earlier_release_s_file_is_read_and_told(folder: Folder) -> None:
+    folder.write("gates.json", b'{"began": "now"}')
+    assert read_sealed(folder, "gates.json", mend="") == {"began": "now"}
+    (fault,) = faults_of(folder)
+    assert "no digest" in fault
