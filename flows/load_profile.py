@@ -65,7 +65,7 @@ def _path_of(name: str, where: str = "", *, folder: Path = FOLDER) -> Path:
 def _read(path: Path, above: tuple[Path, ...] = (), *, folder: Path = FOLDER) -> dict[str, Any]:
     """Return the values of a file, put over those of the profile that it ``extends``."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        values = load_yaml(path.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise ConfigError(f"{path}: cannot be read as YAML: {error}") from error
     if not isinstance(values, dict):
@@ -77,6 +77,28 @@ def _read(path: Path, above: tuple[Path, ...] = (), *, folder: Path = FOLDER) ->
     if below in (*above, path):
         raise ConfigError(f"{path}: extends: {base} extends this one: a circle")
     return _put_over(_read(below, (*above, path), folder=folder), own)
+
+
+class _Loader(yaml.SafeLoader):
+    """Loader that refuses a field that is set twice: YAML's own takes the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 (PyYAML's)
+        """Return a mapping, each of whose fields is there once."""
+        seen = set[str]()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(problem=f"{key.value} is set twice", problem_mark=key.start_mark)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def load_yaml(text: str) -> Any:
+    """Return what a text of YAML says; ``yaml.YAMLError`` where it says something twice, or is nested too deep."""
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506  (a safe one)
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deep") from None
 
 
 def _put_over(base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,7 +142,7 @@ def set_field(values: dict[str, Any], setting: str) -> None:
             raise ConfigError(f"--set {setting}: {section} is a value, not a section")
         values = inner
     try:
-        values[last] = yaml.safe_load(text) if text.strip() else ""  # nothing is no text, not YAML's null
+        values[last] = load_yaml(text) if text.strip() else ""  # nothing is no text, not YAML's null
     except yaml.YAMLError as error:
         raise ConfigError(f"--set {setting}: the value is no YAML: {error}") from error
 

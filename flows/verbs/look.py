@@ -36,7 +36,7 @@ def status(
     as_json: AsJson = False,
     refused: Annotated[str, Option(help="List what this table refused, and why, with names.")] = "",
     verify: Annotated[
-        bool, Option("--verify", help="Read every part, model or export; name the damaged ones.")
+        bool, Option("--verify", help="Read every file of a dataset, model or export; name what is damaged or missing.")
     ] = False,
 ) -> None:
     """Show, per stage, what is done, dropped, failed and owed, and why. Ends with 0 also when rows are owed."""

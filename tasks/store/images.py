@@ -72,7 +72,9 @@ def probe_image(data: bytes, config: ImagesConfig) -> ImageInfo:
         width, height = image.size if _orientation(image) < 5 else image.size[::-1]
         name = {"MPO": "jpeg"}.get(image.format or "", (image.format or "").lower())
     if width * height > config.max_pixels:
-        raise RefusedImageError("too many pixels", f"{width} x {height}, {width * height:,} in all; images.max_pixels={config.max_pixels}")
+        raise RefusedImageError(
+            "too many pixels", f"{width} x {height}, {width * height:,} in all; images.max_pixels={config.max_pixels}"
+        )
     if min(width, height) < config.min_side:
         raise RefusedImageError("too few pixels", f"{width} x {height}; images.min_side={config.min_side}")
     return ImageInfo(format=name, width=width, height=height)

@@ -34,7 +34,7 @@ def read_sealed(folder: Folder, name: str, *, mend: str, strictly: bool = False)
         stated = str(content.pop(FIELD, ""))
         if stated and _digest(text.replace(f'"{stated}"', f'"{BLANK}"')) != stated:
             raise ValueError("its bytes do not have the digest that it states")
-    except (ValueError, TypeError) as error:  # JSON's and Unicode's are ValueErrors
+    except (ValueError, TypeError, RecursionError) as error:  # JSON's and Unicode's are ValueErrors
         raise StoreError(f"{folder.path(name)}: is damaged: {error}. {mend}") from error
     if strictly and not stated:
         raise StoreError(f"{folder.path(name)}: has no digest: it is damaged, or an earlier release wrote it. {mend}")

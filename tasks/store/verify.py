@@ -1,4 +1,4 @@
-"""Find what is missing or changed of a dataset: its files carry digests of themselves, and versions name their parts."""
+"""Find what is missing or changed of a dataset: files carry digests of themselves, and versions name their parts."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress

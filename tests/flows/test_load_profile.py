@@ -97,3 +97,16 @@ def test_a_key_is_named_by_its_variable_or_block_and_nothing_is_no_text() -> Non
     assert load_profile("gpu", ["models.chat.model="]).models["chat"].model == ""
     with pytest.raises(ConfigError, match=r"--set mining\.gamma=: mining\.gamma: "):
         load_profile("gpu", ["mining.gamma="])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("a: " + "[" * 100_000, "nested too deep"), ("mining: {k: 1}\nmining: {k: 2}", "mining is set twice")],
+)
+def test_yaml_that_python_or_a_reader_would_stumble_over_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=rf"own\.yaml: .*{said}"):
+        load_profile(str(path))
+    with pytest.raises(ConfigError, match=said):
+        load_profile("scenes", [f"mining={{{text}}}".replace("\n", ", ")])

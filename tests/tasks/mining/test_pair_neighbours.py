@@ -212,7 +212,10 @@ def test_near_identical_neighbours_are_left_out_before_all_else():
     assert refused.reason == "nothing similar enough in colour-layout (mining.min_best_similarity=0.95)"
     row, vectors, others = hashed([0, 1])
     (refused,) = pair_neighbours([row], MiningConfig(min_hash_distance=2), vectors=vectors)
-    assert (refused.reason, refused.detail) == ("only near-identical neighbours (mining.min_hash_distance=2)", "2 of them")
+    assert (refused.reason, refused.detail) == (
+        "only near-identical neighbours (mining.min_hash_distance=2)",
+        "2 of them",
+    )
 
 
 @pytest.mark.parametrize(("quota", "expected"), [(1, [1]), (2, [1, 3]), (9, [1, 3, 0, 2])])

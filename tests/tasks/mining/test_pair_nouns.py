@@ -38,7 +38,8 @@ def test_a_pair_names_its_shared_nouns_and_their_cosine():
     assert first.shared_nouns == ("chair", "table", "window")  # not "background", not "image"
     assert first.similarity == first.similarities[0] == pytest.approx(3 / (3 * 5) ** 0.5)
     assert second == replace(first, anchor=rows[1].subject, source_key=rows[1].key)
-    assert none == Dropped(source_key=rows[2].key, reason=f"no image shares enough nouns {BOUND}", detail="2: grass, tree")
+    reason = f"no image shares enough nouns {BOUND}"
+    assert none == Dropped(source_key=rows[2].key, reason=reason, detail="2: grass, tree")
 
 
 def test_an_image_with_too_few_nouns_is_no_anchor_and_no_partner():

@@ -168,7 +168,10 @@ class Failing(BaseHTTPRequestHandler):
             time.sleep(0.5)
         self.send_error(500)
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_request(self, code: object = "-", size: object = "-") -> None:
+        pass
+
+    def log_error(self, *args: object) -> None:
         pass
 
 
