@@ -12,7 +12,7 @@ VLLM_PIP := .venv-vllm/bin/python -m pip --disable-pip-version-check --quiet
 # A container may forbid it; then each of the many processes compiles all that it imports: thrice the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo train test serve-test gpu-test lint docs bench soak clean help
+.PHONY: demo train test serve-test gpu-test lint proof docs bench soak clean help
 
 help:  ## show what there is
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile
@@ -38,6 +38,9 @@ lint: .venv/.lint  ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+proof: .venv/.tests  ## show what the data teaches: 90 minutes on two cores, a page in build/proof
+	$(BIN)/python -m tests.proof.run_proof --to build/proof $(ARGS)
 
 docs: .venv/.core  ## write the pages that are made from the source
 	$(BIN)/python docs/write_pages.py

@@ -22,7 +22,7 @@ from pairwright.schemas.scene import ChangeType, Mask, SceneChange, SceneGraph, 
 from pairwright.tasks.captioning.describe_differences import compose_difference
 from pairwright.tasks.scenes.vocabulary import COLOURS
 from tests.fixtures.preferences_to_train import preference
-from tests.proof.measure_truth import judge
+from tests.proof.measure_truth import judge, tells
 from tests.proof.people import say_as_people
 
 NAMED = ("red", "yellow", "green", "blue", "purple", "white")
@@ -62,8 +62,9 @@ class Drawn:
         return Random(self.row.key)
 
     def people(self) -> str:
-        """Return what people might say of it; true."""
-        return say_as_people(self.graphs, self.rng)
+        """Return what people might say of it; nothing where their short words could mean another thing."""
+        said = say_as_people(self.graphs, self.rng)
+        return said if tells(said, self.graphs) else ""
 
     def wrong(self) -> str:
         """Return a fluent description of which a statement is false."""

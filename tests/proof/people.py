@@ -23,27 +23,25 @@ PLACES = {
     ("front", "right"): "close by on the right",
 }
 """Words for a cell of the grid: its depth and its column."""
-CELLS = {words: cell for cell, words in PLACES.items()}
 FORMS = {
     "another": (
-        "the {colour} {shape} {place} turned into a {colour2} {shape2}",
-        "{place} you now see a {colour2} {shape2}, it was a {colour} {shape} before",
-        "someone swapped the {colour} {shape} {place} for a {colour2} {shape2}",
+        "the {colour} {shape} turned into a {colour2} {shape2}",
+        "where the {colour} {shape} was you now see a {colour2} {shape2}",
+        "someone swapped the {colour} {shape} for a {colour2} {shape2}",
     ),
     "gone": (
-        "the {colour} {shape} {place} is gone",
-        "there's no {colour} {shape} {place} any more",
-        "somebody took away the {colour} {shape} {place}",
+        "the {colour} {shape} is gone",
+        "there's no {colour} {shape} any more",
+        "somebody took away the {colour} {shape}",
     ),
     "new": (
-        "a {colour} {shape} showed up {place}",
-        "there's now a {colour} {shape} {place}",
-        "somebody put a {colour} {shape} {place}",
+        "a {colour} {shape} showed up",
+        "there's a {colour} {shape} now",
+        "somebody put a {colour} {shape} there",
     ),
 }
-GROUPS = {"place": "|".join(map(re.escape, CELLS))}
 READERS = [
-    (kind, re.compile(re.sub(r"\\{(\w+)\\}", lambda at: f"(?P<{at[1]}>{GROUPS.get(at[1], '[a-z]+')})", form)))
+    (kind, re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[a-z]+)", form)))
     for kind, forms in FORMS.items()
     for form in map(re.escape, forms)
 ]
@@ -62,8 +60,7 @@ def say_as_people(graphs: Graphs, rng: Random) -> str:
 
 def _fill(form: str, thing: SceneObject | None, other: SceneObject | None) -> str:
     assert thing is not None
-    assert thing.column is not None
-    words = {"colour": thing.colour, "shape": thing.shape, "place": PLACES[thing.depth, thing.column]}
+    words = {"colour": thing.colour, "shape": thing.shape}
     if other is not None:
         words |= {"colour2": other.colour, "shape2": other.shape}
     return form.format(**words)
@@ -74,8 +71,7 @@ def read_people(text: str) -> tuple[Claim, ...]:
     for kind, reader in READERS:
         if found := reader.fullmatch(text.strip().rstrip(".")):
             words = found.groupdict()
-            depth, column = CELLS[words["place"]]
-            before = Selector(colour=words["colour"], shape=words["shape"], depth=depth, column=column)
+            before = Selector(colour=words["colour"], shape=words["shape"])
             if kind == "another":
                 after = before.model_copy(update={"colour": words["colour2"], "shape": words["shape2"]})
                 return Claim(side=0, kind="exists", selector=before), Claim(side=1, kind="exists", selector=after)

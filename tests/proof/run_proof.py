@@ -24,6 +24,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -33,7 +34,7 @@ from tests.proof.draw_scenes import Drawn, Mistake, draw_pairs, say_as_mistaken
 from tests.proof.measure_truth import judge, tells
 from tests.proof.see import write_seeing_model
 from tests.proof.trials import Arm, Trials, pick, prefer, set_up_process
-from tests.proof.write_page import write_page
+from tests.proof.write_page import read_results, write_page
 
 TESTS, FIRST_TEST = 300, 900
 """Pairs that are asked about, the same for all; and the seed that they are drawn with."""
@@ -46,16 +47,18 @@ OFTEN = 0.8
 """How often they do."""
 PAIRS = 6_000
 """Of the experiments ``noise`` and ``room``."""
-ROUNDS, ASKED = 3, 1_200
-"""Rounds in which the model writes, and the pairs of each of them."""
+ROUNDS, ASKED, SAMPLES = 3, 1_000, 4
+"""Rounds in which the model writes, the pairs of each of them, and the texts of a pair."""
 SFT = Arm(objective="sft", steps=400, rate=1e-3)
 SHORT = replace(SFT, steps=200)
-TUNED = replace(SFT, steps=60, rate=5e-4)
+TUNED = replace(SFT, steps=100)
 MORE = replace(SFT, steps=80, rate=3e-4)
 """SFT from a trained model."""
-DPO = Arm(objective="dpo", steps=40, rate=3e-4)
+DPO = Arm(objective="dpo", steps=40, rate=2e-4)
 """Preferences from a trained model: two answers and a reference are about as much work."""
 Result = dict[str, Any]
+Said = list[tuple[Drawn, list[str]]]
+"""Texts about pairs."""
 
 
 def generated(pair: Drawn) -> str:
@@ -72,16 +75,17 @@ def learn_sizes(trials: Trials, size: int) -> Iterator[Result]:
 def learn_people(trials: Trials, _: int) -> Iterator[Result]:
     """Yield what few human texts give alone, after generated ones, and before them."""
     rows = [pair.row for pair in draw_pairs(GENERATED, seed=trials.seed)]
+    some = list(draw_pairs(2 * max(PEOPLE), seed=trials.seed + 50))
     none = trials.train("generated", SHORT, rows)
     yield {"arm": "generated texts alone", "size": "0", **none}
     for size in PEOPLE:
-        human = [replace(pair.row, chosen=pair.people()) for pair in draw_pairs(size, seed=trials.seed + 50)]
+        human = [replace(pair.row, chosen=said) for pair in some if (said := pair.people())][:size]
         common = {"size": f"{size:,}"}
         longer = replace(SHORT, steps=SHORT.steps + TUNED.steps)
         yield {"arm": "people's texts alone", **common, **trials.train("alone", longer, human)}
         yield {"arm": "generated, then people's", **common, **trials.train("after", TUNED, human, "generated")}
-        trials.train("first", replace(TUNED, rate=SFT.rate), human)
-        before = trials.train("before", replace(SHORT, rate=TUNED.rate), rows, "first")
+        trials.train("first", TUNED, human)
+        before = trials.train("before", SHORT, rows, "first")
         yield {"arm": "people's, then generated", **common, **before}
 
 
@@ -91,7 +95,7 @@ def learn_from_mistakes(trials: Trials, mistakes: int) -> Iterator[Result]:
     said = [[_write(pair, MISTAKES[:mistakes], n) for n in (0, 1)] for pair in pairs]
     both = list(zip(pairs, said, strict=True))
     everything = [prefer(pair, text) for pair, texts in both for text in texts]
-    checked = [prefer(pair, text) for pair, texts in both for text in texts if tells(text, pair.graphs)]
+    checked = [prefer(pair, text) for pair, text in _true_of(both)]
     false = 1 - len(checked) / len(everything)
     common = {"size": ("one mistake", "two mistakes")[mistakes - 1], "false texts": false}
     preferred, random = list(_compare(both, images=True)), Random(trials.seed)
@@ -101,6 +105,7 @@ def learn_from_mistakes(trials: Trials, mistakes: int) -> Iterator[Result]:
     arms = {
         "DPO": DPO,
         "DPO without the SFT term": replace(DPO, settings=("sft_weight=0",)),
+        "DPO, SFT term of weight 4": replace(DPO, settings=("sft_weight=4",)),
         "mDPO": replace(DPO, objective="mdpo", steps=DPO.steps * 3 // 4),
         "AdaViP": replace(DPO, objective="adavip", steps=DPO.steps * 3 // 4),
         "ADPO": replace(DPO, objective="adpo"),
@@ -108,9 +113,9 @@ def learn_from_mistakes(trials: Trials, mistakes: int) -> Iterator[Result]:
     for name, arm in arms.items():
         rows = pick(random, preferred, arm)
         yield {**common, "arm": name, **trials.train(name, arm, rows, "noisy")}
-    trials.train("half", replace(MORE, steps=MORE.steps // 2), checked, "noisy")
-    half = replace(DPO, steps=DPO.steps // 2)
-    yield {**common, "arm": "SFT on checked, then DPO", **trials.train("both", half, preferred, "half")}
+    first = trials.train("half", replace(MORE, steps=MORE.steps // 2), checked, "noisy")
+    then = trials.train("both", replace(DPO, steps=DPO.steps // 2), preferred, "half")
+    yield {**common, "arm": "SFT on checked, then DPO", **then, "cpu": first["cpu"] + then["cpu"]}
     if mistakes == len(MISTAKES):
         yield from _iterate(trials, pairs, common)
 
@@ -120,7 +125,7 @@ def _write(pair: Drawn, mistakes: Sequence[Mistake], number: int) -> str:
     return say_as_mistaken(pair.graphs, mistakes if random.random() < OFTEN else (), random)
 
 
-def _compare(said: Sequence[tuple[Drawn, list[str]]], *, images: bool = False) -> Iterator[PreferenceRow]:
+def _compare(said: Said, *, images: bool = False) -> Iterator[PreferenceRow]:
     """Yield, of pairs that have both, a text that tells the images apart against one that states something false."""
     for pair, texts in said:
         true = [text for text in texts if tells(text, pair.graphs)]
@@ -131,16 +136,29 @@ def _compare(said: Sequence[tuple[Drawn, list[str]]], *, images: bool = False) -
 
 def _iterate(trials: Trials, pairs: Sequence[Drawn], common: Result) -> Iterator[Result]:
     """Yield three rounds of what ``pairwright iterate`` does, and one as long, from what was learnt of mistakes."""
-    arm, last = replace(DPO, steps=DPO.steps // 2), "noisy"
-    for number in range(ROUNDS):
-        some = pairs[number * ASKED : (number + 1) * ASKED]
-        rows = list(_compare(list(trials.sample(last, some, 2))))
-        found = trials.train(f"round-{number + 1}", arm, rows, last)
-        yield {**common, "arm": f"its own texts, round {number + 1} of {ROUNDS}", "texts": len(rows), **found}
-        last = f"round-{number + 1}"
-    rows = list(_compare(list(trials.sample("noisy", pairs[: ROUNDS * ASKED], 2))))
-    found = trials.train("long", replace(arm, steps=arm.steps * ROUNDS), rows, "noisy")
-    yield {**common, "arm": f"its own texts, one round {ROUNDS} times as long", "texts": len(rows), **found}
+    arm, last, spent = replace(DPO, steps=DPO.steps // 2), "noisy", 0
+    for number in range(1, ROUNDS + 1):
+        said, seconds = trials.sample(last, pairs[(number - 1) * ASKED : number * ASKED], SAMPLES)
+        rows = list(_compare(said))
+        found = trials.train(f"round-{number}", arm, rows, last)
+        spent += seconds + found["cpu"]
+        told = {"arm": f"its own texts, round {number} of {ROUNDS}", "texts": len(rows)}
+        yield {**common, **told, **found, "cpu": spent}
+        last = f"round-{number}"
+    said, seconds = trials.sample("noisy", pairs[: ROUNDS * ASKED], SAMPLES)
+    rows, true = list(_compare(said)), [prefer(pair, text) for pair, text in _true_of(said)]
+    arms = {
+        "DPO": (replace(arm, steps=arm.steps * ROUNDS), rows),
+        "SFT on those that are true": (replace(MORE, steps=2 * arm.steps * ROUNDS), true),
+    }
+    for name, (long, own) in arms.items():
+        found = trials.train("long", long, own, "noisy")
+        told = {"arm": f"its own texts at once: {name}", "texts": len(own)}
+        yield {**common, **told, **found, "cpu": seconds + found["cpu"]}
+
+
+def _true_of(said: Said) -> Iterator[tuple[Drawn, str]]:
+    return ((pair, text) for pair, texts in said for text in texts if tells(text, pair.graphs))
 
 
 def learn_with_room(trials: Trials, _: int) -> Iterator[Result]:
@@ -153,7 +171,7 @@ def learn_with_room(trials: Trials, _: int) -> Iterator[Result]:
     edited = [prefer(pair, pair.row.chosen, pair.wrong()) for pair in some]
     sampled = [
         prefer(pair, pair.row.chosen, wrong[0])
-        for pair, texts in trials.sample("room", some, 3)
+        for pair, texts in trials.sample("room", some, SAMPLES)[0]
         if (wrong := [text for text in texts if judge(text, pair.graphs) and not tells(text, pair.graphs)])
     ]
     arms = {
@@ -185,8 +203,9 @@ def run_task(folder: Path, base: Path, task: Task) -> list[Result]:
     set_up_process()
     name, size, seed = task
     scratch = folder / "-".join(map(str, task))
-    tests = list(draw_pairs(TESTS, seed=FIRST_TEST, split="test"))
     say = Drawn.people if name == "people" else generated
+    drawn = draw_pairs(2 * TESTS, seed=FIRST_TEST, split="test")
+    tests = list(islice((pair for pair in drawn if say(pair)), TESTS))
     trials = Trials(folder=scratch, base=base, tests=tests, seed=seed, say=say)
     found: list[Result] = []
     for one in EXPERIMENTS[name][0](trials, size):
@@ -202,7 +221,7 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     results = options.to / "results.jsonl"
     options.to.mkdir(parents=True, exist_ok=True)
-    done = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    done = read_results(results)
     known = {tuple(one["task"]) for one in done}
     tasks = [(name, size, seed) for seed in options.seeds for name in options.only for size in EXPERIMENTS[name][1]]
     owed = [task for task in tasks if task not in known]

@@ -4,7 +4,7 @@ import io
 import json
 import shutil
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
@@ -98,25 +98,24 @@ class Trials:
         """Return the folder of a run's model, or of the one that sees."""
         return self.folder / name / "runs" / "run" / "checkpoint" if name else self.base
 
-    def sample(self, name: str, pairs: Sequence[Drawn], number: int) -> Iterator[tuple[Drawn, list[str]]]:
-        """Yield pairs with what a run's model says of them, drawn at temperature 1."""
+    def sample(self, name: str, pairs: Sequence[Drawn], number: int) -> tuple[list[tuple[Drawn, list[str]]], int]:
+        """Return what a run's model says of each pair, drawn at temperature 1, and the CPU seconds of that."""
         torch.manual_seed(self.seed)
+        began, found = time.process_time(), list[tuple[Drawn, list[str]]]()
         model, processor = load_model(self.model(name))
         for first in range(0, len(pairs), AT_ONCE):
             some = pairs[first : first + AT_ONCE]
-            asked = [
-                processor.apply_chat_template(make_messages(pair.row.prompt, 2), add_generation_prompt=True)
-                for pair in some
-            ]
+            messages = [make_messages(pair.row.prompt, 2) for pair in some]
+            asked = [processor.apply_chat_template(one, add_generation_prompt=True) for one in messages]
             images = [[Image.open(io.BytesIO(image)) for image in pair.row.images] for pair in some]
             given = processor(text=asked, images=images, padding=True, padding_side="left", return_tensors="pt")
+            drawn: dict[str, Any] = {"do_sample": True, "top_k": 0, "num_return_sequences": number}
             with torch.no_grad():
-                made = model.generate(
-                    **given, max_new_tokens=LONGEST, do_sample=True, top_k=0, num_return_sequences=number
-                )
+                made = model.generate(**given, max_new_tokens=LONGEST, **drawn)
             said = processor.batch_decode(made[:, given["input_ids"].shape[1] :], skip_special_tokens=True)
-            for place, pair in enumerate(some):
-                yield pair, [text.strip() for text in said[place * number : (place + 1) * number]]
+            texts = [text.strip() for text in said]
+            found += [(pair, texts[place * number : (place + 1) * number]) for place, pair in enumerate(some)]
+        return found, round(time.process_time() - began)
 
 
 class DifferingTokens(Collator):
