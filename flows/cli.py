@@ -124,7 +124,12 @@ def main() -> None:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(OWED)
     except KeyboardInterrupt:
+        print("Stopped.", file=sys.stderr)
         sys.exit(STOPPED)
+    except SystemExit as end:
+        if end.__context__ and isinstance(end.__context__.__cause__, KeyboardInterrupt):  # no verb has said it
+            print("Stopped.", file=sys.stderr)
+        raise
 
 
 def keep_quiet() -> None:

@@ -1,8 +1,10 @@
 """What starting costs: which libraries a command has loaded when it ends, looked at in a process of its own."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ HEAVY = "pandas torch faiss mitsuba prefect sklearn scipy cv2 openai transformer
 STORE = "numpy pyarrow duckdb fsspec rich"
 RUN = """
 import sys
+import time
 sys.argv = ["pairwright", *{words!r}]
 try:
     from pairwright.flows.cli import main
@@ -90,3 +93,27 @@ def test_every_name_of_the_package_is_there() -> None:
     assert issubclass(pw.StoreError, pw.PairwrightError)
     with pytest.raises(AttributeError):
         _ = pw.datasets  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at /proc for when signals are heard")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("words", [["status", "DIR"], ["plan", "--profile", "laptop"]])
+def test_a_signal_while_starting_ends_with_one_line(number: signal.Signals, words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "build.json").write_bytes(b"{}")
+    command = [sys.executable, "-m", "pairwright", *(str(tmp_path) if word == "DIR" else word for word in words)]
+    ended = 0
+    for after_s in (0, 0.02, 0.1, 0.25, 0.5):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        caught = Path(f"/proc/{process.pid}/status")
+        while not int(caught.read_text().partition("SigCgt:")[2].split()[0], 16) & 1 << signal.SIGTERM - 1:
+            time.sleep(0.001)
+        time.sleep(after_s)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+        if process.returncode == 130:
+            ended += 1
+            assert said.startswith("Stopped.")
+            assert said.count("\n") == 1
+        else:
+            assert process.returncode in (0, 1, 2), said  # it was quicker
+    assert ended
