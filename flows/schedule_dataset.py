@@ -29,8 +29,11 @@ def check_schedule(dataset: str, timetable: Timetable) -> str:
 
     place = dataset if "://" in dataset else str(Path(dataset).absolute())
     read_record(Folder(place))
+    if not timetable.cron and not timetable.paused:
+        raise ConfigError("--cron: say when: '0 2 * * *' is every night at two")
     try:
-        CronSchedule(cron=timetable.cron, timezone=timetable.timezone)
+        if timetable.cron:
+            CronSchedule(cron=timetable.cron, timezone=timetable.timezone)
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         option = "timezone" if wrong["loc"] == ("timezone",) else "cron"
@@ -67,6 +70,30 @@ def apply_schedule(place: str, timetable: Timetable) -> str:
     return deployment.full_name
 
 
+def pause_schedule(place: str) -> str:
+    """Let the deployment of a dataset's updates start nothing, its times kept; return its full name."""
+    import httpx
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
+
+    name = f"update-dataset/{_name_of(place)}"
+    try:
+        with get_client(sync_client=True) as client:
+            found = client.read_deployment_by_name(name)
+            for one in found.schedules:
+                client.update_deployment_schedule(found.id, one.id, active=False)
+    except ObjectNotFound as error:
+        raise ConfigError(f"{place}: has no schedule to pause on {os.environ['PREFECT_API_URL']}") from error
+    except (httpx.HTTPError, PrefectHTTPStatusError, RuntimeError) as error:
+        raise ServerError(f"{os.environ['PREFECT_API_URL']}: the schedule could not be paused: {error}") from error
+    return name
+
+
+def _name_of(place: str) -> str:
+    slug = "".join(c if c.isalnum() else "-" for c in place.rstrip("/").rpartition("/")[2].lower())
+    return f"{slug}-{make_key(place)[:8]}"
+
+
 def make_deployment(place: str, timetable: Timetable) -> Any:
     """Return the deployment of a dataset's updates; two datasets of one name, in two places, have two."""
     from prefect.schedules import Cron
@@ -74,13 +101,11 @@ def make_deployment(place: str, timetable: Timetable) -> Any:
 
     from pairwright.flows.build_dataset import update_dataset
 
-    name = place.rstrip("/").rpartition("/")[2]
-    slug = "".join(c if c.isalnum() else "-" for c in name.lower())
     return update_dataset.to_deployment(
-        name=f"{slug}-{make_key(place)[:8]}",
+        name=_name_of(place),
         schedule=Cron(timetable.cron, timezone=timetable.timezone, active=not timetable.paused),
         parameters={"dataset": place},
-        tags=[name],
+        tags=[place.rstrip("/").rpartition("/")[2]],
         description=f"Look at the source of {place} anew, do what is owed, publish a version where its gates hold.",
         entrypoint_type=EntrypointType.MODULE_PATH,
     )

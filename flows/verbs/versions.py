@@ -221,23 +221,26 @@ def doctor(
 @app.command(epilog="Example: `pairwright schedule dataset --cron '0 2 * * *' --timezone Europe/Zurich`")
 def schedule(
     dataset: DatasetUrl,
-    cron: Annotated[str, Option(help="When: minute, hour, day, month, weekday, as in crontab.")],
+    cron: Annotated[str, Option(help="When: minute, hour, day, month, weekday, as in crontab.")] = "",
     timezone: Annotated[str, Option(help="Whose hours they are: Europe/Zurich.")] = "UTC",
     pool: Annotated[str, Option(help="The work pool whose workers run it.", envvar=POOL)] = "pairwright",
     serve: Annotated[bool, Option("--serve", help="Run it from this process, until Ctrl-C.")] = False,
-    pause: Annotated[bool, Option("--pause", help="Keep the schedule, but start nothing.")] = False,
+    pause: Annotated[bool, Option("--pause", help="Keep the schedule, but start nothing; without --cron, the one there is.")] = False,
 ) -> None:
     """Update a dataset at certain times: a Prefect deployment that looks at its source anew and does what is owed."""
-    from pairwright.flows.schedule_dataset import Timetable, apply_schedule, check_schedule, serve_schedule
+    from pairwright.flows import schedule_dataset as flow
 
-    times = Timetable(cron=cron, timezone=timezone, paused=pause, pool=pool)
-    place = check_schedule(dataset, times)
-    if serve:
+    times = flow.Timetable(cron=cron, timezone=timezone, paused=pause, pool=pool)
+    place = flow.check_schedule(dataset, times)
+    if serve and cron:
         print(f"Updates of {place} run here, at {cron} ({timezone}). Ctrl-C ends this and pauses them.", flush=True)
-        serve_schedule(place, times)
+        flow.serve_schedule(place, times)
         print("The schedule is paused. The same command goes on with it.", file=sys.stderr)
         return
-    name = apply_schedule(place, times)
+    if not cron:
+        print(f"{flow.pause_schedule(place)}: paused. Go on with: pairwright schedule {shlex.quote(dataset)} --cron ...")
+        return
+    name = flow.apply_schedule(place, times)
     print(f"{name}: {'paused' if pause else 'scheduled'} at {cron} ({timezone})")
     print(f"It is run by a worker on a machine that sees {place}: prefect worker start --pool {pool} --type process")
 

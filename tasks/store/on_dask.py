@@ -26,6 +26,7 @@ from pairwright.schemas.config import RunConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.pool import (
     DIED,
+    OUT_OF_MEMORY,
     PLACE,
     Outcome,
     Run,
@@ -40,7 +41,7 @@ from pairwright.tasks.store.pool import (
 from pairwright.tasks.store.shard import ShardRef, run_shard
 from pairwright.tasks.store.stage import Planned
 
-log = logging.getLogger(__name__)
+log, NANNY = logging.getLogger(__name__), logging.getLogger("distributed.nanny")
 INSTALL = "python -m pip install -c constraints.txt -e '.[dask]'"
 CONNECT_S, LOOK_S, NOBODY_S = 30, 5.0, 600.0
 """Longest wait for the scheduler; how often it is looked whether workers are left; how long there may be none."""
@@ -89,6 +90,9 @@ class DaskWorkers:
         except ImportError as error:
             raise ConfigError(f"run.runner dask: Dask is not installed ({error}): {INSTALL}") from error
         self._dask, self._config = distributed, config
+        logging.getLogger("distributed").setLevel(logging.ERROR)
+        NANNY.setLevel(logging.INFO)
+        NANNY.addFilter(_is_death)
         seen = tuple(dict.fromkeys(str(Path(path).absolute()) for path in paths))
         self._needs = Needs(code_mark() if config.address else "", seen)
         self._started = 0 if config.address else config.workers or count_cores()
@@ -110,6 +114,7 @@ class DaskWorkers:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        NANNY.setLevel(logging.ERROR)  # workers that end with the build are none that died
         if kind:
             self._stop()
         with suppress(Exception):  # a scheduler that has gone cannot be said goodbye to
@@ -185,8 +190,23 @@ def _start(count: int, gpus: int) -> Any:
     workers = {number: {"cls": Nanny, "options": {**common, **options}} for number, options in enumerate(own)}
     page = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # not drawn, and on no port that others may want
     scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, **page}}
-    with deaf():  # Ctrl-C is this process' to hear
-        return SpecCluster(workers=workers, scheduler=scheduler, silence_logs=cast("Any", logging.ERROR))
+    try:
+        with deaf():  # Ctrl-C is this process' to hear
+            return SpecCluster(workers=workers, scheduler=scheduler, silence_logs=cast("Any", logging.ERROR))
+    except (RuntimeError, OSError, TimeoutError) as error:
+        raise ConfigError(
+            f"run.runner dask: its cluster does not start on this machine ({' '.join(str(error).split())}): see "
+            "whether 127.0.0.1 may be listened at, or build with run.runner=processes"
+        ) from error
+
+
+def _is_death(record: logging.LogRecord) -> bool:
+    """Let Dask say in one line that a worker has died, and otherwise only what is an error."""
+    said = record.getMessage()
+    if said.startswith("Worker process") and ("killed by" in said or "exited with" in said):
+        record.msg, record.args = f"{said}: its shard is run again. {OUT_OF_MEMORY}", ()
+        return True
+    return record.levelno >= logging.ERROR
 
 
 def _connect(where: Any, workers: int) -> Any:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
 
 log = logging.getLogger(__name__)
-DIED = "the worker process died: out of memory? Try a smaller run.rows_per_shard, or fewer run.workers"
+OUT_OF_MEMORY = "Out of memory? Try a smaller run.rows_per_shard, or fewer run.workers"
+DIED = f"the worker process died. {OUT_OF_MEMORY}"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
 PLACE, HELPERS = "PAIRWRIGHT_PLACE", "PAIRWRIGHT_HELPERS"
 """In a worker's environment: its number among those of its pool, and how many helpers it may have."""

@@ -32,6 +32,8 @@ def album(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_no_schedule_is_refused_by_name(album: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("schedule", album, "--cron", "every night") == 2
     assert "--cron every night: " in capsys.readouterr().err
+    assert run("schedule", album) == 2
+    assert "--cron: say when" in capsys.readouterr().err
     assert run("schedule", album, *NIGHTLY, "--timezone", "Mars/Olympus") == 2
     assert "--timezone Mars/Olympus: " in capsys.readouterr().err
     assert run("schedule", album.parent / "nothing", *NIGHTLY) == 2
@@ -107,6 +109,11 @@ def test_a_schedule_is_applied_changed_and_paused(prefect: PrefectServer, album:
     (changed,) = prefect.ask("deployments", **own)
     assert (changed["id"], changed["work_pool_name"]) == (deployment["id"], "pairwright-gpu")
     assert [(one["schedule"]["cron"], one["active"]) for one in changed["schedules"]] == [("0 3 * * *", False)]
+    assert prefect.run("pairwright", "schedule", album, "--cron", "0 4 * * *").returncode == 0
+    done = prefect.run("pairwright", "schedule", album, "--pause")
+    assert done.returncode == 0, done.stderr
+    (paused,) = prefect.ask("deployments", **own)
+    assert [(one["schedule"]["cron"], one["active"]) for one in paused["schedules"]] == [("0 4 * * *", False)]
 
 
 def test_an_update_waits_for_none_and_marks_killed_ones(prefect: PrefectServer, album: Path) -> None:
