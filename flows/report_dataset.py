@@ -46,7 +46,8 @@ def report_dataset(found: Version, *, pairs: int) -> ReportPages:
             with tempfile.TemporaryDirectory(prefix="pairwright-") as place:
                 shown = write_report(build, Path(place), subject=subject)
                 _upload(Path(place), folder)
-    return ReportPages(page=folder.path(f"{REPORT}/index.html"), pairs=shown)
+    page = f"{REPORT}/index.html"
+    return ReportPages(page=folder.path(page) if folder.is_local else f"{folder.url.rstrip('/')}/{page}", pairs=shown)
 
 
 def subject_of(found: Version, build: Build, *, counts: Sequence[Counts], pairs: int) -> Subject:

@@ -96,7 +96,10 @@ def report(
     """Write pages that show a dataset: pairs, texts, removals, charts. They open from disk."""
     pages = open_dataset(dataset, version).report(pairs=pairs)
     shown = f"Pairs shown: {pages.pairs:,}. " if pages.pairs else ""  # there are none where preferences were brought
-    print(f"{shown}Open {pages.page}")
+    if "://" in pages.page:  # which no browser opens
+        print(f"{shown}The pages are at {pages.page}. Look at them here: pairwright view {shlex.quote(dataset)}")
+    else:
+        print(f"{shown}Open {pages.page}")
 
 
 WORDS = {"accept": "accepted", "edit": "edited", "reject": "rejected"}

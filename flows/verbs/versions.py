@@ -225,7 +225,9 @@ def schedule(
     timezone: Annotated[str, Option(help="Whose hours they are: Europe/Zurich.")] = "UTC",
     pool: Annotated[str, Option(help="The work pool whose workers run it.", envvar=POOL)] = "pairwright",
     serve: Annotated[bool, Option("--serve", help="Run it from this process, until Ctrl-C.")] = False,
-    pause: Annotated[bool, Option("--pause", help="Keep the schedule, but start nothing; without --cron, the one there is.")] = False,
+    pause: Annotated[
+        bool, Option("--pause", help="Keep the schedule, but start nothing; without --cron, the one there is.")
+    ] = False,
 ) -> None:
     """Update a dataset at certain times: a Prefect deployment that looks at its source anew and does what is owed."""
     from pairwright.flows import schedule_dataset as flow
@@ -238,7 +240,9 @@ def schedule(
         print("The schedule is paused. The same command goes on with it.", file=sys.stderr)
         return
     if not cron:
-        print(f"{flow.pause_schedule(place)}: paused. Go on with: pairwright schedule {shlex.quote(dataset)} --cron ...")
+        print(
+            f"{flow.pause_schedule(place)}: paused. Go on with: pairwright schedule {shlex.quote(dataset)} --cron ..."
+        )
         return
     name = flow.apply_schedule(place, times)
     print(f"{name}: {'paused' if pause else 'scheduled'} at {cron} ({timezone})")

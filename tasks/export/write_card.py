@@ -79,7 +79,9 @@ def _fill(template: str, front: Mapping[str, Any], **told: Any) -> str:
     )
     environment.filters["md"] = escape_markdown
     yaml_text = yaml.safe_dump(dict(front), sort_keys=False, allow_unicode=True).strip()
-    return environment.get_template(template).render(front=yaml_text, **told)
+    about: About = told["about"]
+    title = "how similar images differ" if told["tally"].pairs else "answers about images"
+    return environment.get_template(template).render(front=yaml_text, title=title, key=plain_name(about.name), **told)
 
 
 def _front(about: About, tally: Tally, more: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:

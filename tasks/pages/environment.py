@@ -12,6 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 HERE = Path(__file__).parent
 LOOKS = "report.css"
+CONTROLS = {code: "\ufffd" for code in (*range(32), 127) if chr(code) not in "\t\n\r"}
+"""Characters that HTML cannot hold, such as NUL, and what stands for them."""
 
 
 def make_environment(folder: Path, **given: Any) -> Environment:
@@ -27,6 +29,7 @@ def make_environment(folder: Path, **given: Any) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=lambda value: value.translate(CONTROLS) if isinstance(value, str) else value,
     )
     known: dict[str, Any] = environment.globals  # what it may hold is declared too narrowly
     known.update(given)

@@ -156,7 +156,10 @@ def test_card_says_what_is_there(tmp_path, made):
     counted = {split["name"]: split["num_examples"] for split in front["dataset_info"]["splits"]}
     assert counted == {split: rows for split, (rows, _) in tally.sizes.items()}
     assert sum(counted.values()) == len(made.of("preferences"))
-    assert "# hand \\| made" in body
+    assert "# hand \\| made: how similar images differ" in body
+    assert "@misc{" in body
+    assert "title = {hand | made: how similar images differ}," in body
+    assert "<details>" in body.partition("| stage |")[0], "the stages' table is folded"
     assert f"| images | {len(made.of('images'))} |" in body
     assert f"{tally.rows} of {tally.rows} rows have a rejected text (edited: {tally.rows})" in body
     assert "rendered scenes" in body

@@ -13,6 +13,7 @@ def render(folder: Path, template: str, **given: object) -> str:
 
 def test_texts_are_escaped_and_what_is_not_given_is_an_error(tmp_path: Path) -> None:
     assert render(tmp_path, "{{ known }} {{ given }}", given="<b>") == "&lt;known&gt; &lt;b&gt;"
+    assert render(tmp_path, "{{ given }}", given="a\0<\x1b\n") == "a\ufffd&lt;\ufffd\n", "no byte that HTML cannot hold"
     with pytest.raises(UndefinedError):
         render(tmp_path, "{{ forgotten }}")
     assert render(tmp_path, '{{ 1000 | number }}, {{ 2 | things("pair") }}, {{ 0.125 | percent }}') == (
