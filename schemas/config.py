@@ -300,8 +300,9 @@ class RejectedTextsConfig(Section):
 class PreferencesConfig(Section):
     """Say how preferences are put together."""
 
-    rejected: Literal["drawn", "hardest"] = "drawn"
-    """Whose text is the rejected one: drawn by the pair's key, or the closest to the chosen one (others: negatives)."""
+    rejected: Literal["drawn", "hardest", "own"] = "drawn"
+    """Whose text is the rejected one: drawn by the pair's key, the closest to the chosen one, or of those that a model
+    wrote itself (sampled, refuted) the closest, where there is one (others: negatives)."""
     seed: FilledSeed = 0
     split: Literal["published", "drawn"] = "published"
     """Whether pairs keep the splits that their source names, where it names two at least; others are drawn."""

@@ -310,6 +310,9 @@ class SampledTextsConfig(SwitchedSection):
     """Whether further answers of the writing model are sampled as rejected texts."""
     model: ModelName | Literal[""] = ""
     """The model that is asked, by its name in `models`; empty: the one that describes the differences."""
+    prompt: Literal["instruction", "preference"] = "instruction"
+    """Whether the model is told the template, as the writing model is, or asked as a preference asks: a trained one,
+    which knows it."""
     samples: Annotated[int, Field(ge=1, le=16)] = 1
     """Descriptions sampled of each pair beside the chosen one."""
     temperature: Annotated[float, Field(gt=0, le=2)] = 1.0

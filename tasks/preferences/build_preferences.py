@@ -48,6 +48,8 @@ SHARES: Mapping[Kind, int] = {"template": 1, "changes": 4, "sentences": 2, "list
 """How often texts are of each kind: the template, which the descriptions have, least."""
 ASKING: Mapping[str, str] = {"template": "ask"}
 """Wordings of the question by the kind that it asks for, where they are called otherwise."""
+OWN = ("sampled", "refuted")
+"""Makers of the texts that a model wrote itself, and not to be wrong."""
 NOT_MADE = "its rejected image cannot be made"
 
 
@@ -243,10 +245,12 @@ def rank_texts(pair: PairRow, texts: Sequence[RejectedTextRow], config: Preferen
     """Yield the rejected text, then the others, hardest (closest to the chosen text) first.
 
     Which is the rejected one is ours: by default a draw among the makers, since the makers' scores are not comparable
-    and one of them would otherwise always win. Of makers that came to the same text, the first is named.
+    and one of them would otherwise always win. With ``own``, what a model wrote itself comes first. Of makers that
+    came to the same text, the first is named.
     """
     by_text: dict[str, RejectedTextRow] = {}
-    for text in sorted(texts, key=lambda text: (-text.score, text.maker)):
+    first = OWN if config.rejected == "own" else ()
+    for text in sorted(texts, key=lambda text: (text.maker not in first, -text.score, text.maker)):
         by_text.setdefault(text.text, text)
     ranked = list(by_text.values())
     if config.rejected == "drawn" and ranked:

@@ -25,7 +25,7 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.tasks.rejected.compare_words import Halves, repeats, says_no_change, says_nothing_else
-from pairwright.tasks.rejected.read_phrases import read_phrases
+from pairwright.tasks.scenes.read_phrases import read_phrases
 from pairwright.tasks.store.stage import Uses
 from pairwright.tasks.texts.say_claims import surely_said
 

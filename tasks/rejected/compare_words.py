@@ -11,24 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 
-from pairwright.schemas.claims import DEPTHS
-from pairwright.tasks.scenes.vocabulary import COLOURS as COLOURS_OF_SCENES
-from pairwright.tasks.scenes.vocabulary import FACINGS, SHAPES, SIZES, TEXTS
 from pairwright.tasks.texts.differences import AUXILIARIES, NEGATIONS
 from pairwright.tasks.texts.words import WORD
-
-SCENE_WORDS: dict[str, tuple[str, ...]] = {
-    "colour": tuple(COLOURS_OF_SCENES),
-    "material": tuple(sorted({material for kind in SHAPES.values() for material in kind.materials})),
-    "size": tuple(SIZES),
-    "shape": tuple(SHAPES),
-    "column": ("left", "centre", "right"),
-    "depth": DEPTHS,
-    "facing": FACINGS,
-    "text": TEXTS,
-    "rests_on": tuple(shape for shape, kind in SHAPES.items() if kind.carries),
-}
-"""The words that rendered scenes use for each attribute, so that no word gives an edit away."""
 
 COLOURS = (
     "red orange yellow green turquoise blue purple pink white black gray brown beige tan cream gold silver maroon navy "

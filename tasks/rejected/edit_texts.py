@@ -18,8 +18,8 @@ from pairwright.schemas.phrases import bare, noun, some, tail, with_article, wit
 from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow, make_key
 from pairwright.schemas.scene import PREPOSITIONS
 from pairwright.tasks.rejected.check_texts import TRUTH_USES, Truth, rejected_row, truth_of
-from pairwright.tasks.rejected.compare_words import SCENE_WORDS, Halves
-from pairwright.tasks.scenes.vocabulary import CLEAR, NEAR_COLOURS, SHAPES, colours_of
+from pairwright.tasks.rejected.compare_words import Halves
+from pairwright.tasks.scenes.vocabulary import CLEAR, NEAR_COLOURS, SCENE_WORDS, SHAPES, colours_of
 from pairwright.tasks.store.stage import Stage
 
 MENTIONING = ("exists", "absent", "count")

@@ -19,7 +19,8 @@ from pairwright.schemas.phrases import SIZES
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow, Served, make_key
 from pairwright.tasks.rejected.check_texts import TRUTH_USES, Truth, is_as_true, likeness, rejected_row, truth_of
-from pairwright.tasks.rejected.compare_words import COLOURS, DENIALS, NUMBERS, RELATIONS, SCENE_WORDS, compare
+from pairwright.tasks.rejected.compare_words import COLOURS, DENIALS, NUMBERS, RELATIONS, compare
+from pairwright.tasks.scenes.vocabulary import SCENE_WORDS
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.serving.untrusted import quoted, within_quotes

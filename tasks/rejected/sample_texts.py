@@ -2,8 +2,8 @@
 
 Reads ``DifferenceRow``, its pair and the two images; writes ``RejectedTextRow`` by the maker "sampled". Needs a served
 model that sees images, asked at a higher temperature, without what is known of the pair, so that its own mistakes show;
-for a person's text it is asked as a preference's prompt asks. Of the samples not known to be true the closest is taken:
-one far off may well name another difference that is as true.
+for a person's text, or where it is a trained one (``prompt``), it is asked as the pair's preference asks. Of the
+samples not known to be true the closest is taken: one far off may well name another difference that is as true.
 """
 
 from collections.abc import Sequence
@@ -51,10 +51,11 @@ async def sample_texts(
     pair = pairs.get(row.subject)
     if pair is None or pair.first not in images or pair.second not in images:
         return Dropped(source_key=row.key, reason="image is missing", detail=row.subject)
-    rng = Random(make_key("sampled verbs", config.seed, row.key))
-    if row.is_given:
-        prompt, text, grammar = ASK, load_wordings(ASK).say("given", rng), None
+    if row.is_given or config.prompt == "preference":
+        rng = Random(make_key("ask", config.seed, pair.key))  # the draw of the preference's own prompt
+        prompt, text, grammar = ASK, load_wordings(ASK).say("given" if row.is_given else "ask", rng), None
     else:
+        rng = Random(make_key("sampled verbs", config.seed, row.key))
         instruction = instruct(row.verbs or draw_verbs(rng), captions=None)
         prompt, text, grammar = instruction.prompt, instruction.text, Grammar(regex=difference_regex())
     question = Question(
@@ -104,7 +105,7 @@ def _choose(
 
 STAGE = Stage(
     name="sampled",
-    version=4,
+    version=5,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

@@ -6,6 +6,8 @@ Reads and writes nothing. Plurals and prepositions, which captions need, are in 
 from dataclasses import dataclass
 from typing import Literal
 
+from pairwright.schemas.claims import DEPTHS
+
 Size = Literal["small", "medium", "large"]
 Facing = Literal["left", "right", "front", "back"]
 FACINGS: tuple[Facing, ...] = ("left", "right", "front", "back")
@@ -162,3 +164,16 @@ PLACES = (
     "a picnic blanket",
     "a photo studio",
 )
+
+SCENE_WORDS: dict[str, tuple[str, ...]] = {
+    "colour": tuple(COLOURS),
+    "material": tuple(sorted({material for kind in SHAPES.values() for material in kind.materials})),
+    "size": tuple(SIZES),
+    "shape": tuple(SHAPES),
+    "column": ("left", "centre", "right"),
+    "depth": DEPTHS,
+    "facing": FACINGS,
+    "text": TEXTS,
+    "rests_on": tuple(shape for shape, kind in SHAPES.items() if kind.carries),
+}
+"""The words that rendered scenes use for each attribute, so that no word gives an edit away."""

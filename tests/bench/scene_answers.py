@@ -11,7 +11,7 @@ import pairwright as pw
 from pairwright.prompts import difference_verbs
 from pairwright.schemas.claims import Graphs, holds
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.rejected.read_phrases import read_phrases
+from pairwright.tasks.scenes.read_phrases import read_phrases
 from pairwright.tasks.texts.differences import Difference, read_difference
 from tests.bench.drawn_scenes import draw_rows
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pairwright.prompts import difference_verbs
 from pairwright.schemas.claims import Claim, Graphs, holds
-from pairwright.tasks.rejected.read_phrases import read_phrases
+from pairwright.tasks.scenes.read_phrases import read_phrases
 from pairwright.tasks.texts.differences import Difference, read_difference
 from tests.proof.people import read_people
 

@@ -9,12 +9,12 @@ the rendered shapes and a few other words for them (``ALSO``, ours); what is den
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from pairwright.prompts import load, load_wordings
-from pairwright.schemas.claims import Selector
+from pairwright.prompts import difference_verbs, load, load_wordings
+from pairwright.schemas.claims import Claim, Graphs, Selector, holds
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, make_key
 from pairwright.schemas.scene import PLURALS, SceneGraph
@@ -23,7 +23,9 @@ from pairwright.tasks.evaluation.benchmarks.choices import RULE, Choice, Right, 
 from pairwright.tasks.evaluation.benchmarks.differences import PROMPT, TEST, References, with_references
 from pairwright.tasks.evaluation.measured import Measured, measure_mean, measure_ratios
 from pairwright.tasks.evaluation.read_captions import Record
-from pairwright.tasks.texts.words import affirmed
+from pairwright.tasks.scenes.read_phrases import read_phrases
+from pairwright.tasks.texts.differences import Difference, read_composed
+from pairwright.tasks.texts.words import affirmed, says_no_change
 
 ALSO = {
     "sphere": "ball", "orb": "ball", "block": "cube", "torus": "ring", "hoop": "ring", "cup": "mug", "chest": "box",
@@ -49,8 +51,13 @@ CHAIR_RULE = (
 HALVES_RULE = (
     "What stands before the first mention of the second image is about the first one, the rest about the second; where "
     "it is not mentioned, all is about both, and a thing may be in either. Things are found as in `scenes`. changed: "
-    "shapes of things that only one photograph shows, in any size, and that the answer mentions."
+    "shapes of things that only one photograph shows, in any size, and that the answer mentions. true: answers in the "
+    "template (or that nothing has changed) all of whose statements hold, and do not all hold of the pair exchanged; "
+    "true statements: of all that can be read; unreadable: answers without any."
 )
+TRUE = "true"
+"""The share of the answers about pairs that are true as a whole."""
+BUT = re.compile(r"\bbut (?=(?:no|without|lacks)\b)")
 BOTH_NOTE = "both: pairs of statements of which the true one and the false one were judged rightly (chance: 25 %)"
 LAYOUT = "a dataset of rendered scenes: pairwright build --profile scenes"
 
@@ -200,12 +207,49 @@ def _open_scene_differences(data: Data) -> Exam:
             )
     words = adjectives_of(graph for pair in pairs for graph in pair.graphs)
     text = f"<image><image>{load_wordings(PROMPT).kinds['ask'][0].render()}"
-    exam = _exam(pairs, text, PROMPT, note=note, words=words, recall="changed")
+    exam = _with_truth(_exam(pairs, text, PROMPT, note=note, words=words, recall="changed"), pairs)
     written: dict[str, list[str]] = {pair.key: [] for pair in pairs}
     for row in _rows_of(data, "differences"):
         written.get(row.subject, []).append(row.text)
     records = [Record(key, tuple(texts), is_list=True, where=key) for key, texts in written.items() if texts]
     return with_references(exam, References(records=records, blank=data.blank)) if records else exam
+
+
+def _with_truth(exam: Exam, pairs: Sequence[Shown]) -> Exam:
+    """Return the exam whose answers are held against the scene graphs statement by statement, too."""
+
+    def mark(replies: Replies) -> Marked:
+        found = exam.mark(replies)
+        judged = [
+            _judge(replies.texts.get(one.key, ""), (one.graphs[0], one.graphs[1]))
+            for one in pairs
+            if one.key in replies.items
+        ]
+        true, right, said = map(list, zip(*judged, strict=True)) if judged else [[]] * 3
+        each, unread = [1] * len(said), [not count for count in said]
+        ratios = {TRUE: (true, each), "true statements": (right, said), "unreadable": (unread, each)}
+        return replace(found, marks=[*found.marks, measure_ratios(ratios)])
+
+    return replace(exam, mark=mark)
+
+
+def _judge(text: str, graphs: Graphs) -> tuple[bool, int, int]:
+    """Return whether an answer is true and tells the images apart, its true statements, and all that can be read."""
+    claims = _read_claims(text)
+    own = [holds(claim, graphs) for claim in claims]
+    same = any(claim.kind == "no_change" for claim in claims)
+    tells = same or not all(holds(claim, graphs[::-1]) for claim in claims)
+    return bool(own) and all(own) and tells, sum(own), len(own)
+
+
+def _read_claims(text: str) -> list[Claim]:
+    unchanged = tuple(wording.text for wording in load_wordings("answer_sentences").kinds["unchanged"])
+    same = text.lower().startswith(unchanged) or says_no_change(text)
+    claims, read = [Claim(side=0, kind="no_change")] * same, read_composed(text, difference_verbs())
+    if isinstance(read, Difference) and (read.verbs or same):
+        halves = (read.first_half, read.second_half if read.verbs else read.first_half)
+        claims += read_phrases(*(BUT.sub("and ", half) for half in halves)).claims
+    return claims
 
 
 def _open_scene_pairs(data: Data) -> Exam:
@@ -242,7 +286,7 @@ BENCHMARKS = (
     Benchmark(
         name="scene-differences",
         measures="whether a description of how two rendered photographs differ is true of each of them (CHAIR by "
-        "halves), and how near it comes to what is written about them",
+        "halves, and statement by statement), and how near it comes to what is written about them",
         layout=LAYOUT,
         open=_open_scene_differences,
         rule=HALVES_RULE,

@@ -84,6 +84,20 @@ def test_a_preference_holds_everything_that_was_made() -> None:
     assert row.prompt[0].role == "user"
 
 
+def test_what_a_model_wrote_itself_comes_before_closer_texts() -> None:
+    """The closest is swapped (0.9); without a sample it is the closest of the others."""
+    own = {"sampled": text("sampled", 0.3), "refuted": text("refuted", 0.4)}
+    for changes, wanted in ((own, ["refuted", "sampled"]), ({"sampled": own["sampled"]}, ["sampled"]), ({}, [])):
+        row = build(PreferencesConfig(rejected="own"), **changes)
+        assert isinstance(row, PreferenceRow)
+        assert [row.rejected_maker, *(one.maker for one in row.negatives)] == [
+            *wanted,
+            "swapped",
+            "edited",
+            "retrieved",
+        ]
+
+
 def test_without_texts_the_images_are_rejected_alone() -> None:
     row = build(retrieved={}, swapped={}, edited={})
     assert isinstance(row, PreferenceRow)

@@ -12,9 +12,8 @@ from pairwright.prompts import difference_verbs
 from pairwright.schemas.claims import CLAIMS, Claim, Selector, all_hold
 from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import Dropped, make_key
-from pairwright.tasks.rejected.compare_words import SCENE_WORDS
 from pairwright.tasks.rejected.edit_texts import NO_CLAIMS, NO_GRAPH, edit_texts
-from pairwright.tasks.scenes.vocabulary import SHAPES
+from pairwright.tasks.scenes.vocabulary import SCENE_WORDS, SHAPES
 from pairwright.tasks.texts.differences import Difference, read_composed
 from tests.fixtures.descriptions import described, description
 from tests.fixtures.graphs import PROPERTY, graph, rows_of, thing

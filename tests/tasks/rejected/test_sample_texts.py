@@ -5,12 +5,12 @@ from functools import partial
 
 import pytest
 
-from pairwright.prompts import load_wordings
 from pairwright.prompts.differences import difference_regex
 from pairwright.schemas.claims import Claim
-from pairwright.schemas.config import SampledTextsConfig
+from pairwright.schemas.config import PreferencesConfig, SampledTextsConfig
 from pairwright.schemas.errors import ServerError
 from pairwright.schemas.rows import Dropped, RejectedTextRow, make_key
+from pairwright.tasks.preferences.build_preferences import ask
 from pairwright.tasks.rejected.check_texts import likeness
 from pairwright.tasks.rejected.sample_texts import sample_texts
 from pairwright.tasks.store.answers import Answers
@@ -63,6 +63,13 @@ def test_the_model_sees_the_images_and_the_question_only():
         assert one.grammar == {"regex": difference_regex()}
         assert one.turns == []
     assert len({one.seed for one in asked}) == 3
+
+
+def test_a_trained_model_is_asked_as_the_preference_asks():
+    (found,), asked = sample(in_turn(WRONG), prompt="preference", seed=3)
+    assert (found.text, found.maker) == (WRONG, "sampled")
+    assert {one.text for one in asked} == {f"<image><image>{ask(PAIR, 'template', PreferencesConfig(seed=3))}"}
+    assert [one.grammar for one in asked] == [None] * 3
 
 
 def test_the_closest_sample_that_says_something_else_is_taken():
@@ -173,6 +180,5 @@ def test_beside_a_person_s_text_the_model_answers_in_its_own_words():
     near, far = "the wall was painted green", "three dogs run in a park"
     (found,), asked = sample(in_turn(far, row.text, near), rows=(row,))
     assert (found.text, found.description, found.skipped_true) == (near, row.key, 1)
-    plain = [f"<image><image>{wording.text}" for wording in load_wordings("ask_difference").kinds["given"]]
-    assert {one.text for one in asked} <= set(plain)
+    assert {one.text for one in asked} == {f"<image><image>{ask(PAIR, 'given', PreferencesConfig())}"}
     assert [one.grammar for one in asked] == [None] * 3

@@ -10,6 +10,7 @@ import pytest
 from pairwright.schemas.claims import Selector
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import Row, SplitRow
+from pairwright.schemas.scene import SceneChange
 from pairwright.tasks.evaluation.benchmark import Data, Exam, Replies
 from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
 from pairwright.tasks.evaluation.benchmarks.scenes import adjectives_of
@@ -19,7 +20,8 @@ from tests.fixtures.graphs import graph, image_row, pair_row, thing
 from tests.fixtures.preferences_to_train import preference
 
 FIRST = graph(thing("a", "ball", "red", "metal"), thing("b", "mug", "blue", "rubber", size="large"))
-SECOND = graph(thing("a", "ball", "red", "metal"), thing("c", "teapot", "green", "metal"))
+CHANGE = SceneChange(type="substitution", object_id="b")
+SECOND = graph(thing("a", "ball", "red", "metal"), thing("c", "teapot", "green", "metal"), changes=(CHANGE,))
 OTHER = graph(thing("d", "car", "green", "rubber"), thing("e", "car", "red", "rubber"), world="v")
 IMAGES = [image_row(key, scene) for key, scene in (("0", FIRST), ("1", SECOND), ("2", OTHER), ("3", FIRST))]
 TABLES: dict[str, list[Row]] = {
@@ -77,7 +79,40 @@ def test_chair_of_halves_of_differences() -> None:
         same: "There is a blue mug, and a green car, in both.",
     }
     expected = {"CHAIR_s": 1.0, "CHAIR_i": 2 / 5, "described": 3 / 4, "changed": 1.0}
-    assert scored(exam, texts) == expected
+    assert scored(exam, texts) == {**expected, "true": 0, "true statements": None, "unreadable": 1}
+
+
+TEMPLATE = "The difference between the two images is that the first image {}, while the second image {}."
+
+
+@pytest.mark.parametrize(
+    ("changed", "same", "expected"),
+    [
+        # Both true as a whole: 2 + 2 statements; that nothing has changed, and what both show.
+        (
+            TEMPLATE.format("shows a blue rubber mug but no teapot", "shows a teapot and no mug"),
+            "There is no change in the scene itself. Both images show a red ball and a mug.",
+            {"true": 1, "true statements": 1, "unreadable": 0},
+        ),
+        # One of 3 statements is false; as true of the pair exchanged.
+        (
+            TEMPLATE.format("shows a green mug", "shows a teapot and no mug"),
+            TEMPLATE.format("shows a red ball", "shows a blue mug"),
+            {"true": 0, "true statements": 4 / 5, "unreadable": 0},
+        ),
+        # Something has changed; not in the template.
+        (
+            "No object has changed between the two images.",
+            "A ball.",
+            {"true": 0, "true statements": 0, "unreadable": 1 / 2},
+        ),
+    ],
+)
+def test_answers_are_held_against_the_graphs_as_a_whole(changed: str, same: str, expected: dict[str, float]) -> None:
+    exam = opened("scene-differences")
+    texts = dict(zip((row.key for row in TABLES["pairs"][:2]), (changed, same), strict=True))
+    found = scored(exam, texts)
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
 
 
 def test_differences_of_the_test_split_against_all_that_is_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from typing import Literal
 from pairwright.schemas.claims import Claim, Selector
 from pairwright.schemas.phrases import COLUMNS, DEPTHS, FACINGS, NUMBERS, SIZES, surface
 from pairwright.schemas.scene import PLURALS, PREPOSITIONS
-from pairwright.tasks.rejected.compare_words import SCENE_WORDS
+from pairwright.tasks.scenes.vocabulary import SCENE_WORDS
 
 Side = Literal[0, 1]
 NOUNS = {

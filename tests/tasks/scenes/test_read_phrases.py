@@ -9,7 +9,7 @@ from pairwright.schemas.claims import Claim, Selector, all_hold
 from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import RejectedTextRow
 from pairwright.tasks.rejected.edit_texts import edit_texts
-from pairwright.tasks.rejected.read_phrases import read_phrases
+from pairwright.tasks.scenes.read_phrases import read_phrases
 from pairwright.tasks.texts.differences import Difference, read_composed
 from tests.fixtures.descriptions import described, exchanged, truth
 from tests.fixtures.graphs import PROPERTY
