@@ -77,7 +77,7 @@ def build_dataset(
     """
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
     with logged():
-        return _end_of(Dataset.build(source, out=out, **words, exclude=exclude or [], worker=_as_flow_run))
+        return _end_of(Dataset.build(source, out=out, **words, exclude=exclude or [], worker=as_flow_run))
 
 
 @flow(name="resume-dataset", flow_run_name="resume-{dataset}", task_runner=RUNNER, persist_result=False)
@@ -94,7 +94,7 @@ def resume_dataset(
     """
     with logged():
         opened = Dataset.open(dataset)
-        opened.resume(stage=stage, reason=reason, settings=settings or [], worker=_as_flow_run)
+        opened.resume(stage=stage, reason=reason, settings=settings or [], worker=as_flow_run)
         return _end_of(opened)
 
 
@@ -112,7 +112,7 @@ def update_dataset(dataset: str) -> State[None]:
             with hold(folder, LOCK, _refuse if folder.is_local else None):
                 if folder.is_local:  # whoever is alive holds the lock
                     end_dead_runs()
-                opened.resume(worker=_as_flow_run)
+                opened.resume(worker=as_flow_run)
                 return _end_of(opened)
         except _Busy:
             said = f"another update of {dataset} is running; the next one sees the same"
@@ -128,7 +128,8 @@ def _refuse() -> None:
 
 
 @contextmanager
-def _as_flow_run(request: Request) -> Generator[Work]:
+def as_flow_run(request: Request) -> Generator[Work]:
+    """Give what runs a build's shards and steps as task runs and subflows of the flow run that is at work."""
     dataset, gone = request.folder.url, Event()
     with tagged(dataset_name(dataset), request.profile.name), workers_of(request) as workers:
         yield Work(

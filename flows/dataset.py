@@ -40,6 +40,7 @@ from pairwright.tasks.store.gates import Verdict
 if TYPE_CHECKING:  # what these load is needed by one method each, and takes 0.05 to 0.1 s
     from pairwright.flows.evaluate_model import Evaluated
     from pairwright.flows.export_dataset import ExportConfig
+    from pairwright.flows.iterate_rounds import Iterated
     from pairwright.flows.report_dataset import ReportPages
     from pairwright.flows.train_model import Trained
     from pairwright.tasks.export.tally_rows import Tally
@@ -268,6 +269,16 @@ class Dataset:
         objective = choose_objective(objective, recipe)
         config = make_config(objective, _lines(settings), model=model, start=start, dataset=self.url, recipe=recipe)
         return train(self.url, config, name=name or objective, version=self._number, watcher=watcher)
+
+    @classmethod
+    def iterate(cls, url: str | Path, *, worker: Worker | None = None, **choices: Any) -> "Iterated":
+        """Train in rounds on what the model itself writes; build the dataset where there is none yet.
+
+        ``Dataset.iterate("album", rounds=3, model="Qwen/Qwen2.5-VL-3B-Instruct")``; choices: ``IterateConfig``.
+        """
+        from pairwright.flows.iterate_rounds import IterateConfig, Rounds
+
+        return Rounds(folder=Folder(str(url)), config=IterateConfig(**choices), worker=worker or working).iterate()
 
     def runs(self) -> list[ListedRun]:
         """List the trainings: what they trained, how far they are, what was measured last."""

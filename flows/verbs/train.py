@@ -15,15 +15,20 @@ from pairwright.flows.verbs.options import (
     DatasetUrl,
     Private,
     PushToHub,
+    Settings,
     Version,
     app,
     is_first,
+    load_dataset,
     open_dataset,
     print_table,
     run_flow,
     say,
     to_hub,
 )
+from pairwright.schemas.errors import ServerError, StoreError, TrainingError
+
+GO_ON = "The same command goes on."
 
 
 @app.command(
@@ -88,10 +93,7 @@ def train(
             from pairwright.flows.run_in_prefect import train_model
 
             logging.getLogger("httpx").setLevel(logging.WARNING)
-            state = run_flow(train_model, {"name": name, **words})
-            trained = state.data if state.is_cancelled() else state.result(raise_on_failure=False)
-            if isinstance(trained, BaseException):
-                raise trained
+            trained = _result_of(run_flow(train_model, {"name": name, **words}))
         else:
             from pairwright.flows.show_training import watching_training
 
@@ -129,6 +131,69 @@ def _conclude_training(trained: Any, dataset: str, name: str) -> None:
         print(f"Score what it says: pairwright evaluate captions {trained.answers}")
     else:
         print(f"Start another run from it: pairwright train {dataset} --objective adpo --from {name} --name NAME")
+
+
+@app.command(
+    epilog="Examples: `pairwright iterate demo --rounds 3`, `pairwright iterate album --source PHOTOS --profile gpu-80 "
+    "--model Qwen/Qwen2-VL-2B-Instruct --set models.policy.launch.command=/.../bin/vllm`"
+)
+def iterate(
+    dataset: DatasetUrl,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds after SFT.")] = 3,
+    writes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--writes",
+            help="What the trained model writes: sampled_texts (rejected ones; default), differences or comparisons "
+            "(repeatable).",
+        ),
+    ] = None,
+    objective: Annotated[str, typer.Option("--objective", help="What the rounds train.")] = "dpo",
+    model: Annotated[str, typer.Option("--model", help="A folder or a name on the Hub; tiny: a small stand-in.")] = "",
+    source: Annotated[str | None, typer.Option("--source", help="Of a dataset that is not there yet.")] = None,
+    profile: Annotated[str, typer.Option("--profile", "-p", help="Of a dataset that is not there yet.")] = "",
+    settings: Settings = None,
+    train_settings: Annotated[
+        list[str] | None,
+        typer.Option("--train-set", metavar="FIELD=VALUE", help="Set a field of all trainings (repeatable)."),
+    ] = None,
+    name: Annotated[str, typer.Option("--name", help="The runs are called NAME-0 (SFT), NAME-1, ...")] = "iterate",
+) -> None:
+    """Train in rounds on what the model itself writes: build, SFT, then rounds that are kept unless they are worse.
+
+    In each round vLLM serves the last model, it writes, checks sort that, and it is trained on. Rendered scenes say
+    which held-out answers are true; elsewhere the held-out loss counts. After any stop the same command goes on.
+    """
+    words: dict[str, Any] = {"rounds": rounds, "writes": tuple(writes or ("sampled_texts",)), "objective": objective}
+    words |= {"model": model, "source": source, "profile": profile, "settings": settings or [], "name": name}
+    words["train_settings"] = train_settings or []
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if os.environ.get("PREFECT_API_URL"):
+            from pairwright.flows.run_in_prefect import iterate_rounds
+
+            found = _result_of(run_flow(iterate_rounds, {"dataset": dataset, **words}))
+        else:
+            found = load_dataset().iterate(dataset, **words)
+    except (ServerError, StoreError, TrainingError) as error:
+        raise type(error)(f"{error}. {GO_ON}") from error
+    except KeyboardInterrupt:
+        found = None
+    if found and found.rounds:
+        print_table(*found.cells())
+        print(f"Held out: {found.measure}. Look at it: {found.page}")
+    if found is None or not found.finished:
+        say(f"Stopped. {GO_ON}")
+        raise typer.Exit(STOPPED)
+    print(found.conclusion)
+
+
+def _result_of(state: Any) -> Any:
+    """Return the result of a flow run; what it ended with is raised."""
+    found = state.data if state.is_cancelled() else state.result(raise_on_failure=False)
+    if isinstance(found, BaseException):
+        raise found
+    return found
 
 
 @app.command(epilog="Example: `pairwright recipes`")

@@ -55,8 +55,8 @@ HALVES_RULE = (
     "template (or that nothing has changed) all of whose statements hold, and do not all hold of the pair exchanged; "
     "true statements: of all that can be read; unreadable: answers without any."
 )
-TRUE = "true"
-"""The share of the answers about pairs that are true as a whole."""
+TRUE, UNREADABLE = "true", "unreadable"
+"""The shares of the answers about pairs that are true as a whole, and of those without a statement."""
 BUT = re.compile(r"\bbut (?=(?:no|without|lacks)\b)")
 BOTH_NOTE = "both: pairs of statements of which the true one and the false one were judged rightly (chance: 25 %)"
 LAYOUT = "a dataset of rendered scenes: pairwright build --profile scenes"
@@ -227,7 +227,7 @@ def _with_truth(exam: Exam, pairs: Sequence[Shown]) -> Exam:
         ]
         true, right, said = map(list, zip(*judged, strict=True)) if judged else [[]] * 3
         each, unread = [1] * len(said), [not count for count in said]
-        ratios = {TRUE: (true, each), "true statements": (right, said), "unreadable": (unread, each)}
+        ratios = {TRUE: (true, each), "true statements": (right, said), UNREADABLE: (unread, each)}
         return replace(found, marks=[*found.marks, measure_ratios(ratios)])
 
     return replace(exam, mark=mark)
@@ -238,7 +238,7 @@ def _judge(text: str, graphs: Graphs) -> tuple[bool, int, int]:
     claims = _read_claims(text)
     own = [holds(claim, graphs) for claim in claims]
     same = any(claim.kind == "no_change" for claim in claims)
-    tells = same or not all(holds(claim, graphs[::-1]) for claim in claims)
+    tells = same or not all(holds(claim, (graphs[1], graphs[0])) for claim in claims)
     return bool(own) and all(own) and tells, sum(own), len(own)
 
 

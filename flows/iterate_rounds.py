@@ -1,0 +1,260 @@
+"""Train a model in rounds on what it writes itself: build, SFT, then rounds of a build, a training and an evaluation.
+
+In a round's build the model of the round before is served, and writes rejected texts, comparisons or descriptions; the
+checks of the profile sort them. A round has no state but what lies in the dataset: the run NAME-K, the version that it
+was trained on, and ``truth.json`` beside its model. What is finished is read, what is not goes on where it was.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pairwright.flows.evaluate_model import EvaluationConfig, Watch, evaluate_model
+from pairwright.flows.load_profile import change_profile, load_profile
+from pairwright.flows.make_train_config import count_processes, make_config
+from pairwright.flows.pipeline import Pipeline, with_source
+from pairwright.flows.progress import show_steps
+from pairwright.flows.run_build import Request, Worker, make_request, request_of, run_build, working
+from pairwright.flows.show_training import watching_training
+from pairwright.flows.train_model import train
+from pairwright.schemas.config import Profile
+from pairwright.schemas.errors import ConfigError, TrainingError
+from pairwright.schemas.training import NAMC
+from pairwright.tasks.evaluation.benchmarks.scenes import TRUE, UNREADABLE
+from pairwright.tasks.serving.launch import check_launch
+from pairwright.tasks.store.dataset import RECORD, read_record
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.snapshot import read_snapshot, snapshot_numbers
+from pairwright.tasks.training.find_model import find_model
+from pairwright.tasks.training.report.write_rounds_page import HEADS, Round, keep_rounds, write_rounds_page
+from pairwright.tasks.training.runs import HELD_OUT, RUNS, Run, check_name, read_metrics
+
+if TYPE_CHECKING:
+    from pairwright.tasks.training.ranks import Watcher
+
+POLICY, TRUTH, SAMPLES = "models.policy", "truth.json", 4
+OWN = "preferences.rejected=own"
+WRITES: Mapping[str, tuple[str, Sequence[str]]] = {
+    "sampled_texts": ("sampled", ("sampled_texts.enabled=true", "sampled_texts.prompt=preference", OWN)),
+    "comparisons": ("comparisons", ("comparisons.writer=served", "comparisons.input=images")),
+    "differences": ("described", ("differences.writer=served", OWN)),
+}
+"""Sections whose texts the trained model may write: the table that they fill, and what a round sets."""
+SHARE, LOSS = "share of held-out answers that are true", "loss per token of the held-out chosen texts, less is better"
+
+
+@dataclass(frozen=True, kw_only=True)
+class IterateConfig:
+    """Configuration of an iterated training."""
+
+    rounds: int = 3
+    """Rounds after SFT."""
+    writes: Sequence[str] = ("sampled_texts",)
+    """What the trained model writes, by the sections of a profile: ``WRITES``."""
+    objective: str = "dpo"
+    """What the rounds train."""
+    model: str = ""
+    """The base model; empty: that of the settings."""
+    name: str = "iterate"
+    """The runs are called NAME-0 (SFT), NAME-1, ..."""
+    source: str | None = None
+    profile: str = ""
+    """What to build the dataset with where there is none yet."""
+    settings: Sequence[str] = ()
+    """Fields of the profile to set; ``models.policy.launch.command`` is the vLLM of the rounds."""
+    train_settings: Sequence[str] = ()
+    """Fields of all trainings to set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Iterated:
+    """Outcome of an iterated training."""
+
+    rounds: Sequence[Round]
+    measure: str
+    kept: Sequence[bool]
+    """Which of the rounds are kept; the last of these has the model."""
+    page: str
+    finished: bool
+    """Whether nothing is left to do; otherwise a training was stopped, and the same command goes on."""
+
+    def cells(self) -> Iterator[Sequence[str]]:
+        """Yield heads and rounds for people."""
+        yield HEADS
+        yield from (one.cells(kept=kept) for one, kept in zip(self.rounds, self.kept, strict=True))
+
+    @property
+    def conclusion(self) -> str:
+        """Say how it ended."""
+        best = next(one for one, kept in zip(self.rounds[::-1], self.kept[::-1], strict=True) if kept)
+        ended = "All rounds are done" if self.kept[-1] else f"{self.rounds[-1].run} is worse, and no round follows"
+        return f"{ended}. The model: {Path(self.page).parents[1] / best.run}/checkpoint"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounds:
+    """Rounds of a dataset: reads those that there are, and makes the others."""
+
+    folder: Folder
+    config: IterateConfig
+    worker: Worker = working
+    watching: "Callable[[], AbstractContextManager[Watcher]]" = watching_training
+    watch: Watch = show_steps
+    """Who is told of the builds, of the trainings, of the evaluations."""
+
+    def iterate(self) -> Iterated:
+        """Do what is owed of the rounds, up to the first one that is worse than one before."""
+        rounds, kept, page, stopped = list[Round](), list[bool](), "", False
+        for number in range(self.config.rounds + 1):
+            found = self._read(number)
+            if found is None:
+                stopped = not self._make(number)
+                found = self._read(number)
+            if found is None:
+                break
+            rounds.append(found)
+            kept = keep_rounds([one.worth for one in rounds])
+            place = Path(self.folder.path(f"{RUNS}/{self.config.name}"))
+            page = str(write_rounds_page(place, rounds, measure=self.measure))
+            if not kept[-1]:
+                break
+        return Iterated(rounds=rounds, measure=self.measure, kept=kept, page=page, finished=not stopped)
+
+    @cached_property
+    def profile(self) -> Profile:
+        """Return the profile that the dataset has without the rounds."""
+        if self._is_new:
+            return with_source(load_profile(self.config.profile, self._own), self.config.source)
+        return change_profile(read_record(self.folder).profile, self._own)
+
+    @property
+    def measure(self) -> str:
+        """Return what says whether a round is worse."""
+        return SHARE if self.profile.source_kind == "scenes" else LOSS
+
+    @property
+    def _is_new(self) -> bool:
+        return bool(self.config.profile) and not self.folder.exists(RECORD)
+
+    @property
+    def _own(self) -> list[str]:
+        return [line for line in self.config.settings if not line.startswith(POLICY)]  # nobody asks it yet
+
+    def _run(self, number: int) -> Run:
+        return Run(Path(self.folder.path(f"{RUNS}/{check_name(self.config.name)}-{number}")))
+
+    def _make(self, number: int) -> bool:
+        """Do what is owed of a round; return whether its training came to its end."""
+        run, asked = self._run(number), self.config
+        self._check()
+        version = run.data()["snapshot"] if run.config() else self._build(number)
+        start = self._run(number - 1).folder.name if number else ""
+        words = {"model": "" if number else asked.model, "start": start, "dataset": self.folder.url}
+        config = make_config(asked.objective if number else "sft", asked.train_settings, **words)
+        with self.watching() as watcher:
+            trained = train(self.folder.url, config, name=run.folder.name, version=version, watcher=watcher)
+        _release()
+        if trained.finished and self.measure == SHARE:
+            place: dict[str, Any] = {"data": Path(self.folder.path("")), "version": version, "to": run.folder / TRUTH}
+            place |= {"model": str(run.folder), "max_pixels": config.model.max_pixels}
+            evaluate_model(EvaluationConfig(benchmark="scene-differences", **place), watch=self.watch)
+            _release()
+        return trained.finished
+
+    def _check(self) -> None:
+        """Refuse what would only fail in a round, after hours: settings, a model that vLLM cannot serve, no vLLM."""
+        asked = self.config
+        if asked.rounds < 1 or count_processes() > 1:
+            raise ConfigError(f"iterate: --rounds is {asked.rounds}; it takes one at least, in one process")
+        if strange := [name for name in asked.writes if name not in WRITES]:
+            raise ConfigError(f"--writes {strange[0]}: must be one of {', '.join(WRITES)}")
+        for objective in ("sft", asked.objective):
+            made = make_config(objective, asked.train_settings, model=asked.model)
+            if objective == NAMC or made.model.differential.enabled or not made.output.merge_adapters:
+                raise ConfigError(
+                    "iterate: vLLM serves the model of a round, which must be a whole one (output.merge_adapters), "
+                    "without differential perception, and no NAMC"
+                )
+        lines = self._lines(Path("checkpoint"), made.model.max_pixels)
+        check_launch(change_profile(self.profile, lines).models["policy"], POLICY)
+
+    def _lines(self, checkpoint: Path, max_pixels: int) -> list[str]:
+        """Return the settings of a build in which a model writes."""
+        values: dict[str, Any] = {
+            f"{POLICY}.model": str(checkpoint),
+            f"{POLICY}.revision": find_model(str(checkpoint)).revision if checkpoint.is_absolute() else "",
+            f"{POLICY}.max_pixels": max_pixels,
+            f"{POLICY}.launch.enabled": True,
+            f"{POLICY}.launch.command": self.profile.served["chat"].launch.command,
+            "sampled_texts.samples": max(SAMPLES, self.profile.sampled_texts.samples),
+            **{f"{section}.model": "policy" for section in self.config.writes},
+        }
+        own = [line for section in self.config.writes for line in WRITES[section][1]]
+        return [*(f"{name}={json.dumps(value)}" for name, value in values.items()), *own, *self.config.settings]
+
+    def _build(self, number: int) -> int:
+        """Do what is owed of a round's build; return the version that it published."""
+        before, lines = self._run(number - 1), self._own
+        if number and (config := before.config()):
+            lines = self._lines(before.model, config.model.max_pixels)
+        if self._is_new:
+            words: dict[str, Any] = {"profile": self.config.profile, "settings": lines, "limit": None, "until": ""}
+            request = make_request(self.folder.url, self.config.source, **words)
+        else:
+            last = Request.again(self.folder)
+            pipeline = Pipeline(change_profile(last.profile, lines))
+            request = replace(request_of(pipeline, self.folder), limit=last.limit)
+        with self.worker(request) as work:
+            report = run_build(request, work)
+        if not report.is_complete or not report.snapshot:
+            status = report.status(self.folder.url)
+            why = " ".join([report.stopped, *status.owing, *status.held, *map(str, report.failures[:1])]).strip()
+            raise TrainingError(f"{self._run(number).folder}: waits for its build: {why}")
+        return report.snapshot.number
+
+    def _read(self, number: int) -> Round | None:
+        """Return a round; ``None``: it is not finished, or what it is worth is not known."""
+        run, percent = self._run(number), self.measure == SHARE
+        config, truth = run.config(), run.folder / TRUTH
+        if config is None or not run.is_finished or (percent and not truth.exists()):
+            return None
+        data, unreadable = run.data(), None
+        if percent:
+            held = {one["name"]: one for one in json.loads(truth.read_text())["scores"]}
+            value, items, unreadable = held[TRUE]["value"], held[TRUE]["items"], held[UNREADABLE]["value"]
+        else:
+            value = read_metrics(run.metrics).last(HELD_OUT).get("nll")
+            items = min(data["rows"].get(config.data.eval_split, 0), config.data.max_eval_rows or sys.maxsize)
+        if value is None:
+            raise ConfigError(f"{run.folder}: nothing was measured on held-out rows: set preferences.validation_share")
+        return Round(
+            run=run.folder.name,
+            start=config.start,
+            version=data["snapshot"],
+            written="; ".join(self._say_written(data["snapshot"])) if number else "",
+            value=value,
+            items=items,
+            unreadable=unreadable,
+            percent=percent,
+        )
+
+    def _say_written(self, version: int) -> Iterator[str]:
+        """Yield what became of the texts that a model was asked for, as the version states it."""
+        if version in snapshot_numbers(self.folder):
+            stages = read_snapshot(self.folder, version).content["stages"]
+            for table in (WRITES[section][0] for section in self.config.writes):
+                counts = stages[table]["counts"]
+                refused = "".join(f", {count:,} x {reason}" for reason, count in counts["reasons"].items())
+                yield f"{counts['rows']:,} {table} of {counts['in']:,}{refused}"
+
+
+def _release() -> None:
+    """Give the GPU's memory back: the next one to need it is another process."""
+    from pairwright.tasks.training.score_rows import release_scorer
+
+    release_scorer()
