@@ -33,7 +33,7 @@ VERBS = (
     Verb("export", "export", "Write a dataset in a form that other programs read.", EXPORT),
     Verb("formats", "export", "List the formats of `export`: what each is, and what it cannot hold.", EXPORT),
     Verb("train", "train", "Train a vision-language model, or NAMC, on a table of a dataset.", EXPORT),
-    Verb("iterate", "train", "Train in rounds on what the model itself writes, as long as that helps.", EXPORT),
+    Verb("iterate", "train", "Train in rounds on what the model itself writes.", EXPORT),
     Verb("recipes", "train", "List the recipes of trainings, with the memory that they need.", EXPORT),
     Verb("runs", "train", "List the training runs of a dataset.", EXPORT),
     Verb("evaluate", "evaluate", "Score texts against references, and models on benchmarks.", EXPORT),

@@ -141,7 +141,7 @@ def test_the_deployments_of_the_repository_name_flows_and_their_parameters() -> 
 
     deployments = yaml.safe_load((ROOT / "docker" / "prefect.yaml").read_text())["deployments"]
     assert [one["name"] for one in deployments] == [
-        *("build", "resume", "update", "train", "export", "evaluate", "evaluate-model"),
+        *("build", "resume", "update", "train", "iterate", "export", "evaluate", "evaluate-model"),
     ]
     for one in deployments:
         assert one["entrypoint"].startswith("pairwright.flows."), "a module, not a file"
@@ -156,7 +156,7 @@ def test_the_service_that_deploys_makes_pools_and_deployments_and_keeps_their_sc
     for times in (1, 2):
         done = subprocess.run(["sh", *words], env={**prefect.environment, "PATH": path}, cwd="/tmp", check=False)
         assert done.returncode == 0
-        wanted = dict.fromkeys(("build", "resume", "update", "train", "evaluate-model"), "pairwright-gpu")
+        wanted = dict.fromkeys(("build", "resume", "update", "train", "iterate", "evaluate-model"), "pairwright-gpu")
         wanted |= dict.fromkeys(("export", "evaluate"), "pairwright")
         found = prefect.ask("deployments", deployments={"name": {"any_": [*wanted]}})
         assert {one["name"]: one["work_pool_name"] for one in found} == wanted
