@@ -56,7 +56,9 @@ class Iterated:
         trained = [word for name, value in TRAINED.items() for word in ("--train-set", f"{name}={value}")]
         given = ["--profile", "scenes", "--model", self.model, *words_of(SETTINGS), *words_of(SMALL[1:]), *trained]
         self.capsys.readouterr()
-        return run("iterate", self.out, *given, *words), *self.capsys.readouterr()
+        code = run("iterate", self.out, *given, *words)
+        out, err = self.capsys.readouterr()
+        return code, out, err
 
     def run(self, number: int) -> Run:
         return Run(self.out / "runs" / f"iterate-{number}")
@@ -71,6 +73,7 @@ def iterate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterated:
     return Iterated(tmp_path / "demo", write_qwen2_vl(tmp_path / "model"), capsys)
 
 
+@pytest.mark.slow
 def test_rounds_from_nothing_to_the_page_and_once_only(iterate: Iterated, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped between training and evaluation of the first round, it goes on there, and makes the second."""
     evaluate = iterate_rounds.evaluate_model
@@ -94,7 +97,7 @@ def test_rounds_from_nothing_to_the_page_and_once_only(iterate: Iterated, monkey
 
     runs = [iterate.run(number) for number in range(3)]
     assert [one.data()["snapshot"] for one in runs] == [1, 2, 3]
-    assert [version.number for version in pw.open(iterate.out).versions()] == [1, 2, 3]
+    assert [version.version for version in pw.open(iterate.out).versions()] == [1, 2, 3]
     configs = [one.config() for one in runs]
     assert [(one.objective, one.start) for one in configs if one] == [
         ("sft", ""), ("dpo", "iterate-0"), ("dpo", "iterate-1"),
