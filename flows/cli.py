@@ -5,7 +5,7 @@ import os
 import sys
 from importlib import import_module
 from itertools import groupby
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Option
@@ -17,7 +17,7 @@ from pairwright.flows.verbs.options import app as registered
 from pairwright.schemas.errors import ConfigError, ModelError, PairwrightError, SourceError
 
 WORDS = {int: "NUMBER", float: "NUMBER"}
-SHARED = ("quiet", "verbose", "plugin")
+SHARED = ("quiet", "verbose", "log_format", "plugin")
 """Options that stand before or after a verb."""
 
 
@@ -83,6 +83,14 @@ def _be_verbose(wanted: bool) -> None:  # noqa: FBT001
         logging.getLogger("pairwright").setLevel(logging.DEBUG)
 
 
+def _form_log(form: str) -> None:
+    if form == "json":
+        from pairwright.flows.progress import JsonLines
+
+        for handler in logging.root.handlers:
+            handler.setFormatter(JsonLines())
+
+
 @app.callback()
 def _main(
     version: Annotated[
@@ -94,6 +102,10 @@ def _main(
     verbose: Annotated[
         bool, Option("--verbose", "-v", help="Log details, too.", callback=_be_verbose, expose_value=False)
     ] = False,
+    log_format: Annotated[
+        Literal["text", "json"],
+        Option("--log-format", help="Log lines as text or as JSON objects.", callback=_form_log, expose_value=False),
+    ] = "text",
     plugin: Annotated[
         list[str] | None,
         Option(

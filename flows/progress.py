@@ -1,8 +1,10 @@
 """Show a build's progress: a bar on a terminal, one plain line per shard elsewhere, a table at the end."""
 
+import json
 import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 from rich import progress as bars
 from rich.console import Console
@@ -13,6 +15,18 @@ from pairwright.tasks.store.shard import ShardRef
 from pairwright.tasks.store.stage import Planned
 
 log = logging.getLogger("pairwright")
+
+
+class JsonLines(logging.Formatter):
+    """Form of a log whose lines are JSON objects: time (ISO 8601), level, logger, message, and a traceback if any."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record's line."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": time, "level": record.levelname, "logger": record.name, "message": record.getMessage()}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
 
 
 class LineWatcher:
@@ -71,7 +85,9 @@ class BarWatcher(LineWatcher):
 
 
 def draws_bars() -> bool:
-    """Say whether bars are drawn: on a terminal, unless its user wants quiet."""
+    """Say whether bars are drawn: on a terminal, unless its user wants quiet, or JSON."""
+    if any(isinstance(handler.formatter, JsonLines) for handler in logging.root.handlers):
+        return False
     return log.level <= logging.INFO and Console(stderr=True).is_terminal
 
 

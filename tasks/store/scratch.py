@@ -30,15 +30,17 @@ def scratch_folder(parent: Path) -> Generator[Path]:
     A lock beside each says that its process lives; it comes before the folder and goes after it, so that a kill between
     the two leaves nothing that is not found again.
     """
-    parent.mkdir(parents=True, exist_ok=True)
-    for other in parent.glob(f"*{ENDING}"):
-        with contextlib.suppress(Timeout, OSError), FileLock(other).acquire(blocking=False):
-            shutil.rmtree(other.with_suffix(""), ignore_errors=True)
-            other.unlink(missing_ok=True)
     path = parent / uuid.uuid4().hex
     lock = Path(f"{path}{ENDING}")
-    with FileLock(lock):
-        path.mkdir()
+    with contextlib.ExitStack() as stack:
+        with naming(str(parent), "written"):
+            parent.mkdir(parents=True, exist_ok=True)
+            for other in parent.glob(f"*{ENDING}"):
+                with contextlib.suppress(Timeout, OSError), FileLock(other).acquire(blocking=False):
+                    shutil.rmtree(other.with_suffix(""), ignore_errors=True)
+                    other.unlink(missing_ok=True)
+            stack.enter_context(FileLock(lock))
+            path.mkdir()
         try:
             yield path
         finally:
@@ -105,10 +107,11 @@ def _alone(target: Path) -> Generator[None]:
 def holding(path: Path, fault: str) -> Generator[None]:
     """Hold a lock, which dies with its process; ``StoreError`` with the fault where somebody else has it."""
     lock = FileLock(path)
-    try:
-        lock.acquire(timeout=0.05)
-    except Timeout as error:
-        raise StoreError(fault) from error
+    with naming(str(path), "locked"):
+        try:
+            lock.acquire(timeout=0.05)
+        except Timeout as error:
+            raise StoreError(fault) from error
     try:
         yield
     finally:

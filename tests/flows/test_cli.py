@@ -270,3 +270,21 @@ def test_loudness_is_given_before_or_after_the_verb(place: str, option: str, lev
     words = [option, "formats"] if place == "before" else ["formats", option]
     assert CliRunner().invoke(app, words).exit_code == 0
     assert logging.getLogger("pairwright.tasks").getEffectiveLevel() == level
+
+
+def test_the_log_comes_as_json_objects_on_request(
+    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("build", photographs, "--out", tmp_path / "out", "--until", "sources")
+    assert run(*words, "--log-format", "json") == 0
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert all(list(line) == ["time", "level", "logger", "message"] for line in lines)
+    assert any(line["message"].startswith("images: in=") for line in lines)
+    assert run(*words, "--log-format", "xml") == 2
+
+
+def test_a_file_is_no_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "words.txt").touch()
+    for verb in ("report", "status", "resume"):
+        assert run(verb, tmp_path / "words.txt") == 2
+        assert "holds no dataset" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.store.scratch import own_temporary_folder, replacing, scratch_folder
+from pairwright.tasks.store.scratch import holding, own_temporary_folder, replacing, scratch_folder
 
 WAITING = """
 import sys, time
@@ -142,3 +142,14 @@ def test_two_at_once_are_refused_and_a_killed_one_is_not_in_the_way(tmp_path):
         process.wait()
     fill(target, "mine")
     assert (names(tmp_path), (target / "a").read_text()) == (["out"], "mine")
+
+
+def test_a_lock_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+    (tmp_path / "folder.lock").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"folder\.lock: could not be locked: Is a directory"):
+        holding(tmp_path / "folder.lock", "somebody has it").__enter__()
+    with pytest.raises(StoreError, match=r"file: could not be written: File exists"):
+        scratch_folder(tmp_path / "file").__enter__()
+    with holding(tmp_path / "taken.lock", ""), pytest.raises(StoreError, match="^somebody has it$"):
+        holding(tmp_path / "taken.lock", "somebody has it").__enter__()
