@@ -194,8 +194,11 @@ def _start(count: int, gpus: int) -> Any:
         with deaf():  # Ctrl-C is this process' to hear
             return SpecCluster(workers=workers, scheduler=scheduler, silence_logs=cast("Any", logging.ERROR))
     except (RuntimeError, OSError, TimeoutError) as error:
+        root: BaseException = error
+        while root.__cause__:
+            root = root.__cause__
         raise ConfigError(
-            f"run.runner dask: its cluster does not start on this machine ({' '.join(str(error).split())}): see "
+            f"run.runner dask: its cluster does not start on this machine ({' '.join(str(root).split())}): see "
             "whether 127.0.0.1 may be listened at, or build with run.runner=processes"
         ) from error
 

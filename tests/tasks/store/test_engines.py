@@ -1,7 +1,9 @@
 """Builds on a real Dask cluster of two workers, one of which is killed in mid-shard."""
 
 import os
+import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -47,7 +49,9 @@ def engine() -> Iterator[Runner]:
 
 
 @pytest.mark.slow
-def test_a_worker_killed_in_mid_shard_costs_no_row_and_none_is_done_twice(engine: Runner, tmp_path: Path) -> None:
+def test_a_worker_killed_in_mid_shard_costs_no_row_and_none_is_done_twice(
+    engine: Runner, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     config = ToyConfig(calls=str(tmp_path / "calls"))
     stages = (replace(STAGES[0], function=read_and_die), *STAGES[1:])
     counts, outcomes = build_toy(tmp_path / "out", WORDS, config, rows_per_shard=3, workers=engine, stages=stages)
@@ -56,6 +60,8 @@ def test_a_worker_killed_in_mid_shard_costs_no_row_and_none_is_done_twice(engine
     assert {count.failed + count.pending for count in counts} == {0}
     killed = int((tmp_path / "killed").read_text())
     assert killed != os.getpid()
+    (said,) = [one.getMessage() for one in caplog.records if one.name.startswith("distributed")]
+    assert said.startswith(f"Worker process {killed} was killed by signal 9: its shard is run again")
     calls = Counter(Path(config.calls).read_text().splitlines())
     # The journal of the killed shard has all but the row before, whose results may have been incomplete.
     assert set(calls) >= {f"item {word}" for word in WORDS}
@@ -69,6 +75,15 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ConfigError, match=r"run\.runner dask: .*pip install -c constraints\.txt -e '\.\[dask\]'"):
         DaskWorkers(RunConfig())
+
+
+def test_a_cluster_that_does_not_start_is_an_error_that_says_why() -> None:
+    code = "from pairwright.schemas.config import RunConfig; from pairwright.tasks.store.on_dask import DaskWorkers; "
+    command = [sys.executable, "-c", f"{code}DaskWorkers(RunConfig(workers=1))"]
+    refusing = {**os.environ, "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=refusing)
+    assert done.returncode == 1
+    assert re.search(r"ConfigError: run\.runner dask: its cluster does not start .*encryption", done.stderr)
 
 
 STAGE = Stage(name="toy", version=1, group="sources", reads={"items": ItemRow}, writes=ItemRow, function=iter,

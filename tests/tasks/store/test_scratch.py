@@ -151,5 +151,5 @@ def test_a_lock_that_cannot_be_made_says_why(tmp_path: Path) -> None:
         holding(tmp_path / "folder.lock", "somebody has it").__enter__()
     with pytest.raises(StoreError, match=r"file: could not be written: File exists"):
         scratch_folder(tmp_path / "file").__enter__()
-    with holding(tmp_path / "taken.lock", ""), pytest.raises(StoreError, match="^somebody has it$"):
+    with holding(tmp_path / "taken.lock", ""), pytest.raises(StoreError, match=r"^somebody has it$"):
         holding(tmp_path / "taken.lock", "somebody has it").__enter__()
