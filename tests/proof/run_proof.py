@@ -31,6 +31,7 @@ from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
 from tests.proof.draw_scenes import Drawn, Mistake, draw_pairs, say_as_mistaken
+from tests.proof.learn_namc import learn_namc
 from tests.proof.measure_truth import judge, tells
 from tests.proof.see import write_seeing_model
 from tests.proof.trials import Arm, Trials, pick, prefer, set_up_process
@@ -70,6 +71,15 @@ def learn_sizes(trials: Trials, size: int) -> Iterator[Result]:
     """Yield what SFT on so many generated texts gives."""
     rows = [pair.row for pair in draw_pairs(size, seed=trials.seed)]
     yield {"arm": "SFT", "size": f"{size:,}", **trials.train("sft", SFT, rows)}
+
+
+def learn_perception(trials: Trials, size: int) -> Iterator[Result]:
+    """Yield what SFT on as many texts gives with M3Diff's module, in as many steps and in about as much time."""
+    rows = [pair.row for pair in draw_pairs(size, seed=trials.seed)]
+    arm = replace(SFT, settings=("model.differential.enabled=true",))
+    for name, own in (("as many steps", arm), ("as much work", replace(arm, steps=arm.steps * 2 // 3))):
+        found = trials.train("perception", own, rows)
+        yield {"experiment": "data", "arm": f"SFT, differential perception, {name}", "size": f"{size:,}", **found}
 
 
 def learn_people(trials: Trials, _: int) -> Iterator[Result]:
@@ -193,6 +203,8 @@ EXPERIMENTS: dict[str, tuple[Learning, tuple[int, ...]]] = {
     "people": (learn_people, (0,)),
     "room": (learn_with_room, (0,)),
     "data": (learn_sizes, SIZES),
+    "perception": (learn_perception, (GENERATED,)),
+    "namc": (learn_namc, (0,)),
 }
 Task = tuple[str, int, int]
 """Experiment, what it is of, seed."""
@@ -203,7 +215,7 @@ def run_task(folder: Path, base: Path, task: Task) -> list[Result]:
     set_up_process()
     name, size, seed = task
     scratch = folder / "-".join(map(str, task))
-    say = Drawn.people if name == "people" else generated
+    say = Drawn.people if name in ("people", "namc") else generated
     drawn = draw_pairs(2 * TESTS, seed=FIRST_TEST, split="test")
     tests = list(islice((pair for pair in drawn if say(pair)), TESTS))
     trials = Trials(folder=scratch, base=base, tests=tests, seed=seed, say=say)
