@@ -78,7 +78,7 @@ def test_each_deployment_goes_to_a_pool_whose_image_can_do_it(services: dict[str
     pools = {one["command"][4]: extras_of(one) for one in services.values() if "worker" in one.get("command", [])}
     assert set(pools) == {"pairwright", "pairwright-gpu"}
     needed = {"gpu", "models", "nouns", "s3", "dask", "train"}
-    needs = dict.fromkeys(("build", "resume", "update", "train", "evaluate-model"), needed)
+    needs = dict.fromkeys(("build", "resume", "update", "train", "iterate", "evaluate-model"), needed)
     needs |= {"export": {"s3"}, "evaluate": {"s3", "evaluation"}}
     for one in yaml.safe_load((FOLDER / "prefect.yaml").read_text())["deployments"]:
         assert needs[one["name"]] <= pools[one["work_pool"]["name"]], one["name"]
