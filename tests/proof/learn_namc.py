@@ -199,6 +199,9 @@ def write_beginning(trials: Trials, texts: Sequence[str], noise: NoiseIdentifier
 def train(trials: Trials, stage: Stage, rows: Sequence[PreferenceRow]) -> Result:
     """Train with the project's own trainer, and return what the model is worth."""
     place = trials.folder / stage.name
+    known = place / "result.json"
+    if known.exists():
+        return json.loads(known.read_text())
     shutil.rmtree(place, ignore_errors=True)
     settings = [
         *(f"optimiser.max_steps={stage.steps}", f"optimiser.learning_rate={stage.rate}", f"seed={trials.seed}"),
@@ -217,4 +220,6 @@ def train(trials: Trials, stage: Stage, rows: Sequence[PreferenceRow]) -> Result
     shutil.rmtree(place / "tables")
     graphs = {pair.row.key: pair.graphs for pair in trials.tests}
     wanted = {row.key: row.chosen for row in held_out}
-    return {"cpu": round(seconds), "steps": stage.steps, "rate": stage.rate, **measure(answers, graphs, wanted)}
+    found = {"cpu": round(seconds), "steps": stage.steps, "rate": stage.rate, **measure(answers, graphs, wanted)}
+    known.write_text(json.dumps(found))
+    return found

@@ -12,8 +12,8 @@ that sees (``see``), and has read no description of a difference, is trained by 
              loss, ADPO's temperature and pool
 
 Each is repeated with ``--seeds``: other pairs, another order. Arms of one comparison take about equally many processor
-seconds, which the table shows. Results are added to ``results.jsonl`` as they come; what is there is not done again.
-Two processes at once take about 90 minutes on two cores.
+seconds, which the table shows. Results are added to ``results.jsonl`` as they come; what is there is not done again, nor
+is a training that was finished before the run was stopped. Two processes at once take 90 minutes on two cores.
 """
 
 import argparse
@@ -74,12 +74,10 @@ def learn_sizes(trials: Trials, size: int) -> Iterator[Result]:
 
 
 def learn_perception(trials: Trials, size: int) -> Iterator[Result]:
-    """Yield what SFT on as many texts gives with M3Diff's module, in as many steps and in about as much time."""
+    """Yield what SFT on as many texts gives with M3Diff's module."""
     rows = [pair.row for pair in draw_pairs(size, seed=trials.seed)]
-    arm = replace(SFT, settings=("model.differential.enabled=true",))
-    for name, own in (("as many steps", arm), ("as much work", replace(arm, steps=arm.steps * 2 // 3))):
-        found = trials.train("perception", own, rows)
-        yield {"experiment": "data", "arm": f"SFT, differential perception, {name}", "size": f"{size:,}", **found}
+    found = trials.train("perception", replace(SFT, settings=("model.differential.enabled=true",)), rows)
+    yield {"experiment": "data", "arm": "SFT, differential perception", "size": f"{size:,}", **found}
 
 
 def learn_people(trials: Trials, _: int) -> Iterator[Result]:
@@ -92,10 +90,10 @@ def learn_people(trials: Trials, _: int) -> Iterator[Result]:
         human = [replace(pair.row, chosen=said) for pair in some if (said := pair.people())][:size]
         common = {"size": f"{size:,}"}
         longer = replace(SHORT, steps=SHORT.steps + TUNED.steps)
-        yield {"arm": "people's texts alone", **common, **trials.train("alone", longer, human)}
-        yield {"arm": "generated, then people's", **common, **trials.train("after", TUNED, human, "generated")}
-        trials.train("first", TUNED, human)
-        before = trials.train("before", SHORT, rows, "first")
+        yield {"arm": "people's texts alone", **common, **trials.train(f"alone-{size}", longer, human)}
+        yield {"arm": "generated, then people's", **common, **trials.train(f"after-{size}", TUNED, human, "generated")}
+        trials.train(f"first-{size}", TUNED, human)
+        before = trials.train(f"before-{size}", SHORT, rows, f"first-{size}")
         yield {"arm": "people's, then generated", **common, **before}
 
 
@@ -162,7 +160,7 @@ def _iterate(trials: Trials, pairs: Sequence[Drawn], common: Result) -> Iterator
         "SFT on those that are true": (replace(MORE, steps=2 * arm.steps * ROUNDS), true),
     }
     for name, (long, own) in arms.items():
-        found = trials.train("long", long, own, "noisy")
+        found = trials.train(f"at once, {name}", long, own, "noisy")
         told = {"arm": f"its own texts at once: {name}", "texts": len(own)}
         yield {**common, **told, **found, "cpu": seconds + found["cpu"]}
 
@@ -241,12 +239,16 @@ def main() -> None:
     texts = [text for pair in some for text in (pair.row.chosen, pair.people(), pair.row.prompt[0].text)]
     base = write_seeing_model(options.to / "models", texts) if owed else Path()
     with ProcessPoolExecutor(options.processes, multiprocessing.get_context("spawn")) as pool:
-        for one in as_completed(pool.submit(run_task, options.to, base, task) for task in owed):
+        for one in as_completed(waiting := [pool.submit(run_task, options.to, base, task) for task in owed]):
+            if one.exception():
+                continue
             done += one.result()
             with results.open("a") as file:
                 file.writelines(json.dumps(line) + "\n" for line in one.result())
             print(f"{len(done)} trainings", flush=True)
     print(write_page(done, options.to))
+    for one in waiting:
+        one.result()
 
 
 def _options() -> argparse.Namespace:

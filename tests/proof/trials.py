@@ -36,6 +36,7 @@ COMMON = [
     f"optimiser.per_device_train_batch_size={BATCH}",
     *("data.eval_split=test", "data.max_eval_rows=0", "data.dataloader_num_workers=0"),
     *("output.eval_steps=0", "output.save_steps=1000000", "output.logging_steps=20", "output.write_answers=true"),
+    "output.alarms=log",
 ]
 Said = Callable[[Drawn], str]
 WORDS = 512
@@ -70,8 +71,14 @@ class Trials:
     """Says what is to be said of a test pair."""
 
     def train(self, name: str, arm: Arm, rows: Sequence[PreferenceRow], start: str = "") -> dict[str, Any]:
-        """Train from another run of this folder, or from the model that sees, and return what it is worth."""
+        """Train from another run of this folder, or from the model that sees, and return what it is worth.
+
+        A training that was finished before is not done again.
+        """
         place, begun = self.folder / name, self.model(start)
+        known = place / "result.json"
+        if known.exists():
+            return json.loads(known.read_text())
         shutil.rmtree(place, ignore_errors=True)
         own = [f"optimiser.max_steps={arm.steps}", f"optimiser.learning_rate={arm.rate}", f"seed={self.seed}"]
         config = make_config(arm.objective, [*COMMON, *own, *arm.settings], model=str(begun))
@@ -92,7 +99,9 @@ class Trials:
             shutil.rmtree(scratch, ignore_errors=True)
         graphs = {pair.row.key: pair.graphs for pair in self.tests}
         wanted = {row.key: row.chosen for row in held_out}
-        return {"cpu": round(seconds), "steps": arm.steps, "rate": arm.rate, **measure(answers, graphs, wanted)}
+        found = {"cpu": round(seconds), "steps": arm.steps, "rate": arm.rate, **measure(answers, graphs, wanted)}
+        known.write_text(json.dumps(found))
+        return found
 
     def model(self, name: str) -> Path:
         """Return the folder of a run's model, or of the one that sees."""
