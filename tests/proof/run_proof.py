@@ -12,8 +12,8 @@ that sees (``see``), and has read no description of a difference, is trained by 
              loss, ADPO's temperature and pool
 
 Each is repeated with ``--seeds``: other pairs, another order. Arms of one comparison take about equally many processor
-seconds, which the table shows. Results are added to ``results.jsonl`` as they come; what is there is not done again, nor
-is a training that was finished before the run was stopped. Two processes at once take 90 minutes on two cores.
+seconds, which the table shows. Results are added to ``results.jsonl`` as they come; what is there is not done again,
+nor is a training that was finished before the run was stopped. Two processes at once take 90 minutes on two cores.
 """
 
 import argparse
