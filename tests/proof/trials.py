@@ -24,6 +24,7 @@ from pairwright.tasks.training import train_model as training
 from pairwright.tasks.training.chat import make_messages
 from pairwright.tasks.training.collate import Collator
 from pairwright.tasks.training.embed_chosen_texts import hash_words
+from pairwright.tasks.training.losses import CHOSEN, TEXTS
 from tests.fixtures.retrievers_to_train import write_material
 from tests.fixtures.runs_to_train import write_run
 from tests.proof.draw_scenes import Drawn
@@ -131,15 +132,21 @@ class DifferingTokens(Collator):
     """Collate function by which only tokens in which chosen and rejected text differ, and the first, bear loss."""
 
     def _asks(self, item: Any, tokens: Any) -> Any:
-        first, *others = super()._asks(item, tokens)
-        if len(first.answers) < 2:
-            return [first, *others]
-        (chosen, rejected), more = first.answers[:2], first.answers[2:]
-        same = SequenceMatcher(a=chosen.ids, b=rejected.ids, autojunk=False).get_matching_blocks()
-        own = {one.a + n for one in same for n in range(one.size)} - {0}
-        other = {one.b + n for one in same for n in range(one.size)} - {0}
-        pair = (replace(chosen, silent=frozenset(own)), replace(rejected, silent=frozenset(other)))
-        return [replace(first, answers=(*pair, *more)), *others]
+        asks = super()._asks(item, tokens)
+        texts = {
+            answer.column: answer.ids for ask in asks for answer in ask.answers if answer.column in (CHOSEN, TEXTS)
+        }
+        if len(texts) < 2:
+            return asks
+        same = SequenceMatcher(a=texts[CHOSEN], b=texts[TEXTS], autojunk=False).get_matching_blocks()
+        silent = {
+            CHOSEN: frozenset(one.a + n for one in same for n in range(one.size)) - {0},
+            TEXTS: frozenset(one.b + n for one in same for n in range(one.size)) - {0},
+        }
+        return [
+            replace(ask, answers=tuple(replace(one, silent=silent.get(one.column, one.silent)) for one in ask.answers))
+            for ask in asks
+        ]
 
 
 @contextmanager
