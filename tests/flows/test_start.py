@@ -120,10 +120,10 @@ def test_a_signal_while_starting_ends_with_one_line(number: signal.Signals, word
         time.sleep(after_s)
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
-        if process.returncode == 130:
+        if process.returncode in (130, -signal.SIGINT):  # Python may end so where exec was interrupted; shells say 130
             ended += 1
             assert said.startswith("Stopped.")
             assert said.count("\n") == 1
         else:
-            assert process.returncode in (0, 1, 2, -number), said  # it was quicker, or Python was at its very end
+            assert process.returncode in (0, 1, 2, -signal.SIGTERM), said  # it was quicker, or Python was at its very end
     assert ended
