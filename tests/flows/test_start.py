@@ -125,5 +125,5 @@ def test_a_signal_while_starting_ends_with_one_line(number: signal.Signals, word
             assert said.startswith("Stopped.")
             assert said.count("\n") == 1
         else:
-            assert process.returncode in (0, 1, 2, -signal.SIGTERM), said  # it was quicker, or Python was at its very end
+            assert process.returncode in (0, 1, 2, -signal.SIGTERM), said  # quicker, or at its very end
     assert ended
