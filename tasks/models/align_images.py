@@ -1,10 +1,10 @@
-"""Align two photographs of one thing, and find the places that differ between them (ours).
+"""Align two photographs of one thing, and find the regions that differ between them (ours).
 
-Reads RGB pixels; needs OpenCV, no weights. SIFT's features are matched (Lowe, 2004: ratio test, both ways) and a
-homography is fitted to the matches (MAGSAC++). It must verify: enough matches agree with it, they are spread over the
-picture, it neither mirrors, folds nor scales much, and the pictures overlap. After that the second picture is laid over
-the first, its colours are fitted to the first's by a gain and a smooth surface, and a pixel has changed where nothing
-near it in the other picture looks alike: what stands out of the plane is elsewhere in a picture from another viewpoint.
+Reads RGB pixels; needs OpenCV, no weights. SIFT features are matched (Lowe, 2004: ratio test, both ways), and a
+homography is fitted to the matches (MAGSAC++). It is accepted if enough matches agree, spread over the picture, if it
+neither mirrors, folds nor scales much, and if the pictures overlap. Then the second picture is warped onto the first,
+its colours are fitted by a gain and a smooth surface, and a pixel counts as changed if no nearby pixel in the other
+picture is similar: parallax moves what stands out of the plane.
 """
 
 from dataclasses import dataclass
@@ -17,42 +17,33 @@ RGB = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 Matrix = NDArray[np.float64]
 Bits = NDArray[np.bool_]
-Corners = tuple[float, float, float, float]
-"""Pixels x0, y0, x1, y1 of an image, the last two exclusive."""
+Corners = tuple[float, float, float, float]  # pixels x0, y0, x1, y1, the last two exclusive
 
 FEW_FEATURES, FEW_MATCHES = "too few features to align", "too few features match"
 IMPLAUSIBLE, APART = "no plausible homography", "the images overlap too little"
 ALL_OVER = "the aligned images differ all over"
 
-SIDE, SMALL_SIDE = 640, 320
-"""Longer sides of the pictures in which features are found, and whose pixels are compared."""
-MAX_FEATURES, MAX_RATIO, MAX_ERROR = 2000, 0.8, 3.0
-"""The last: pixels by which a match that agrees with a homography may be off."""
+SIDE, SMALL_SIDE = 640, 320  # longer sides of the pictures for features, and for comparing pixels
+MAX_FEATURES, MAX_RATIO, MAX_ERROR = 2000, 0.8, 3.0  # the last: pixel error of a match that agrees with a homography
 MIN_INLIERS, MIN_SHARE, MIN_SPREAD = 16, 0.3, 0.1
-"""Matches that agree: how many, of all matches, and the share of the picture within their hull."""
+"""Agreeing matches: number, share of all matches, share of the picture in their hull."""
 MAX_SCALE, MIN_OVERLAP, MAX_CHANGED = 2.0, 0.5, 0.5
-"""Factor by which a side may grow or shrink; shares of the picture that is in both, and of that, that may have changed:
-where more did, it is not one thing that is seen."""
-REACH = 8
-"""Pixels of the small pictures around one in which it is looked for in the other."""
-ALIKE, MOST_ALIKE = 3.0, 16.0
-"""Distance in Lab up to which colours are alike: so much and twice that of three quarters of the pixels, or at most."""
-SOFT = 2.0
-"""By so much the median pixel is lighter or darker where lightness counts half: under another light, shadows move."""
+"""Scaling of a side; share of the picture in both; changed share of that, above which the things differ."""
+REACH = 8  # search radius of similar pixels in the small pictures
+ALIKE, MOST_ALIKE = 3.0, 16.0  # lab distance of similar colours: so much plus twice the upper quartile; and its maximum
+SOFT = 2.0  # median change of lightness at which lightness counts half: shadows move with the light
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aligned:
-    """The places in which two aligned images differ, the largest first."""
+    """Regions in which two aligned images differ, the largest first."""
 
-    places: tuple[tuple[Corners, Corners], ...]
-    """Each in pixels of the first and of the second image."""
-    shares: tuple[float, ...]
-    """How much each is of what both images show."""
+    places: tuple[tuple[Corners, Corners], ...]  # in pixels of the first and of the second image
+    shares: tuple[float, ...]  # their shares of the common area
 
 
 def align_images(first: RGB, second: RGB, *, min_area: float) -> Aligned | str:
-    """Return the places ``(h, w, 3)`` images differ in, those of a smaller share left out, or why none are known."""
+    """Return the regions in which ``(h, w, 3)`` images differ, from ``min_area`` on, or why they are unknown."""
     import cv2
 
     matrix = find_homography(first, second)
@@ -70,13 +61,13 @@ def align_images(first: RGB, second: RGB, *, min_area: float) -> Aligned | str:
     places: list[tuple[Corners, Corners]] = []
     for x, y, width, height, _ in found:
         own = (x * across, y * down, (x + width) * across, (y + height) * down)
-        there = np.clip(_move(own, matrix), 0, second.shape[1::-1])
+        there = np.clip(_transform_corners(own, matrix), 0, second.shape[1::-1])
         places.append((own, (*there.min(axis=0).tolist(), *there.max(axis=0).tolist())))
     return Aligned(places=tuple(places), shares=tuple(area / whole for *_, area in found))
 
 
 def find_homography(first: RGB, second: RGB) -> Matrix | str:
-    """Return the matrix that takes pixels of the first image to those of the second, or why there is none."""
+    """Return the matrix from pixels of the first image to those of the second, or why there is none."""
     import cv2
 
     (ours, looks), (theirs, others) = _features(first), _features(second)
@@ -88,7 +79,7 @@ def find_homography(first: RGB, second: RGB) -> Matrix | str:
     ours, theirs = ours[pairs[:, 0]], theirs[pairs[:, 1]]
     error = MAX_ERROR * max(max(second.shape[:2]) / SIDE, 1.0)
     fitted, agree = cv2.findHomography(ours, theirs, cv2.USAC_MAGSAC, error, maxIters=5000, confidence=0.999)
-    matrix = np.asarray(fitted, np.float64)  # of None, where there is none, no number
+    matrix = np.asarray(fitted, np.float64)  # None becomes NaN
     if not np.isfinite(matrix).all():
         return IMPLAUSIBLE
     inliers = ours[agree.ravel() > 0].astype(np.float32)
@@ -99,7 +90,7 @@ def find_homography(first: RGB, second: RGB) -> Matrix | str:
 
 
 def _features(image: RGB) -> tuple[Matrix, Floats]:
-    """Return the places of an image's features ``(n, 2)``, in its own pixels, and what they look like."""
+    """Return the positions ``(n, 2)`` of an image's features, in its own pixels, and their descriptors."""
     import cv2
 
     small = _shrink(image, SIDE)
@@ -113,7 +104,7 @@ def _features(image: RGB) -> tuple[Matrix, Floats]:
 
 
 def _match(ours: Floats, theirs: Floats) -> NDArray[np.int64]:
-    """Return the pairs ``(n, 2)`` of features that are each other's nearest, the second nearest much farther."""
+    """Return pairs ``(n, 2)`` of mutually nearest features that pass the ratio test."""
     distances = np.sqrt(np.maximum(2 - 2 * ours @ theirs.T, 0))
     nearest, own = distances.argmin(axis=1), np.arange(len(ours))
     second = np.partition(distances, 1, axis=1)[:, 1]
@@ -122,24 +113,24 @@ def _match(ours: Floats, theirs: Floats) -> NDArray[np.int64]:
 
 
 def is_plausible(matrix: Matrix, size: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Say whether a homography is one of two photographs ``(height, width)`` of one thing from about the same place."""
+    """Return whether a homography fits two photographs ``(height, width)`` from about the same viewpoint."""
     height, width = size
-    sides = np.roll(corners := _move((0, 0, width, height), matrix), -1, axis=0) - corners
+    sides = np.roll(corners := _transform_corners((0, 0, width, height), matrix), -1, axis=0) - corners
     following = np.roll(sides, -1, axis=0)
     turns = sides[:, 0] * following[:, 1] - sides[:, 1] * following[:, 0]  # positive: neither mirrored nor folded
     grown = np.linalg.norm(sides, axis=1) / [width, height, width, height] * (max(size) / max(other))
     return bool((turns > 0).all() and (grown < MAX_SCALE).all() and (grown > 1 / MAX_SCALE).all())
 
 
-def _move(corners: Corners, matrix: Matrix) -> Matrix:
-    """Return where a matrix takes the four corners of a box ``(4, 2)``, clockwise."""
+def _transform_corners(corners: Corners, matrix: Matrix) -> Matrix:
+    """Return the transformed corners of a box ``(4, 2)``, clockwise."""
     x0, y0, x1, y1 = corners
     moved = np.array([[x0, y0, 1], [x1, y0, 1], [x1, y1, 1], [x0, y1, 1]]) @ matrix.T
     return moved[:, :2] / moved[:, 2:]
 
 
 def find_changes(first: RGB, second: RGB, matrix: Matrix) -> tuple[Bits, Bits]:
-    """Return which pixels ``(h, w)`` of the small first picture have changed, and which of them both pictures show."""
+    """Return which pixels ``(h, w)`` of the small first picture have changed, and which both pictures show."""
     import cv2
 
     ours, theirs = _shrink(first, SMALL_SIDE), _shrink(second, SMALL_SIDE)
@@ -171,7 +162,7 @@ def _lab(image: RGB) -> Floats:
 
 
 def _fit_light(ours: Floats, theirs: Floats, seen: Bits) -> Floats:
-    """Return the second picture in the light of the first, fitted again and again with what is off counting little."""
+    """Return the second picture in the light of the first, by iteratively reweighted least squares."""
     y, x = (place.astype(np.float32) / size for place, size in zip(np.indices(seen.shape), seen.shape, strict=True))
     surface = [np.ones_like(x), x, y, x * x, y * y, x * y]
     fitted = theirs.copy()
@@ -188,7 +179,7 @@ def _fit_light(ours: Floats, theirs: Floats, seen: Bits) -> Floats:
 
 
 def _distance(ours: Floats, theirs: Floats) -> Floats:
-    """Return how far each pixel's neighbourhood is from the most alike one near it in the other picture."""
+    """Return the distance of each pixel's neighbourhood to the most similar one near it in the other picture."""
     import cv2
 
     height, width = ours.shape[:2]

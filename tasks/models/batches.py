@@ -1,6 +1,6 @@
-"""Cut items into batches that fit into the memory: out of memory halves them for good, and work goes on.
+"""Batches that fit into memory: out of memory halves them for good, and work continues.
 
-Another size of batch changes a vector by the rounding of its float32 sums: cosines of 1 - 1e-6 on a CPU.
+Another batch size changes a vector by the rounding of its float32 sums: cosines of 1 - 1e-6 on a CPU.
 """
 
 import logging
@@ -22,23 +22,22 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 U = TypeVar("U")
 V = TypeVar("V")
-MOST, ON_CPU = 256, 16
-"""Items at once where nothing else is said: more make no encoder faster, and a CPU's memory has no end that is told."""
+MOST, ON_CPU = 256, 16  # default sizes; larger ones make no encoder faster, and a CPU's memory limit is unknown
 
 
 class Batches:
     """Batches of a fixed size, or of one that is halved until it fits."""
 
     def __init__(self, fixed: int = 0, *, most: int = MOST, on_cpu: int = ON_CPU) -> None:
-        """Begin with ``fixed`` items; 0: with ``most`` on a GPU, ``on_cpu`` without one."""
+        """Start with ``fixed`` items; 0: with ``most`` on a GPU, ``on_cpu`` without one."""
         self.size = fixed or (most if count_gpus() else min(on_cpu, most))
 
     def each(self, work: Callable[[Sequence[T]], Sequence[U]], items: Sequence[T]) -> list[U]:
-        """Return the one result that ``work`` gives for each item, in their order."""
+        """Return the result of ``work`` for each item, in order."""
         return [result for results in self.pieces(work, items) for result in results]
 
     def pieces(self, work: Callable[[Sequence[T]], V], items: Sequence[T]) -> Iterator[V]:
-        """Yield what ``work`` gives for one batch after the other; ``ModelError`` where a single item does not fit."""
+        """Yield the result of ``work`` for each batch; ``ModelError`` where a single item does not fit."""
         place = 0
         while place < len(items):
             batch, said = items[place : place + self.size], ""
@@ -48,7 +47,7 @@ class Batches:
                 if not is_out_of_memory(error):
                     raise
                 made, said = None, str(error)
-            if made is None:  # here the error is gone, and what it held of the memory
+            if made is None:  # outside the handler, which keeps memory alive
                 self._halve(len(batch), said)
                 continue
             yield made
@@ -66,15 +65,14 @@ class Batches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder:
-    """A network on its device: in bfloat16 on a GPU (autocast: weights, norms and results stay float32)."""
+    """Network on its device: in bfloat16 on a GPU (autocast: weights, norms and results stay float32)."""
 
-    network: "Callable[[Tensor], Tensor]"
-    """From items in one tensor, ``(n, ...)``, to ``(n, dimension)``."""
+    network: "Callable[[Tensor], Tensor]"  # from items ``(n, ...)`` to ``(n, dimension)``
     device: "device"
     batches: Batches
 
     def encode(self, items: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
-        """Return the vectors of items, in their order."""
+        """Return the vectors of items, in order."""
         return np.concatenate(list(self.batches.pieces(self._encode, items)))
 
     def _encode(self, items: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
@@ -86,7 +84,7 @@ class Encoder:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Say whether an error means that a device or the machine has no memory left; PyTorch words it by device."""
+    """Return whether an error means that a device or the machine has no memory left."""
     words = str(error).lower()
     said = ("not enough memory", "can't allocate memory", "out of memory", "alloc_failed")  # cuBLAS says the last
     said = (*said, "unable to find an engine", "unable to find a valid cudnn")  # cuDNN, without room for any algorithm

@@ -1,6 +1,6 @@
-"""Look at the packages that a profile needs, the GPUs, and the weights: what is here, and what fetches the rest.
+"""Check packages, GPUs and weights: what is installed, and the commands for the rest.
 
-PyTorch is loaded in a process of its own: where a driver and its build do not fit, loading may end the process.
+PyTorch is loaded in a separate process: a mismatch of driver and build may end it.
 """
 
 import importlib.util
@@ -23,17 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Say how one thing stands, and what mends it."""
+    """Result of one check, with the command that fixes a problem."""
 
-    area: str
-    """"machine", "packages", "disk", ..."""
+    area: str  # "machine", "packages", "disk", ...
     name: str
-    found: str
-    """What was found, in words."""
-    state: Literal["ok", "warning", "missing"]
-    """"warning": a build can go on; "missing": it cannot."""
-    mend: str = ""
-    """The command or setting that mends it; empty: nothing is to be mended, or no command does."""
+    found: str  # in words
+    state: Literal["ok", "warning", "missing"]  # "warning": a build can run; "missing": it cannot
+    mend: str = ""  # command or setting that fixes it; empty: nothing to fix, or no command does
 
 
 ok = partial(Check, state="ok")
@@ -52,7 +48,7 @@ print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda or to
 
 
 def check_packages(extras: Sequence[str]) -> Iterator[Check]:
-    """Yield for the core, and for each extra, whether its packages are here in versions that fit."""
+    """Yield for the core and each extra whether its packages are installed in suitable versions."""
     from packaging.requirements import Requirement
 
     try:
@@ -74,7 +70,7 @@ def _fault(wanted: "Requirement") -> str:
     try:
         here = version(wanted.name)
     except PackageNotFoundError:
-        return f"{wanted.name} is not here"
+        return f"{wanted.name} is not installed"
     fits = wanted.specifier.contains(here, prereleases=True)
     return "" if fits else f"{wanted.name} is {here}, not {wanted.specifier}"
 
@@ -93,7 +89,7 @@ def require_faiss() -> None:
 
 
 def faiss_extra() -> str:
-    """Return the extra whose Faiss is here; both builds own the same folder, so that it is one of the two."""
+    """Return the extra of the installed Faiss; both builds share a folder, so only one can be installed."""
     try:
         version("faiss-gpu")
     except PackageNotFoundError:
@@ -102,15 +98,15 @@ def faiss_extra() -> str:
 
 
 def check_gpus(*, needed: bool) -> Iterator[Check]:
-    """Yield what GPUs there are and whether PyTorch can use them; ``needed``: a profile is meant for one."""
+    """Yield which GPUs exist and whether PyTorch can use them; ``needed``: a profile needs one."""
     driver = next((path for path in DRIVERS if Path(path).exists()), "")
     if not driver:
-        said = "no driver of a GPU: models run on the CPU"
+        said = "no GPU driver: models run on the CPU"
         yield warning("machine", "GPU", said) if needed else ok("machine", "GPU", said)
         return
-    yield ok("machine", "GPU driver", f"{driver} is there")
+    yield ok("machine", "GPU driver", f"{driver} found")
     if importlib.util.find_spec("torch") is None:
-        said = "PyTorch is not installed, and nothing uses the GPU"
+        said = "PyTorch is not installed: the GPU is unused"
         yield warning("machine", "GPU", said, mend=_install(["gpu", "models"]))
     else:
         yield _ask_torch()
@@ -130,5 +126,5 @@ def _ask_torch() -> Check:
     gpus = [f"{gpu['name']}, {gpu['memory'] / 1e9:.0f} GB" for gpu in found["gpus"]]
     built = f"PyTorch {found['version']}" + (f" for CUDA {found['cuda']}" if found["cuda"] else " for CPUs only")
     if not gpus:
-        return warning("machine", "GPU", f"{built} sees none, though there is a driver", mend=mend)
+        return warning("machine", "GPU", f"{built} finds none despite the driver", mend=mend)
     return ok("machine", "GPU", f"{'; '.join(gpus)} ({built})")

@@ -1,11 +1,10 @@
-"""Read the tensors of a checkpoint, and nothing else that it brings; compare their shapes with a model's.
+"""Read the tensors of a checkpoint, and nothing else; compare their shapes with a model's.
 
-Reads safetensors, and what ``torch.save`` writes with ``weights_only`` (zip files by memory map, so that processes on
-one machine share them), as dictionaries of tensors. Needs PyTorch.
+Reads safetensors, and files of ``torch.save`` with ``weights_only`` (memory-mapped zip files, shared by the processes
+of a machine), as dictionaries of tensors. Needs PyTorch.
 """
 
 import logging
-import re
 import warnings
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.weights import loading
+from pairwright.tasks.models.weights import loading, summarise
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,28 +21,29 @@ Shapes = Mapping[str, tuple[int, ...]]
 log = logging.getLogger(__name__)
 REFUSED = {"missing_keys": "its files have no", "mismatched_keys": "of another shape than its config.json says:"}
 WEIGHTS = (".weight", ".bias", ".lora_A", ".lora_B")
-NAMED = 4
-"""Keys that a message names at the most."""
+NAMED = 4  # maximum keys in a message
 
 
 class _Unused:
-    """Stands for a class that a checkpoint names without need; nothing is ever made of it."""
+    """Stand-in for a class that a checkpoint names needlessly; never instantiated."""
 
     def __new__(cls, *_: object) -> Self:
-        raise TypeError("it makes more than tensors")
+        raise TypeError("the file contains code, not only tensors")
 
 
 def read_checkpoint(path: Path, *, field: str, under: str = "", idle: Collection[str] = ()) -> dict[str, "Tensor"]:
-    """Return a checkpoint's tensors by name, on the CPU: safetensors by its ending, else as ``torch.save`` wrote it.
+    """Return a checkpoint's tensors by name, on the CPU: safetensors by its ending, else ``torch.save``'s format.
 
-    ``field`` of the profile names the file, for messages; ``under`` is the key of a training state that holds the
-    weights, such as ``model``, where the file has it; ``idle`` names classes that a training state may have beside the
-    weights, say as keys; they stay names.
+    Args:
+        path: the file.
+        field: the setting that names it, for messages.
+        under: key of the weights in a training state, such as ``model``, used where present.
+        idle: classes that a training state may name beside the weights; they are never made.
     """
     try:
         loaded = _load(path, idle)
     except Exception as error:  # torch, safetensors, zipfile and the system raise errors of many kinds
-        raise ModelError(f"{field}: {path} cannot be read as a checkpoint: {_short(error)}") from error
+        raise ModelError(f"{field}: {path} cannot be read as a checkpoint: {summarise(error)}") from error
     values = loaded[under] if under and isinstance(loaded, Mapping) and under in loaded else loaded
     if not isinstance(values, Mapping) or not values:
         found = "nothing" if values is None or values == {} else f"a {type(values).__name__}"
@@ -68,24 +68,16 @@ def _load(path: Path, idle: Collection[str]) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
 
 
-def _short(error: Exception) -> str:
-    """Return what went wrong; PyTorch's errors go on to advise to load pickles without care."""
-    if refused := re.search(r"unsupported (global: )?(global|operand) \S+", str(error), re.IGNORECASE):
-        return f"it makes more than tensors ({refused[0]})"
-    said = str(error).strip().partition("\n")[0].partition("weights_only")[0].partition("This file can")[0]
-    return f"{type(error).__name__}: {said[:200].strip()}"
-
-
 def count_parts(shapes: Shapes, prefix: str) -> int:
-    """Return how many numbered parts there are; ``ValueError`` where their numbers do not go from 0 on."""
+    """Return the number of numbered parts; ``ValueError`` where numbers are missing."""
     numbers = {name[len(prefix) :].partition(".")[0] for name in shapes if name.startswith(prefix)}
     if not numbers or numbers != {str(number) for number in range(len(numbers))}:
-        raise ValueError(f"its parts {prefix}N are not numbered from 0 on")
+        raise ValueError(f"its parts {prefix}N are not numbered from 0 without gaps")
     return len(numbers)
 
 
 def fill_model(model: Any, weights: "Mapping[str, Tensor]") -> None:
-    """Put a checkpoint's weights into a model; ``ModelError`` where one is missing, or is of a larger model."""
+    """Load a checkpoint's weights into a model; ``ModelError`` for missing or unknown ones."""
     missing, strange = model.load_state_dict(weights, strict=False, assign=True)
     if missing:
         raise ModelError(f"it has no {name_some(missing)}")
@@ -93,19 +85,18 @@ def fill_model(model: Any, weights: "Mapping[str, Tensor]") -> None:
 
 
 def load_pretrained(kind: Any, folder: Path, *, field: str, **options: Any) -> Any:
-    """Return a model by transformers' ``from_pretrained``, whole, from local files alone.
+    """Return a complete model by transformers' ``from_pretrained``, from local files alone.
 
-    Raises:
-        ModelError: the files cannot be read, or lack a tensor or have one of another shape, which transformers would
-            make up.
+    ``ModelError``: the files cannot be read, or a tensor is missing or of another shape, where transformers would
+    initialise it at random.
     """
     with loading(field, folder):
-        logging.disable(logging.WARNING)  # of its table of keys: what is wrong becomes an error
+        logging.disable(logging.WARNING)  # transformers' table of keys: faults become errors
         model, report = kind.from_pretrained(
             folder,
             local_files_only=True,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # it is reported, and refused below
+            ignore_mismatched_sizes=True,  # reported, and refused below
             **options,
         )
     for about, words in REFUSED.items():
@@ -119,7 +110,6 @@ def load_pretrained(kind: Any, folder: Path, *, field: str, **options: Any) -> A
 
 
 def _name_key(key: Any) -> str:
-    """Return the name of a weight, with its two shapes where they differ."""
     if isinstance(key, str):
         return key
     name, *shapes = key
@@ -127,22 +117,22 @@ def _name_key(key: Any) -> str:
 
 
 def check_unused(names: Sequence[str]) -> None:
-    """Refuse weights that nothing takes: the model is a larger one. Buffers come and go with releases: a warning."""
+    """Refuse weights without a place in the model; unknown buffers, which vary by release, give a warning."""
     if weights := [name for name in names if name.endswith(WEIGHTS)]:
-        raise ModelError(f"it is another model: there is no place for {name_some(weights)}")
+        raise ModelError(f"another model: unknown weights {name_some(weights)}")
     if names:
-        log.warning("the weights hold tensors that the model has no place for: %s", name_some(names))
+        log.warning("ignored tensors that the model does not have: %s", name_some(names))
 
 
 def compare_shapes(found: Shapes, wanted: Shapes) -> None:
-    """Refuse tensors that are missing, that nothing takes (a model built upon this one), or of another shape."""
+    """Refuse tensors that are missing, unknown (of a model built upon this one), or of another shape."""
     if missing := [name for name in wanted if name not in found]:
         raise ModelError(f"it has no {name_some(missing)}")
     if strange := [name for name in found if name not in wanted]:
-        raise ModelError(f"it is another model: there is no place for {name_some(strange)}")
+        raise ModelError(f"another model: unknown weights {name_some(strange)}")
     for name, shape in found.items():
         if shape != wanted[name]:
-            raise ModelError(f"{name} is {shape}, and should be {wanted[name]}")
+            raise ModelError(f"{name} has shape {shape}, expected {wanted[name]}")
 
 
 def name_some(names: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
-"""What NAMC and differential perception are built of: attention, and a layer that looks at itself and at others.
+"""Attention layers of NAMC and differential perception.
 
-A layer looks at itself, then at something else, then goes through two linear maps: 16 d^2 weights. Norms come first
-(the papers do not say where; so it trains without warm-up).
+A layer has self-attention, cross-attention and two linear maps: 16 d^2 weights. Norms come first, so that it trains
+without warm-up (the papers do not specify).
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,19 +15,18 @@ from torch.nn import functional
 if TYPE_CHECKING:
     from torch import Tensor
 
-WIDENING = 4
-"""Of a layer's two linear maps, how much wider the middle is."""
+WIDENING = 4  # width of the middle of the two linear maps, in widths of the layer
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What can be attended to: keys and values, ``(B, heads, tokens, width / heads)``."""
+    """Keys and values to attend to, ``(B, heads, tokens, width / heads)``."""
 
     keys: "Tensor"
     values: "Tensor"
 
     def then(self, other: "Seen") -> "Seen":
-        """Return both, one after the other."""
+        """Return both, concatenated."""
         return Seen(torch.cat([self.keys, other.keys], 2), torch.cat([self.values, other.values], 2))
 
 
@@ -40,16 +39,16 @@ class Attention(nn.Module):
         self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
 
     def see(self, tokens: "Tensor") -> Seen:
-        """Return ``(B, tokens, width)`` as what can be attended to."""
+        """Return the keys and values of ``(B, tokens, width)``."""
         return Seen(self._split(self.key(tokens)), self._split(self.value(tokens)))
 
     def forward(
         self, tokens: "Tensor", seen: Seen, *, allowed: "Tensor | None" = None, causal: bool = False
     ) -> "Tensor":
-        """Return ``(B, tokens, width)``: the tokens that ask, after they looked at what is ``seen``.
+        """Return ``(B, tokens, width)``: the tokens' attention to ``seen``.
 
-        They may look where ``allowed``, ``(B, seen)`` bool, at least at one place per row; ``None``: everywhere. With
-        ``causal`` a token sees only itself and those before it, and ``allowed`` does not count.
+        ``allowed``, ``(B, seen)`` bool with at least one position per row, restricts it; ``None``: everywhere.
+        ``causal`` lets a token see itself and earlier ones, and ignores ``allowed``.
         """
         mask = None if allowed is None or causal else allowed[:, None, None]
         found = functional.scaled_dot_product_attention(
@@ -72,20 +71,20 @@ class Layer(nn.Module):
         self.drop = nn.Dropout(dropout)
 
     def look(self, tokens: "Tensor", *, allowed: "Tensor | None" = None, causal: bool = False) -> "Tensor":
-        """Return the tokens after they looked at each other, where ``allowed`` (B, tokens)."""
+        """Return the tokens after self-attention, to ``allowed`` (B, tokens) ones."""
         return self.look_back(tokens, None, allowed=allowed, causal=causal)[0]
 
     def look_back(
         self, tokens: "Tensor", before: Seen | None, *, allowed: "Tensor | None" = None, causal: bool = False
     ) -> "tuple[Tensor, Seen]":
-        """Return the same of tokens that follow others, and all that can now be seen."""
+        """Return the same for tokens that follow others, and all keys and values so far."""
         normed = self.own_norm(tokens)
         seen = self.own.see(normed)
         seen = before.then(seen) if before else seen
         return tokens + self.drop(self.own(normed, seen, allowed=allowed, causal=causal)), seen
 
     def finish(self, tokens: "Tensor", seen: Seen, *, allowed: "Tensor | None" = None) -> "Tensor":
-        """Return the tokens after they looked at something else, where ``allowed`` (B, seen), and thought."""
+        """Return the tokens after cross-attention, to ``allowed`` (B, seen) positions, and the linear maps."""
         tokens = tokens + self.drop(self.other(self.other_norm(tokens), seen, allowed=allowed))
         return tokens + self.drop(self.narrow(self.drop(functional.gelu(self.widen(self.think_norm(tokens))))))
 
@@ -102,5 +101,5 @@ class Layers(nn.Module):
 
 
 def visible(masked: "Tensor") -> "Tensor":
-    """Return where a row may be looked at: where it is not masked; everywhere if it is all masked, else NaN follows."""
+    """Return the unmasked positions; all where a row is fully masked, to avoid NaN."""
     return ~masked | masked.all(1, keepdim=True)

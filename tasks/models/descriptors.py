@@ -1,8 +1,7 @@
-"""Describe images by vectors without any weights: where which colours are, and where which edges run.
+"""Image descriptors without weights: layouts of colours and of edges.
 
-Both descriptors see the image squeezed to a square, so they compare layouts; both have the image's own mean taken out,
-so that the cosine of two unrelated images lies near 0; both take square roots, so that one strong patch does not
-outweigh the rest. Need OpenCV.
+Both squeeze the image to a square, subtract the image's own mean, so that the cosine of unrelated images is near 0, and
+take square roots, so that no strong patch dominates. Need OpenCV.
 """
 
 from collections.abc import Sequence
@@ -14,8 +13,7 @@ from numpy.typing import NDArray
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
-NOISE = 0.02
-"""Contrast (Sobel's, of grey values from 0 to 1) below which gradients are grain and fade out."""
+NOISE = 0.02  # contrast (Sobel, grey values from 0 to 1) below which gradients count as grain and fade out
 
 
 @dataclass(frozen=True)
@@ -42,15 +40,13 @@ class ColourLayout:
 
 @dataclass(frozen=True)
 class Gradients:
-    """Histogram of gradient orientations in each cell of a grid (HOG), scaled by the contrast around the cell."""
+    """Histogram of gradient orientations per cell of a grid (HOG), normalised by the contrast around the cell."""
 
     name: str = "gradients"
     version: str = "1"
     grid: int = 8
-    cell: int = 16
-    """Pixels of a cell, after the image was squeezed to ``grid * cell`` on both sides."""
-    bins: int = 9
-    """Orientations between 0 and 180 degrees."""
+    cell: int = 16  # pixels of a cell in the squeezed image
+    bins: int = 9  # orientations from 0 to 180 degrees
 
     def encode(self, prepared: Sequence[Floats]) -> Floats:
         """Return ``(n, bins grid^2)`` vectors of prepared images."""
@@ -60,7 +56,7 @@ class Gradients:
         """Return the image's vector."""
         import cv2
 
-        # Blurred before cells are averaged, so an edge that crosses into the next cell does not jump.
+        # Blurring first makes the cells change smoothly as an edge moves between them.
         planes = [cv2.GaussianBlur(plane, (0, 0), self.cell / 2) for plane in self._orientations(image)]
         size = (self.grid, self.grid)
         cells = np.stack([cv2.resize(plane, size, interpolation=cv2.INTER_AREA) for plane in planes])

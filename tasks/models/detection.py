@@ -1,4 +1,4 @@
-"""Find boxes for tags. Rendered scenes know where their objects are; Grounding DINO finds things in photographs.
+"""Detectors of tags: the renderer's boxes for rendered scenes, Grounding DINO for photographs.
 
 A detector works in two steps, like a tagger: ``prepare`` may run in other processes.
 """
@@ -16,30 +16,30 @@ from pairwright.tasks.models.prepare_ahead import Seen
 
 
 class Detector(Protocol):
-    """Find boxes for tags."""
+    """Detector of tags."""
 
     @property
     def version(self) -> str:
-        """What changes when the same image and tags would get other boxes."""
+        """Identity, which changes with its boxes."""
         ...
 
     @property
     def looks(self) -> bool:
-        """Whether it looks at pixels, so that it can tell whether something is gone."""
+        """Whether it uses pixels, and so can tell whether something is gone."""
         ...
 
     def prepare(self, seen: Seen) -> Any:
-        """Return what ``detect`` takes of one image; can be sent to another process."""
+        """Return the input of ``detect`` for one image; picklable."""
         ...
 
     def detect(self, prepared: Sequence[Any], tags: Sequence[Sequence[Tag]]) -> list[tuple[Box, ...]]:
-        """Return the boxes of each prepared image, in pixels of the image, by tag and then by falling score."""
+        """Return the boxes of each prepared image, in its pixels, by tag and then by falling score."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SceneDetector:
-    """Give the box of each object that a tag names."""
+    """Detector that returns the boxes of a tag's rendered objects."""
 
     version: str = "scene graphs 1"
     looks: bool = False
@@ -64,22 +64,22 @@ def _boxes(graph: SceneGraph, tags: Sequence[Tag]) -> tuple[Box, ...]:
 
 
 def make_detector(config: DetectionConfig, *, batch: int | None = None) -> Detector:
-    """Return the detector that a profile names; ``batch``: images at once, where it is not the configuration's."""
+    """Return a profile's detector; ``batch``: images at once, instead of the configuration's."""
     if config.detector == "scene-graph":
         return SceneDetector()
     return GroundingDino(config=config if batch is None else config.model_copy(update={"batch_size": batch}))
 
 
 def has_weights(config: DetectionConfig) -> bool:
-    """Say whether the detector has weights to load, and runs on a GPU where there is one."""
+    """Return whether the detector has weights, and so uses a GPU."""
     return config.detector != "scene-graph"
 
 
 def pin_detector(config: DetectionConfig) -> DetectionConfig:
-    """Return the configuration with the revision of the weights that this machine has."""
+    """Return the configuration with the revision of the local weights."""
     return pin_grounding_dino(config, download=config.download) if has_weights(config) else config
 
 
 def count_detectors(config: DetectionConfig) -> int | None:
-    """Return how many processes load the model: one per GPU; without one, as many as there are workers."""
+    """Return how many processes load the model: one per GPU, else one per worker."""
     return count_gpus() if has_weights(config) else None

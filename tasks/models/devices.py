@@ -1,6 +1,8 @@
-"""Say which devices encoders run on: each GPU, with one process of its own, or else the CPU. Needs PyTorch."""
+"""Devices of encoders: each GPU with one process of its own, or else the CPU. Needs PyTorch."""
 
+import gc
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +12,11 @@ from pairwright.tasks.store.pool import PLACE
 if TYPE_CHECKING:
     from torch import device
 
-DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-"""What NVIDIA's and AMD's drivers, and that of Windows' Linux, leave on a machine that has a GPU."""
+DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # device files of NVIDIA, AMD, and Windows' Linux
 
 
 def count_gpus() -> int:
-    """Return how many GPUs there are; PyTorch is asked (and takes seconds to load) only where there is a driver."""
+    """Return the number of GPUs; loads PyTorch, which takes seconds, only where there is a driver."""
     if not any(Path(driver).exists() for driver in DRIVERS):
         return 0
     import torch
@@ -24,13 +25,22 @@ def count_gpus() -> int:
 
 
 def count_processes(loads: Callable[[Any], bool], config: Any) -> int | None:
-    """Return how many processes run a stage whose configuration loads weights: one per GPU, or the workers (0)."""
+    """Return the processes of a stage: one per GPU where its configuration loads weights; 0 and None: workers."""
     return count_gpus() if loads(config) else None
 
 
 def choose_device() -> "device":
-    """Return this process' device: the number of the worker, or of the launcher's process, says which GPU."""
+    """Return this process' device, by the number of the worker or of the launcher's process."""
     import torch
 
     gpus, place = count_gpus(), os.environ.get(PLACE) or os.environ.get("LOCAL_RANK", "0")
     return torch.device("cuda", int(place) % gpus) if gpus else torch.device("cpu")
+
+
+def release(*loaders: Any) -> None:
+    """Free the memory of models that cached functions hold."""
+    for loader in loaders:
+        loader.cache_clear()
+    gc.collect()
+    if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
+        torch.cuda.empty_cache()

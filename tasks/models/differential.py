@@ -1,12 +1,12 @@
-"""Differential perception: a vision-language model sees what differs between two images (paper 002, M3Diff).
+"""Differential perception: a vision-language model that perceives differences of two images (paper 002, M3Diff).
 
 MDP, Eqs. 1 to 8: concatenation is over channels in Eqs. 1, 3 and 7, over tokens in 5 and 6. Ours: Eq. 6 has a residual,
-without which the features themselves are lost at first, and the outcome is added through a map that begins at zero, so
-that an untrained module changes nothing. What the paper leaves open is a setting.
+without which the features are lost at first, and the output is added through a map initialised to zero, so that an
+untrained module changes nothing. Settings cover what the paper leaves open.
 
-By hooks of PyTorch the module is put behind the vision tower of Qwen2-VL, Qwen2.5-VL or LLaVA-OneVision. Images go in
-twos, as the prompt names them; those of a pair must have the same grid. Its weights are kept beside the base's. The
-model is served by transformers: vLLM cannot know the module.
+The module is hooked behind the vision tower of Qwen2-VL, Qwen2.5-VL or LLaVA-OneVision. Images come in pairs, in the
+order of the prompt; both of a pair must have the same grid. Its weights are kept beside the base's. The model is served
+by transformers, since vLLM does not support the module.
 """
 
 import json
@@ -34,33 +34,27 @@ FIELD = "--differential"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferentialSizes:
-    """Sizes of a module that perceives differences."""
+    """Sizes of a differential perception module."""
 
-    width: int
-    """Of the tower's features."""
+    width: int  # of the tower's features
     heads: int
-    layers: tuple[int, ...]
-    """Blocks of the tower whose features are compared, from 1; the last is the one that the model goes on with."""
-    depth: int = 2
-    """Layers of self- and cross-attention, one on top of the other (Eqs. 4 and 5)."""
-    shared_weights: bool = True
-    """Whether all scales have the same weights."""
-    weight_per: Literal["channel", "layer"] = "channel"
-    """What weighs a scale (Eq. 7): each channel, or all alike."""
-    softmax: bool = False
-    """Whether the scales' weights sum to 1 (softmax); else each is between 0 and 1 (sigmoid, as printed)."""
+    layers: tuple[int, ...]  # compared blocks of the tower, from 1; the last feeds the model
+    depth: int = 2  # Stacked layers of self- and cross-attention (Eqs. 4 and 5).
+    shared_weights: bool = True  # whether all scales share their weights
+    weight_per: Literal["channel", "layer"] = "channel"  # Granularity of a scale's weight (Eq. 7).
+    softmax: bool = False  # whether weights sum to 1 (softmax), or are separate (sigmoid, as printed)
 
 
 @dataclass(frozen=True, slots=True)
 class Perceived:
-    """What one scale perceives of a pair, ``(B, tokens, width)`` each: both images, and Eq. 3's difference."""
+    """Output of one scale, ``(B, tokens, width)`` each: both images, and Eq. 3's difference."""
 
     first: "Tensor"
     second: "Tensor"
     difference: "Tensor"
 
     def pool(self) -> "Tensor":
-        """Return ``(B, 3 width)``: the means over the tokens, side by side."""
+        """Return ``(B, 3 width)``: the concatenated means over tokens."""
         return torch.cat([one.mean(1) for one in (self.first, self.second, self.difference)], dim=-1)
 
 
@@ -77,7 +71,7 @@ class Scale(nn.Module):
         self.refine = Attention(width, sizes.heads)
 
     def forward(self, first: "Tensor", second: "Tensor") -> Perceived:
-        """Return what is perceived of features ``(B, tokens, width)`` of two images, place by place the same."""
+        """Return the perception of two images' features ``(B, tokens, width)``, aligned by position."""
         one, other = self.feature_norm(first), self.feature_norm(second)
         difference = self.join(torch.cat(self.blocks(one, other), dim=-1))
         found = difference
@@ -91,7 +85,7 @@ class Scale(nn.Module):
         return self.refine(features, self.refine.see(torch.cat([features, difference], dim=1)))
 
     def blocks(self, first: "Tensor", second: "Tensor") -> "tuple[Tensor, Tensor, Tensor]":
-        """Return what Eq. 3 joins: both images, weighed by each other (Eqs. 1 and 2), and their difference."""
+        """Return the inputs of Eq. 3: both images, weighted by each other (Eqs. 1 and 2), and their difference."""
         one, other = (
             pair[0] * self.weigh(torch.cat(pair, -1)).sigmoid() for pair in ((first, second), (second, first))
         )
@@ -99,9 +93,9 @@ class Scale(nn.Module):
 
 
 class DifferentialPerception(nn.Module):
-    """Module that adds to the features of two images what differs between them.
+    """Module that adds differences to the features of two images.
 
-    Of SigLIP's 1,152 channels it has 61.1 M weights: 54.5 M compare, 5.3 M score the scales, 1.3 M add the outcome.
+    For SigLIP's 1,152 channels it has 61.1 M weights: 54.5 M compare, 5.3 M score the scales, 1.3 M add the output.
     """
 
     def __init__(self, sizes: DifferentialSizes) -> None:
@@ -117,7 +111,7 @@ class DifferentialPerception(nn.Module):
         nn.init.zeros_(self.out.weight)
 
     def forward(self, scales: "Sequence[tuple[Tensor, Tensor]]") -> "tuple[Tensor, Tensor]":
-        """Return the features of both images to go on with, ``(B, tokens, width)``, from those of each layer."""
+        """Return the features of both images, ``(B, tokens, width)``, from those of each layer."""
         shared = self.sizes.shared_weights
         found = [cast("Scale", self.scales[0 if shared else place])(*pair) for place, pair in enumerate(scales)]
         scores = torch.stack([self.score(one.pool()) for one in found])[:, :, None]
@@ -128,34 +122,32 @@ class DifferentialPerception(nn.Module):
 
 
 def spread_layers(depth: int, count: int = 4) -> tuple[int, ...]:
-    """Return the last block of a tower and those before it, a ninth of its depth apart: 17, 20, 23, 26 of 26."""
+    """Return the last block of a tower and earlier ones, a ninth of its depth apart: 17, 20, 23, 26 of 26."""
     step = max(1, round(depth / 9))
     return tuple(sorted({max(1, depth - step * back) for back in range(count)}))
 
 
 @dataclass(frozen=True, slots=True)
 class Tower:
-    """Parts of a vision tower that hooks go to."""
+    """Hooked parts of a vision tower."""
 
     whole: nn.Module
     blocks: Sequence[nn.Module]
-    after: nn.Module
-    """What its features go into."""
+    after: nn.Module  # module that receives its features
     width: int
     heads: int
 
 
 def attach(model: Any, sizes: DifferentialSizes | None = None, **settings: Any) -> DifferentialPerception:
-    """Give a model a module that perceives differences; it is untrained, and so changes nothing yet.
+    """Attach an untrained module, which changes nothing yet, to a transformers model before PEFT or DDP wrap it.
 
-    The model is one of transformers, before it is wrapped by PEFT or distributed; ``settings`` are fields of
-    ``DifferentialSizes`` that are otherwise than fits the model.
+    ``settings`` are fields of ``DifferentialSizes`` that replace the defaults for the model.
     """
     tower = find_tower(model)
     usual = DifferentialSizes(width=tower.width, heads=tower.heads, layers=spread_layers(len(tower.blocks)))
     sizes = replace(sizes or usual, **settings)
     if hasattr(model, NAME):
-        raise ModelError("this model perceives differences already")
+        raise ModelError("this model already has a differential perception module")
     _check(sizes, tower)
     weight = next(tower.whole.parameters())
     module = DifferentialPerception(sizes).to(device=weight.device, dtype=weight.dtype)
@@ -167,26 +159,26 @@ def attach(model: Any, sizes: DifferentialSizes | None = None, **settings: Any) 
 def _check(sizes: DifferentialSizes, tower: Tower) -> None:
     last = len(tower.blocks)
     if sizes.width != tower.width:
-        raise ModelError(f"{FIELD}: the module is for features of width {sizes.width}, the model's have {tower.width}")
+        raise ModelError(f"{FIELD}: module width {sizes.width} differs from the model's {tower.width}")
     if sizes.heads < 1 or sizes.width % sizes.heads:
-        raise ModelError(f"{FIELD}: {sizes.heads} heads do not share a width of {sizes.width}")
+        raise ModelError(f"{FIELD}: width {sizes.width} is not a multiple of {sizes.heads} heads")
     if not 1 <= sizes.depth <= MOST_DEPTH:
-        raise ModelError(f"{FIELD}: a depth of {sizes.depth} is not between 1 and {MOST_DEPTH}")
+        raise ModelError(f"{FIELD}: depth {sizes.depth} must be from 1 to {MOST_DEPTH}")
     if not sizes.layers or list(sizes.layers) != sorted(set(sizes.layers)) or sizes.layers[0] < 1:
-        raise ModelError(f"{FIELD}: layers {sizes.layers} are not rising numbers from 1")
+        raise ModelError(f"{FIELD}: layers {sizes.layers} must be ascending numbers from 1")
     if sizes.layers[-1] != last:
-        raise ModelError(f"{FIELD}: the last of the layers is {sizes.layers[-1]}; the model goes on with layer {last}")
+        raise ModelError(f"{FIELD}: the last layer is {sizes.layers[-1]}, but the model uses layer {last}")
 
 
 def find_tower(model: Any, *, field: str = FIELD) -> Tower:
-    """Return the vision tower of a model; ``field`` is what asks for it, for messages."""
+    """Return the vision tower of a model; ``field`` names the setting that needs it."""
     family = getattr(model.config, "model_type", "")
     if family not in FAMILIES:
-        raise ModelError(f"{field}: knows the towers of {', '.join(FAMILIES)}; this model is a {family or 'stranger'}")
+        raise ModelError(f"{field}: unsupported model type {family!r}; choose from {', '.join(FAMILIES)}")
     vision = model.config.vision_config
     if family == "llava_onevision":
         if (last := model.config.vision_feature_layer) != -1:
-            raise ModelError(f"{field}: this model goes on with layer {last}, not the last")
+            raise ModelError(f"{field}: this model uses layer {last}, not the last")
         whole, after = model.model.vision_tower, model.model.multi_modal_projector
         blocks = list(getattr(whole, "vision_model", whole).encoder.layers)
         return Tower(whole, blocks, after, vision.hidden_size, vision.num_attention_heads)
@@ -196,30 +188,29 @@ def find_tower(model: Any, *, field: str = FIELD) -> Tower:
 
 
 class _Hooks:
-    """Look at a tower's blocks as it runs, and change what leaves it."""
+    """Hooks that record a tower's blocks and change its output."""
 
     def __init__(self, module: DifferentialPerception, tower: Tower) -> None:
         self._module, self._tower = module, tower
         self._seen: dict[int, Tensor] = {}
         self._grids: list[tuple[int, ...]] = []
-        self._looking = False
-        """Between the tower's beginning and what it goes into: blocks may run again in the backward pass."""
+        self._recording = False  # within the tower's forward pass; blocks may run again in the backward pass
 
     def register(self) -> None:
-        self._tower.whole.register_forward_pre_hook(self._begin, with_kwargs=True)
+        self._tower.whole.register_forward_pre_hook(self._start, with_kwargs=True)
         for number in self._module.sizes.layers:
-            self._tower.blocks[number - 1].register_forward_hook(self._look(number))
+            self._tower.blocks[number - 1].register_forward_hook(self._record(number))
         self._tower.after.register_forward_pre_hook(self._change)
 
-    def _begin(self, _tower: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._looking = True
-        self._seen.clear()  # of a pass that ended in an error
+    def _start(self, _tower: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._recording = True
+        self._seen.clear()  # after a pass that failed
         grids = kwargs.get("grid_thw", args[1] if len(args) > 1 else None)
         self._grids = [] if grids is None else [tuple(grid) for grid in grids.tolist()]
 
-    def _look(self, number: int) -> Any:
+    def _record(self, number: int) -> Any:
         def look(_block: nn.Module, _args: Any, out: Any) -> None:
-            if self._looking:
+            if self._recording:
                 self._seen[number] = out[0] if isinstance(out, tuple) else out
 
         return look
@@ -227,7 +218,7 @@ class _Hooks:
     def _change(self, _after: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         features, scales = args[0], [self._seen[number] for number in self._module.sizes.layers]
         self._seen.clear()
-        self._looking = False
+        self._recording = False
         packed = features.dim() == 2  # (all tokens, width), else (images, tokens, width)
         grids = self._grids if packed else [(features.shape[1],)] * len(features)
         _check_pairs(grids)
@@ -238,7 +229,7 @@ class _Hooks:
         return (torch.stack(pairs, 1).reshape(features.shape), *args[1:])
 
     def _change_each(self, scales: "Sequence[Tensor]") -> "list[Tensor]":
-        """Return the features of images that lie one after the other, of pairs that have different grids."""
+        """Return the features of consecutive images, for pairs with different grids."""
         images = [one.split([prod(grid) for grid in self._grids]) for one in scales]
         changed: list[Tensor] = []
         for place in range(0, len(self._grids), 2):
@@ -249,38 +240,38 @@ class _Hooks:
 
 def _check_pairs(grids: Sequence[tuple[int, ...]]) -> None:
     if len(grids) % 2:
-        raise ModelError(f"{FIELD}: images go in twos, and these are {len(grids)}")
+        raise ModelError(f"{FIELD}: images must come in pairs, not {len(grids)}")
     for place in range(0, len(grids), 2):
         first, second = (" x ".join(map(str, grid[1:])) for grid in grids[place : place + 2])
         if first != second:
             raise ModelError(
-                f"{FIELD}: images {place + 1} and {place + 2} have {first} and {second} places; bring both to one size"
+                f"{FIELD}: images {place + 1} and {place + 2} have grids {first} and {second}; resize both to one size"
             )
 
 
 def save_differential(model: Any, folder: Path, weights: "Mapping[str, Tensor] | None" = None) -> None:
-    """Write the module's weights and sizes beside those of the model; ``weights``: where the module has not all."""
+    """Write the module's weights and sizes; ``weights`` replaces the module's own, if sharded."""
     from safetensors.torch import save_file
 
     module = getattr(model, NAME, None)
     if not isinstance(module, DifferentialPerception):
-        raise ModelError("this model has no module that perceives differences")
+        raise ModelError("this model has no differential perception module")
     weights = weights or module.state_dict()
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, folder / WEIGHTS)
     (folder / SIZES).write_text(json.dumps(asdict(module.sizes), indent=1), encoding="utf-8")
 
 
 def load_differential(model: Any, folder: Path) -> bool:
-    """Attach the module that lies beside a model's weights; return whether there is one."""
+    """Attach the module saved beside a model's weights; return whether there is one."""
     if not (folder / SIZES).exists():
         return False
     try:
         sizes = TypeAdapter(DifferentialSizes).validate_json((folder / SIZES).read_bytes())
     except (OSError, ValueError) as error:
-        raise ModelError(f"{folder / SIZES}: cannot be read as a module's sizes: {error}") from error
+        raise ModelError(f"{folder / SIZES}: invalid module sizes: {error}") from error
     _check(sizes, find_tower(model))
     weights = read_checkpoint(folder / WEIGHTS, field=FIELD)
-    with torch.device("meta"):  # no memory is taken for sizes that are not those of the weights
+    with torch.device("meta"):  # allocate nothing before sizes and weights are compared
         wanted = DifferentialPerception(sizes).state_dict()
     try:
         compare_shapes(shapes_of(weights), shapes_of(wanted))

@@ -1,8 +1,8 @@
-"""Describe images by DINOv2: the class token of the last layer, after its normalisation.
+"""DINOv2 embedder: the class token of the last layer, after its normalisation.
 
-Reads a folder as ``save_pretrained`` writes it (``config.json``, ``preprocessor_config.json``, weights), local or in
-the Hub's cache, safetensors first; transformers reads a pickle with ``weights_only``, and no code comes with the
-weights. Needs PyTorch and transformers. Images are prepared as the folder's ``BitImageProcessor`` does.
+Reads a folder of ``save_pretrained`` (``config.json``, ``preprocessor_config.json``, weights), local or in the Hub's
+cache, safetensors first; pickles are read with ``weights_only``, and no code comes with the weights. Needs PyTorch and
+transformers. Images are prepared as by the folder's ``BitImageProcessor``.
 """
 
 import json
@@ -31,23 +31,22 @@ KNOWN = {
     "facebook/dinov2-base": "f9e44c814b77203eaa57a6bdbbd535f21ede1415",
     "facebook/dinov2-large": "47b73eefe95e8d44ec3623f8890bd894b6ea2d6c",
 }
-"""The commits that are taken where a profile names none."""
+"""Default commits."""
 KINDS = {"dinov2": "Dinov2Model", "dinov2_with_registers": "Dinov2WithRegistersModel"}
-"""transformers' class of each kind of model."""
+"""transformers' class of each model type."""
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 DEFAULTS: Mapping[str, Any] = {
     "do_resize": True, "size": {"shortest_edge": 224}, "resample": 3, "do_center_crop": True,
     "crop_size": {"height": 224, "width": 224}, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True,
     "image_mean": CLIP_MEAN, "image_std": CLIP_STD,
 }  # fmt: skip
-"""What ``BitImageProcessor`` does where its file is silent."""
-RESAMPLE: Mapping[int, Interpolation] = {2: "bilinear", 3: "bicubic"}
-"""Pillow's numbers of its methods."""
+"""Defaults of ``BitImageProcessor``."""
+RESAMPLE: Mapping[int, Interpolation] = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers of resampling methods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dinov2:
-    """Embed images with DINOv2; its weights are loaded once per process, when they are first needed."""
+    """Embedder by DINOv2; its weights are loaded at the first use, once per process."""
 
     config: Dinov2Config
     batch: int = 0
@@ -55,7 +54,7 @@ class Dinov2:
 
     @property
     def version(self) -> str:
-        """Say which weights these are."""
+        """Return the identity of the weights."""
         return MODELS.identify(self.config.model, self.config.revision)
 
     @property
@@ -69,7 +68,7 @@ class Dinov2:
 
 
 def pin_dinov2(config: Dinov2Config, *, download: bool) -> Dinov2Config:
-    """Return the configuration with the revision of the weights that are on this machine; local ones are looked at."""
+    """Return the configuration with the revision of the local weights."""
     require_packages(FIELD, "torch", "torchvision", "transformers")
     pinned = config.model_copy(update=MODELS.pin(config.model, config.revision, download=download))
     if is_local(pinned.model):
@@ -110,7 +109,7 @@ def _transform(folder: Path) -> Preprocess:
 
 
 def transform_of(values: Mapping[str, Any]) -> Preprocess:
-    """Return what ``BitImageProcessor`` does, of the same configuration."""
+    """Return the transform of ``BitImageProcessor`` with this configuration."""
     said = {**DEFAULTS, **{name: value for name, value in values.items() if value is not None}}
     resize, size = _resizing(said["size"])
     crop = (said["crop_size"]["height"], said["crop_size"]["width"]) if said["do_center_crop"] else size
@@ -118,7 +117,7 @@ def transform_of(values: Mapping[str, Any]) -> Preprocess:
     scales = said["do_rescale"] and math.isclose(said["rescale_factor"], 1 / 255, rel_tol=1e-6) and said["do_normalize"]
     resizes = said["do_resize"] and said["resample"] in RESAMPLE
     if not crops or not scales or not resizes or crop[0] > size[0] or crop[1] > size[1]:
-        raise ModelError(f"{FIELD}: {PROCESSOR} prepares images in a way that is not supported: {dict(values)}")
+        raise ModelError(f"{FIELD}: {PROCESSOR} unsupported image preparation: {dict(values)}")
     return Preprocess(
         resize=resize,
         size=size,
@@ -135,4 +134,4 @@ def _resizing(size: Mapping[str, int]) -> tuple[Resize, tuple[int, int]]:
         return "shortest", (size["shortest_edge"], size["shortest_edge"])
     if "height" in size and "width" in size:
         return "exact", (size["height"], size["width"])
-    raise ModelError(f"{FIELD}: {PROCESSOR} resizes by {dict(size)}, which is not supported")
+    raise ModelError(f"{FIELD}: {PROCESSOR} unsupported size: {dict(size)}")

@@ -1,8 +1,7 @@
-"""Embedders by name: two descriptors without weights, two encoders with them, and the perceptual hash of every image.
+"""Embedders by name: two descriptors without weights, two encoders, and the perceptual hash of every image.
 
-An embedder works in two steps, so that the first can run in other processes than the second: ``prepare`` turns one
-image into what is encoded of it (the vector itself, for a descriptor; a small square of pixels, for an encoder), and
-``encode`` turns many of those into vectors.
+``prepare`` turns one image into the input of ``encode``, possibly in another process: the vector itself, for a
+descriptor; a crop of pixels, for an encoder. ``encode`` turns many of those into vectors.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,21 +25,21 @@ WITH_WEIGHTS = ("clip", "dinov2")
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turn images into vectors of one space."""
+    """Model from images to vectors of one space."""
 
     @property
     def name(self) -> str:
-        """The name that profiles use."""
+        """Name in profiles."""
         ...
 
     @property
     def version(self) -> str:
-        """What changes when the same image would get another vector."""
+        """Identity, which changes with its vectors."""
         ...
 
     @property
     def prepare(self) -> Prepare:
-        """What is done with one ``(h, w, 3)`` RGB image; can be sent to another process."""
+        """Transform of one ``(h, w, 3)`` RGB image; picklable."""
         ...
 
     def encode(self, prepared: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
@@ -48,12 +47,11 @@ class Embedder(Protocol):
         ...
 
 
-EMBEDDERS = Registry("embedders", Embedder, (ColourLayout(), Gradients(), PerceptualHash()))
-"""Those that have no settings."""
+EMBEDDERS = Registry("embedders", Embedder, (ColourLayout(), Gradients(), PerceptualHash()))  # those without settings
 
 
 def make_embedder(name: str, config: EmbeddingConfig) -> Embedder:
-    """Return the embedder of that name; its weights are loaded when they are first needed."""
+    """Return the embedder of that name; weights are loaded at the first use."""
     if name == "clip":
         return OpenClip(config=config.clip, batch=config.batch_size)
     if name == "dinov2":
@@ -62,7 +60,7 @@ def make_embedder(name: str, config: EmbeddingConfig) -> Embedder:
 
 
 def to_unit(vector: NDArray[np.float32], whose: str) -> tuple[tuple[float, ...], float]:
-    """Return the unit vector as float16 numbers, and its length as a float32; the zero vector stays what it is."""
+    """Return the unit vector in float16, and its norm in float32; zero vectors stay zero."""
     norm = float(np.linalg.norm(vector.astype(np.float64)))
     if not np.isfinite(norm):
         raise ModelError(f"{whose}: gave a vector that is not finite")

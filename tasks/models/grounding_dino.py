@@ -1,13 +1,12 @@
-"""Find boxes for tags with Grounding DINO (Liu et al., 2023), by transformers' model, processor and post-processing.
+"""Grounding DINO detector (Liu et al., 2023), by transformers' model, processor and post-processing.
 
-All tags of an image are asked for in as few prompts as fit into the network's 256 tokens, put together from the tags'
-tokens, so that it is known where a tag stands. Images are batched with others of exactly their size: the library's
-backbone and its group normalisations see the padding of others. On a GPU boxes and their scores are float32: bfloat16's
-eight bits of mantissa are pixels.
+An image's tags are packed into as few prompts as fit the network's 256 tokens, assembled from the tags' tokens, so that
+each tag's position is known. Only images of exactly one size are batched: padding affects the library's backbone and
+group normalisations. On a GPU boxes and scores are float32: bfloat16 would round boxes by pixels.
 
 Kept, as in the public demonstrations: a box whose best score over all tokens reaches ``box_threshold``, for each tag
 whose own tokens' best score for it is above ``text_threshold``; of two boxes of one tag that overlap by more than
-``max_iou``, the one with the higher score.
+``max_iou``, the better one.
 """
 
 import re
@@ -38,50 +37,47 @@ KNOWN = {
     "IDEA-Research/grounding-dino-base": "12bdfa3120f3e7ec7b434d90674b3396eccf88eb",
     "IDEA-Research/grounding-dino-tiny": "a2bb814dd30d776dcf7e30523b00659f4f141c71",
 }
-"""The commits that are taken where a profile names none."""
+"""Default commits."""
 MAX_IMAGES = 16
-"""Images that a GPU takes at once at the most; one takes a gigabyte or two at the published size. A CPU takes one: four
-are no faster (31 s each of the tiny model, 6.4 GB in place of 3.0)."""
+"""Maximum images at once on a GPU; one takes a gigabyte or two at the published size. A CPU takes one: four are no
+faster (31 s each of the tiny model, 6.4 GB in place of 3.0).
+"""
 MAX_ASPECT = 32
-"""Thinner images are stretched: the library fails where a side would become 0 pixels, or where the network has fewer
-cells (of 8 to 64 pixels) than the queries that it takes from them (900)."""
-FRAMING = re.compile(r"[.?\[\]]")
-"""What would end a tag in a prompt, or name a token of the prompt's frame ("[SEP]")."""
-SCORE_DIGITS, PIXEL_DIGITS = 4, 2
-"""Of a box that is written: the size of a batch changes later ones."""
+"""Thinner images are stretched: the library fails where a side becomes 0 pixels, or where the network has fewer cells
+(of 8 to 64 pixels) than queries (900).
+"""
+FRAMING = re.compile(r"[.?\[\]]")  # ends a tag in a prompt, or names a special token ("[SEP]")
+SCORE_DIGITS, PIXEL_DIGITS = 4, 2  # of a written box: later digits depend on the batch size
 
 
 class Fitted(NamedTuple):
-    """A resized image."""
+    """Resized image."""
 
-    pixels: NDArray[np.uint8]
-    """``(3, h, w)``."""
-    size: tuple[int, int]
-    """Height and width of the image itself."""
+    pixels: NDArray[np.uint8]  # ``(3, h, w)``
+    size: tuple[int, int]  # height and width of the original image
 
 
 class Prompt(NamedTuple):
-    """Tags of an image, in tokens."""
+    """Tokens of an image's tags."""
 
     ids: list[int]
-    spans: dict[int, slice]
-    """Which tokens are those of a tag, by its place among the image's."""
+    spans: dict[int, slice]  # tokens of each tag, by its position among the image's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundingDino:
-    """Detector by Grounding DINO; its weights are loaded once per process, when they are first needed."""
+    """Detector by Grounding DINO; its weights are loaded at the first use, once per process."""
 
     config: DetectionConfig
     looks: bool = True
 
     @property
     def version(self) -> str:
-        """Say which weights these are."""
+        """Return the identity of the weights."""
         return MODELS.identify(self.config.model, self.config.revision)
 
     def prepare(self, seen: Seen) -> Fitted:
-        """Return the image as the model's own processor resizes it; loads no weights."""
+        """Return the image as resized by the model's processor; loads no weights."""
         height, width = seen.pixels.shape[:2]
         least = -(-max(height, width) // MAX_ASPECT)
         pixels = seen.pixels.repeat(-(-least // height), axis=0).repeat(-(-least // width), axis=1)
@@ -95,7 +91,7 @@ class GroundingDino:
     def detect(self, prepared: Sequence[Fitted], tags: Sequence[Sequence[Tag]]) -> list[tuple[Box, ...]]:
         """Return the boxes of each image, in its pixels, by tag and then by falling score.
 
-        A tag has at most as many boxes as the network has queries (900); tags that no prompt can hold have none.
+        A tag has at most 900 boxes, the network's queries; tags too long for a prompt have none.
         """
         network = _load(self.config.model, self.config.revision)
         batches = _batches(self.config.model, self.config.revision, self.config.batch_size)
@@ -105,7 +101,7 @@ class GroundingDino:
             for prompt in network.prompts([tag.name for tag in names])
         ]
         found: dict[tuple[int, int], list[Box]] = {}
-        # Of one size, prompts of like length go together: they are filled up to the longest.
+        # Within a size, sort by prompt length: prompts are padded to the longest.
         asks.sort(key=lambda ask: (prepared[ask[0]].pixels.shape, len(ask[1].ids)))
         for _, group in groupby(asks, key=lambda ask: prepared[ask[0]].pixels.shape):
             some = [(prepared[place], prompt, place) for place, prompt in group]
@@ -120,22 +116,16 @@ class GroundingDino:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundingNetwork:
-    """A network on its device, with its processor."""
+    """Network on its device, with its processor."""
 
-    model: Any
-    """transformers' ``GroundingDinoForObjectDetection``."""
-    processor: Any
-    """Its ``GroundingDinoProcessor``."""
+    model: Any  # transformers' ``GroundingDinoForObjectDetection``
+    processor: Any  # its ``GroundingDinoProcessor``
     device: "device"
 
     def prompts(self, names: Sequence[str]) -> list[Prompt]:
-        """Return the prompts of an image's tags, in order.
-
-        Tags are left out that no prompt can hold: those longer than the limit, and those of which nothing is left or
-        known.
-        """
+        """Return the prompts of an image's tags, in order; tags too long or without known tokens are left out."""
         tokenizer, limit = self.processor.tokenizer, self.model.config.max_text_len
-        # What is no Unicode (a lone surrogate) cannot be tokenized.
+        # Lone surrogates cannot be tokenised.
         clean = [FRAMING.sub(" ", name).encode("utf-8", "ignore").decode().lower() for name in names]
         read = tokenizer(clean, add_special_tokens=False)["input_ids"] if clean else []
         stop = tokenizer.convert_tokens_to_ids(".")
@@ -150,7 +140,7 @@ class GroundingNetwork:
         return [Prompt([*prompt.ids, tokenizer.sep_token_id], prompt.spans) for prompt in made]
 
     def answer(self, asks: Sequence[tuple[Fitted, Prompt]], config: DetectionConfig) -> list[list[Box]]:
-        """Return the boxes that are found in images of one size, each by its prompt."""
+        """Return the boxes found in images of one size, each by its prompt."""
         import torch
 
         images = [torch.from_numpy(image.pixels) for image, _ in asks]
@@ -162,7 +152,7 @@ class GroundingNetwork:
         on_gpu = self.device.type == "cuda"
         with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=on_gpu):
             found = self.model(**seen, **text, token_type_ids=torch.zeros_like(text["input_ids"]))
-            # What fills a prompt up has no score: its logits are minus infinity.
+            # Padding has logits of minus infinity.
             logits, boxes = found.logits.float().cpu(), found.pred_boxes.float().cpu()
         if bool(logits.isnan().any()) or not bool(boxes.isfinite().all()):
             raise ModelError(f"{FIELD}.model: Grounding DINO gave boxes or scores that are not finite")
@@ -171,10 +161,9 @@ class GroundingNetwork:
     def _kept(
         self, image: Fitted, prompt: Prompt, logits: "Tensor", boxes: "Tensor", config: DetectionConfig
     ) -> Iterator[Box]:
-        """Yield the boxes of a prompt's tags that reach the thresholds, clipped to the image, as the module says.
+        """Yield the boxes of a prompt's tags that pass the thresholds, clipped to the image.
 
-        The library's labels mix the words of several tags, so it is asked for one tag at a time, all other tokens
-        hidden.
+        The library's labels mix the words of several tags, so each tag is post-processed alone, other tokens hidden.
         """
         import torch
         from torchvision.ops import clip_boxes_to_image, nms
@@ -199,11 +188,9 @@ class GroundingNetwork:
 
 
 def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionConfig:
-    """Return the configuration with the revision of the weights that are on this machine; local ones are looked at.
+    """Return the configuration with the revision of the local weights; local folders are checked.
 
-    Raises:
-        ModelError: weights or packages are missing, or local files are damaged or another model's: a build must not
-            work for hours to find that.
+    ``ModelError``: weights or packages are missing, damaged or another model's, before a build starts.
     """
     require_packages(FIELD, "torch", "torchvision", "transformers")
     pinned = config.model_copy(update=MODELS.pin(config.model, config.revision, download=download))
@@ -250,5 +237,5 @@ def _load(model: str, revision: str) -> GroundingNetwork:
 
 @lru_cache(maxsize=8)
 def _batches(model: str, revision: str, fixed: int) -> Batches:  # noqa: ARG001 - batches are found for each network
-    """Return how many images this process has found to go at once; it is kept for the next call."""
+    """Return this process' batch size so far, kept between calls."""
     return Batches(fixed, most=MAX_IMAGES, on_cpu=1)

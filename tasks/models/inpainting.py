@@ -1,4 +1,4 @@
-"""Fill holes in images from their surroundings: OpenCV's methods, without any weights (LaMa is in ``lama``).
+"""Inpaint holes with OpenCV's methods, without weights (LaMa is in ``lama``).
 
 Reads RGB pixels and a hole, writes RGB pixels; needs OpenCV. An inpainter works in two steps, like a tagger:
 ``prepare`` may run in other processes.
@@ -13,48 +13,44 @@ from numpy.typing import NDArray
 
 Pixels = NDArray[np.uint8]
 Hole = NDArray[np.bool_]
-Window = tuple[int, int, int, int]
-"""Pixels x0, y0, x1, y1 of an image, the last two exclusive."""
+Window = tuple[int, int, int, int]  # pixels x0, y0, x1, y1, the last two exclusive
 
-RADIUS = 5
-"""Pixels around a point that its filling is made from."""
-MARGIN = 2 * RADIUS + 2
-"""Pixels around a hole that its filling may depend on."""
+RADIUS = 5  # pixels around a point used to fill it
+MARGIN = 2 * RADIUS + 2  # pixels around a hole that affect its filling
 
 
 class Inpainter(Protocol):
-    """Fill holes."""
+    """Model that fills holes."""
 
     @property
     def version(self) -> str:
-        """What changes when the same hole would be filled otherwise."""
+        """Identity, which changes with its fillings."""
         ...
 
     def prepare(self, image: Pixels, hole: Hole, window: Window) -> Any:
-        """Return what ``fill`` takes of one hole of the ``(height, width, 3)`` image; can be sent to another process.
+        """Return the input of ``fill`` for one hole of the ``(height, width, 3)`` image; picklable.
 
-        ``hole`` is ``(h, w)``, that of the window: the smallest one with all of it.
+        ``hole`` is ``(h, w)``, in the window, its bounding box.
         """
         ...
 
     def fill(self, prepared: Sequence[Any]) -> Iterator[Pixels]:
-        """Yield for each hole the ``(h, w, 3)`` pixels of its window, filled; what is no hole in it does not count."""
+        """Yield the filled ``(h, w, 3)`` window of each hole; pixels outside the hole are ignored."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """All pixels that the filling of a hole depends on."""
+    """All pixels that affect the filling of a hole."""
 
     pixels: Pixels
     hole: Hole
-    place: tuple[slice, slice]
-    """Where the window is in them."""
+    place: tuple[slice, slice]  # position of the window in them
 
 
 @dataclass(frozen=True)
 class OpenCVInpainter:
-    """Fill holes by Telea's fast marching or by Navier-Stokes; both look only ``RADIUS`` pixels around."""
+    """Inpainter by Telea's fast marching or by Navier-Stokes; both use ``RADIUS`` pixels around."""
 
     method: Literal["telea", "navier-stokes"] = "telea"
 
@@ -64,7 +60,7 @@ class OpenCVInpainter:
         return self.method
 
     def prepare(self, image: Pixels, hole: Hole, window: Window) -> Surroundings:
-        """Cut out the hole's surroundings; only they are worked on, which changes nothing."""
+        """Crop the hole's surroundings, which give the same filling as the whole image."""
         x0, y0, x1, y1 = window
         left, top = max(x0 - MARGIN, 0), max(y0 - MARGIN, 0)
         pixels = np.ascontiguousarray(image[top : y1 + MARGIN, left : x1 + MARGIN])
@@ -74,7 +70,7 @@ class OpenCVInpainter:
         return Surroundings(pixels, around, place)
 
     def fill(self, prepared: Sequence[Surroundings]) -> Iterator[Pixels]:
-        """Yield the filled windows; where there is nothing to fill, or to fill from, the pixels stay."""
+        """Yield the filled windows; empty holes, and holes without surroundings, stay unchanged."""
         import cv2
 
         flag = cv2.INPAINT_TELEA if self.method == "telea" else cv2.INPAINT_NS

@@ -1,9 +1,9 @@
-"""Fill holes by LaMa (Suvorov et al., 2022), a network with Fourier convolutions that sees all of its crop at once.
+"""LaMa inpainter (Suvorov et al., 2022), a network with Fourier convolutions that sees its whole crop at once.
 
-Runs the published big-lama in PyTorch, as simple-lama-inpainting 0.1.2 does (which demands NumPy 1): RGB as float32,
-the hole as 0 and 1, both padded ``symmetric`` to a multiple of 8. What it sees is the hole with its surroundings. The
-file is a TorchScript program, and nothing shuts it in: it runs only if its SHA-256 is the published one, or one that
-the profile names. cuFFT takes no bfloat16, so that it computes in float32.
+Runs the published big-lama in PyTorch, as simple-lama-inpainting 0.1.2 does (which requires NumPy 1): RGB as float32,
+the hole as 0 and 1, both padded ``symmetric`` to a multiple of 8, on a crop around the hole. The file is a TorchScript
+program without a sandbox: it runs only if its SHA-256 is the published one, or one named in the profile. cuFFT does not
+support bfloat16, hence float32.
 """
 
 import hashlib
@@ -19,58 +19,45 @@ import numpy as np
 
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import LamaConfig, RemovalsConfig
+from pairwright.tasks.models import weights
 from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.inpainting import Hole, Pixels, Window
-from pairwright.tasks.models.weights import (
-    PublishedFile,
-    absolute,
-    find_checkpoint,
-    identify_files,
-    loading,
-    require_packages,
-)
 
 FIELD = "removals.lama"
-PUBLISHED = PublishedFile(
+PUBLISHED = weights.PublishedFile(
     field=FIELD,
     name="big-lama.pt",
     url="https://github.com/enesmsahin/simple-lama-inpainting/releases/download/v0.1.0/big-lama.pt",
     sha256="7ba7aa7ac37a4d41fdbbeba3a2af7ead18058552997e3a3cd1a3b2210c9e6b4c",
 )
 TRUSTED = {PUBLISHED.sha256, "344c77bbcb158f17dd143070d1e789f38a66c04202311ae3a258ef66667a9ea9"}
-"""Hashes of the files that run without being asked about: the published one, and IOPaint's copy of big-lama."""
+"""Hashes of the files that run unasked: the published one, and IOPaint's copy of big-lama."""
 STEP, DIVISOR = 64, 8
-"""Crops begin and end at multiples of ``STEP`` pixels, so that few sizes occur; the network halves them three times."""
-MIN_CONTEXT = 64
-"""Pixels around a hole at the least, where the image has them."""
-MAX_CROPS = 8
-"""Crops that a GPU takes at once, of what is found by trying: a pixel takes 0.8 kB, and what cuDNN and cuFFT need."""
+"""Crops start and end at multiples of ``STEP`` pixels, for few distinct sizes; the network halves them three times."""
+MIN_CONTEXT = 64  # minimum pixels around a hole, within the image
+MAX_CROPS = 8  # initial crops at once on a GPU: a pixel takes 0.8 kB, plus the needs of cuDNN and cuFFT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoleCrop:
-    """A hole with its surroundings, as the network takes it."""
+    """Hole with its surroundings, as input of the network."""
 
-    pixels: Pixels
-    """``(height, width, 4)``: RGB, and 1 in the hole; shrunk, then padded."""
-    shrunk: tuple[int, int]
-    """Height and width before the padding."""
-    size: tuple[int, int]
-    """Height and width in the image."""
-    place: tuple[slice, slice]
-    """Where the window is in the crop, in pixels of the image."""
+    pixels: Pixels  # ``(height, width, 4)``: RGB, and 1 in the hole; shrunk, then padded
+    shrunk: tuple[int, int]  # height and width before the padding
+    size: tuple[int, int]  # height and width in the image
+    place: tuple[slice, slice]  # position of the window in the crop, in pixels of the image
 
 
 @dataclass(frozen=True, kw_only=True)
 class LamaInpainter:
-    """Inpainter by LaMa; its weights are loaded once per process, when they are first needed."""
+    """Inpainter by LaMa; its weights are loaded at the first use, once per process."""
 
     config: RemovalsConfig
 
     @property
     def version(self) -> str:
-        """Say which weights these are."""
+        """Return the identity of the weights."""
         return f"LaMa {self.config.lama.revision or PUBLISHED.name}"
 
     def prepare(self, image: Pixels, hole: Hole, window: Window) -> HoleCrop:
@@ -78,7 +65,7 @@ class LamaInpainter:
         return crop_hole(image, hole, window, context=self.config.context, max_side=self.config.max_side)
 
     def fill(self, prepared: Sequence[HoleCrop]) -> Iterator[Pixels]:
-        """Yield the filled windows; crops of one size go through the network together."""
+        """Yield the filled windows; crops of one size are batched."""
         network, batches = _load(self.config.lama.model_dump_json(), self.config.batch_size)
         filled: dict[int, Pixels] = {}
         for shape in {crop.pixels.shape for crop in prepared}:
@@ -90,29 +77,29 @@ class LamaInpainter:
 
 
 def crop_hole(image: Pixels, hole: Hole, window: Window, *, context: float, max_side: int) -> HoleCrop:
-    """Return a hole ``(h, w)`` of an image's window with what is around it.
+    """Return a hole ``(h, w)`` of an image's window with its surroundings.
 
-    ``context`` is seen on each side, in sides of the window. A crop longer than ``max_side`` is shrunk, before padding.
+    ``context`` is the margin on each side, in sides of the window. A crop longer than ``max_side`` is shrunk before
+    padding.
     """
     import cv2
 
     x0, y0, x1, y1 = window
-    (left, right), (top, bottom) = _grown(x0, x1, image.shape[1], context), _grown(y0, y1, image.shape[0], context)
+    (left, right), (top, bottom) = _extend(x0, x1, image.shape[1], context), _extend(y0, y1, image.shape[0], context)
     size = (bottom - top, right - left)
     place = (slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
     pixels, inside = image[top:bottom, left:right], np.zeros(size, dtype=np.float32)
     inside[place] = hole
     scale = min(1.0, max_side / max(size))
-    shrunk = (max(ceil(size[0] * scale - 1e-6), 1), max(ceil(size[1] * scale - 1e-6), 1))  # but for errors of floats
+    shrunk = (max(ceil(size[0] * scale - 1e-6), 1), max(ceil(size[1] * scale - 1e-6), 1))  # tolerate float errors
     if shrunk != size:
         pixels, inside = (cv2.resize(one, shrunk[::-1], interpolation=cv2.INTER_AREA) for one in (pixels, inside))
-    seen: Pixels = np.dstack([pixels, inside > 0]).astype(np.uint8)  # a pixel of which any part is hole, is hole
+    seen: Pixels = np.dstack([pixels, inside > 0]).astype(np.uint8)  # a pixel partly in the hole is in it
     padding = (*((0, -side % DIVISOR) for side in shrunk), (0, 0))
     return HoleCrop(pixels=np.pad(seen, padding, mode="symmetric"), shrunk=shrunk, size=size, place=place)
 
 
-def _grown(low: int, high: int, limit: int, context: float) -> tuple[int, int]:
-    """Return a span with its context, as far as the image reaches."""
+def _extend(low: int, high: int, limit: int, context: float) -> tuple[int, int]:
     more = max(ceil(context * (high - low)), MIN_CONTEXT)
     return max(low - more, 0) // STEP * STEP, min(ceil((high + more) / STEP) * STEP, limit)
 
@@ -128,10 +115,10 @@ def put_back(crop: HoleCrop, filled: Pixels) -> Pixels:
 
 
 def run_lama(network: Any, crops: Sequence[Pixels]) -> list[Pixels]:
-    """Return the ``(height, width, 3)`` pixels that the network makes of ``(height, width, 4)`` crops."""
+    """Return the network's ``(height, width, 3)`` pixels for ``(height, width, 4)`` crops."""
     import torch
 
-    # The just-in-time optimiser works anew on each size of input, for seconds.
+    # The JIT optimiser takes seconds for each input size.
     plainly = torch.jit.optimized_execution(should_optimize=False)  # pyright: ignore[reportPrivateImportUsage]  (it is not listed)
     with torch.inference_mode(), plainly:
         seen = torch.from_numpy(np.stack(crops)).to(choose_device()).permute(0, 3, 1, 2).contiguous()
@@ -142,35 +129,34 @@ def run_lama(network: Any, crops: Sequence[Pixels]) -> list[Pixels]:
 
 
 def pin_lama(config: LamaConfig, *, download: bool) -> LamaConfig:
-    """Return the configuration with the revision of the file that is on this machine, once it may run."""
-    require_packages(FIELD, "torch", "cv2")
-    path = find_checkpoint(config.checkpoint, PUBLISHED, config.revision, download=download)
+    """Return the configuration with the revision of the local file, if it is trusted."""
+    weights.require_packages(FIELD, "torch", "cv2")
+    path = weights.find_checkpoint(config.checkpoint, PUBLISHED, config.revision, download=download)
     _read_trusted(config, path)
-    update = {"revision": identify_files([path]), "checkpoint": absolute(config.checkpoint)}
+    update = {"revision": weights.identify_files([path]), "checkpoint": weights.absolute(config.checkpoint)}
     return config.model_copy(update=update)
 
 
 def _read_trusted(config: LamaConfig, path: Path) -> bytes:
-    """Return a program; refuse one that nobody vouches for. Nothing of it runs."""
+    """Return a program's bytes; refuse untrusted ones."""
     data = path.read_bytes()
     sha256 = hashlib.sha256(data).hexdigest()
     if sha256 not in TRUSTED | {config.sha256.lower()}:
         raise ModelError(
-            f"{FIELD}.checkpoint: {path} is a program, and not the published {PUBLISHED.name}: its SHA-256 is "
-            f"{sha256}. If you know where it comes from, and trust it: --set {FIELD}.sha256={sha256}"
+            f"{FIELD}.checkpoint: {path} is a program other than the published {PUBLISHED.name} (SHA-256 {sha256}). If "
+            f"you trust its origin: --set {FIELD}.sha256={sha256}"
         )
     return data
 
 
 @lru_cache(maxsize=1)
 def _load(configuration: str, batch: int) -> tuple[Any, Batches]:
-    """Load the program, and try it."""
     import torch
 
     config = LamaConfig.model_validate_json(configuration)
-    path = find_checkpoint(config.checkpoint, PUBLISHED, config.revision, download=False)
+    path = weights.find_checkpoint(config.checkpoint, PUBLISHED, config.revision, download=False)
     data = _read_trusted(config, path)
-    with loading(FIELD, path):
+    with weights.loading(FIELD, path):
         network = torch.jit.load(io.BytesIO(data), map_location=choose_device()).eval()
         run_lama(network, [np.ones((STEP, STEP, 4), dtype=np.uint8)])
     return network, Batches(batch, most=MAX_CROPS, on_cpu=1)

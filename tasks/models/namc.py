@@ -1,12 +1,12 @@
-"""NAMC, a captioner of image differences that is trained from scratch (paper 001, Figure 2), and its losses.
+"""NAMC, a captioner of image differences trained from scratch (paper 001, Figure 2), and its losses.
 
-NIM, ``NoiseIdentifier``: which patches and words do not belong together, by CLIP's own tokens (3.2.1). MIR,
-``MaskedImageEncoder``: what masked places were, and what changed between two images (3.2.2). FDG, ``Describer``: a
-description of that (3.2.3). Pre-training on a table of differences goes through all three; fine-tuning on people's
-captions, which are taken to be clean, and inference need only the images' grid features: no masks, no CLIP.
+NIM, ``NoiseIdentifier``: mismatched patches and words, by CLIP's own tokens (3.2.1). MIR, ``MaskedImageEncoder``: the
+contents of masked places, and the change between two images (3.2.2). FDG, ``Describer``: a description of the change
+(3.2.3). Pre-training on a table of differences uses all three; fine-tuning on people's captions, which are taken to be
+clean, and inference need only the images' grid features: no masks, no CLIP.
 
-Shapes: B pairs of images, ``places`` of a grid, L tokens of a half as CLIP reads it, T tokens of a description as the
-decoder writes it; 2 B: all first images or halves, then all second ones.
+Shapes: B pairs of images, ``places`` of a grid, L tokens of a half for CLIP, T tokens of a description for the decoder;
+2 B: all first images or halves, then all second ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,36 +23,26 @@ from pairwright.tasks.models.cross_attention import Layers, Seen, visible
 from pairwright.tasks.models.namc_batch import Described
 from pairwright.tasks.models.open_clip_embedder import has_class_token
 
-NO_WORD = -1
-"""Stands for tokens that belong to no word."""
-SPREAD = 0.02
-"""Standard deviation of fresh vectors, as BERT's."""
+NO_WORD = -1  # word number of tokens outside words
+SPREAD = 0.02  # standard deviation of initial vectors, as BERT's
 TEMPERATURE = 0.02
-EPSILON = 1e-8
-"""IRRA's values (Jiang and Ye 2023); NAMC does not print its own."""
-IGNORED = -100
-"""Label of what is not to be learnt."""
+EPSILON = 1e-8  # IRRA's values (Jiang and Ye 2023); NAMC does not print its own
+IGNORED = -100  # label of targets without loss
 Losses = tuple[dict[str, Tensor], dict[str, Tensor]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamcSizes:
-    """Sizes of the masked image encoder and the decoder; the values are the paper's (64.2 M weights, CLIP aside)."""
+    """Sizes of the masked image encoder and the decoder; the defaults are the paper's (64.2 M weights, CLIP aside)."""
 
     width: int = 768
     heads: int = 12
-    layers: int = 2
-    """Of the encoder, and of the decoder."""
-    places: int = 196
-    """Of an image's grid: 14 x 14, the same for CLIP's patches, the CNN's features and VQGAN's codes."""
-    features: int = 1024
-    """Channels of the CNN's features: ResNet-101, third stage."""
-    codes: int = 1024
-    """In VQGAN's codebook."""
-    vocabulary: int = 30_522
-    """Of the decoder: BERT's."""
-    length: int = 80
-    """Tokens that a description may have; the paper's 23 are those of its benchmarks, too few for its own template."""
+    layers: int = 2  # of the encoder, and of the decoder
+    places: int = 196  # of an image's grid, 14 x 14, for CLIP's patches, the CNN's features and VQGAN's codes
+    features: int = 1024  # channels of the CNN: ResNet-101, third stage
+    codes: int = 1024  # in VQGAN's codebook
+    vocabulary: int = 30_522  # of the decoder: BERT's
+    length: int = 80  # maximum tokens of a description; the paper's 23 suit its benchmarks, not its own template
     dropout: float = 0.1
 
 
@@ -60,9 +50,9 @@ class NamcSizes:
 
 
 class NoiseIdentifier(nn.Module):
-    """Encodes images and texts of which something is masked; ``clip`` is a model of open_clip.
+    """Encoder of masked images and texts; ``clip`` is a model of open_clip.
 
-    Masked patches and words become a learned vector each; ``to_width`` maps the text tower's tokens to the decoder's
+    Masked patches and words become one learned vector each; ``to_width`` maps the text tower's tokens to the decoder's
     width.
     """
 
@@ -70,7 +60,7 @@ class NoiseIdentifier(nn.Module):
         super().__init__()
         own_text = getattr(clip, "text_pool_type", "") == "argmax" and isinstance(clip.text_projection, Tensor)
         if not (has_class_token(clip.visual) and own_text):
-            raise ModelError("NAMC masks patches and words of two transformers of CLIP's form; this model has others")
+            raise ModelError("namc.clip: NAMC needs two transformer towers of CLIP's form; choose another model")
         self.clip = clip
         self.masked_patch = nn.Parameter(torch.randn(clip.visual.conv1.out_channels) * SPREAD)
         self.masked_word = nn.Parameter(torch.randn(clip.token_embedding.embedding_dim) * SPREAD)
@@ -79,7 +69,7 @@ class NoiseIdentifier(nn.Module):
     def see(self, pixels: Tensor, masked: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return images ``(B, 3, h, w)`` in CLIP's projected space: ``(B, e)`` as a whole, and ``(B, patches, e)``.
 
-        Patches that are ``masked``, ``(B, patches)`` bool, are not seen.
+        ``masked``, ``(B, patches)`` bool, hides patches.
         """
         visual = self.clip.visual
         patches = visual.conv1(pixels).flatten(2).transpose(1, 2)
@@ -93,10 +83,10 @@ class NoiseIdentifier(nn.Module):
     def read(self, tokens: Tensor, masked: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return texts in CLIP's projected space, ``(B, e)`` and ``(B, L, e)``, and the tower's own ``(B, L, w)``.
 
-        ``tokens``, ``(B, L)``, are 0 behind their end; those ``masked``, ``(B, L)`` bool, are not read.
+        ``tokens``, ``(B, L)``, are 0 after the end token; ``masked``, ``(B, L)`` bool, hides tokens.
         """
-        clip, ends = self.clip, tokens.argmax(1)  # the mark of the end has the highest number
-        longest = int(ends.max()) + 1  # nothing looks at what comes later, and texts are a third of L
+        clip, ends = self.clip, tokens.argmax(1)  # the end token has the highest id
+        longest = int(ends.max()) + 1  # causal attention; texts fill a third of L
         embedded = clip.token_embedding(tokens[:, :longest])
         if masked is not None:
             embedded = torch.where(masked[:, :longest, None], self.masked_word.to(embedded.dtype), embedded)
@@ -116,10 +106,10 @@ class NoiseIdentifier(nn.Module):
         shares: tuple[float, float],
         draw: Callable[[Tensor], Tensor] = torch.rand_like,
     ) -> tuple[Tensor, Tensor]:
-        """Return which patches and which words to mask, ``(B, patches)`` and ``(B, L)``, by CLIP as it is now.
+        """Return which patches and which words to mask, ``(B, patches)`` and ``(B, L)``, by the current CLIP.
 
-        ``words``, ``(B, L)``, are the numbers of the tokens' words; ``shares`` are p_I and p_T, how much of the patches
-        and of the words is masked on average; ``draw`` gives random numbers of a tensor's shape.
+        ``words``, ``(B, L)``, are the tokens' word numbers; ``shares`` are p_I and p_T, the mean shares of masked
+        patches and words; ``draw`` returns random numbers of a tensor's shape.
         """
         patches, pieces = relevance(self.see(pixels)[1], self.read(tokens)[1], words != NO_WORD)
         whole, real = relevance_of_words(pieces, words)
@@ -129,10 +119,10 @@ class NoiseIdentifier(nn.Module):
 
 
 def relevance(patches: Tensor, tokens: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """Return how relevant each patch ``(B, patches)`` and each token ``(B, L)`` is: its highest cosine (Eq. 1).
+    """Return the relevance of each patch ``(B, patches)`` and token ``(B, L)``: its highest cosine (Eq. 1).
 
-    Of ``(B, patches, e)`` and ``(B, L, e)`` in the projected space, since the towers differ in width. ``real``,
-    ``(B, L)`` bool: tokens of words, not start, end and padding; without any, every patch has relevance 0.
+    Inputs are ``(B, patches, e)`` and ``(B, L, e)`` in the projected space, since the towers differ in width. ``real``,
+    ``(B, L)`` bool: tokens of words, not start, end and padding; without any, patches have relevance 0.
     """
     cosines = (functional.normalize(patches, dim=-1) @ functional.normalize(tokens, dim=-1).mT).float()
     seen = cosines.masked_fill(~real[:, None], -torch.inf).amax(2)
@@ -140,20 +130,20 @@ def relevance(patches: Tensor, tokens: Tensor, real: Tensor) -> tuple[Tensor, Te
 
 
 def relevance_of_words(tokens: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-    """Return per word number ``(B, L)`` the highest relevance of its tokens ``(B, L)``, and which numbers there are.
+    """Return the relevance of each word ``(B, L)``, the highest of its tokens', and which word numbers exist.
 
-    ``words``, ``(B, L)``: numbers of words below L, or ``NO_WORD``.
+    ``words``, ``(B, L)``: word numbers below L, or ``NO_WORD``.
     """
     none = torch.full((len(tokens), tokens.shape[1] + 1), -torch.inf, dtype=tokens.dtype, device=tokens.device)
-    found = none.scatter_reduce(1, words + 1, tokens, "amax")[:, 1:]  # what is of no word goes to a place of its own
+    found = none.scatter_reduce(1, words + 1, tokens, "amax")[:, 1:]  # NO_WORD goes to column 0
     real = found > -torch.inf
     return found.where(real, 0), real
 
 
 def mask_probabilities(relevant: Tensor, share: float, real: Tensor) -> Tensor:
-    """Return P = p + IR - mean(IR), IR = 1 - relevance, held within [0, 1]; 0 and in no mean where not ``real``.
+    """Return P = p + IR - mean(IR), IR = 1 - relevance, clamped to [0, 1]; 0 and outside the mean where not ``real``.
 
-    The paper's P can leave [0, 1]; where it does, less than ``share`` is masked on average, or more.
+    The paper's P can leave [0, 1]; clamping then changes the mean masked share.
     """
     irrelevant = (1 - relevant).where(real, 0)
     mean = irrelevant.sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp(min=1)
@@ -161,18 +151,18 @@ def mask_probabilities(relevant: Tensor, share: float, real: Tensor) -> Tensor:
 
 
 def mask_tokens(masked: Tensor, words: Tensor) -> Tensor:
-    """Return which tokens, whose words are ``words``, are of masked words ``(B, words)``: no start, end or padding."""
+    """Return which tokens belong to masked words ``(B, words)``; never start, end or padding."""
     return masked.gather(1, words.clamp(min=0)) & (words != NO_WORD)
 
 
-# --- MIR: masked image reconstruction, and the comparison of two images -----------------------------------------------
+# --- MIR: masked image reconstruction, and comparison of two images ---------------------------------------------------
 
 
 class MaskedImageEncoder(nn.Module):
-    """Reconstructs images, and compares them; masked places hold a learned vector.
+    """Encoder that reconstructs images and compares them; masked places hold a learned vector.
 
-    The same layers do both. *Reconstruct*: one image, masked places ask too, what is cross-attended is the denoised
-    description. *Interact*: two streams, each cross-attends to the other image, and nobody looks at masked places.
+    The same layers do both. *Reconstruct*: one image, masked places included, cross-attends to the denoised
+    description. *Interact*: two streams, each cross-attends to the other image without its masked places.
     """
 
     def __init__(self, sizes: NamcSizes) -> None:
@@ -187,9 +177,9 @@ class MaskedImageEncoder(nn.Module):
         self.join = nn.Linear(2 * width, width)
 
     def reconstruct(self, features: Tensor, masked: Tensor, text: Tensor, read: Tensor) -> Tensor:
-        """Return ``(B, places, codes)`` logits of what each place was, masked where ``(B, places)``.
+        """Return ``(B, places, codes)`` logits of each place's code, masked where ``(B, places)``.
 
-        ``text`` is the denoised description, ``(B, L, width)``; ``read``, ``(B, L)`` bool, are its tokens that are no
+        ``text`` is the denoised description, ``(B, L, width)``; ``read``, ``(B, L)`` bool, marks its tokens without
         padding, at least one per row.
         """
         tokens = self._embed(features, masked)
@@ -198,9 +188,9 @@ class MaskedImageEncoder(nn.Module):
         return self.to_codes(self.norm(tokens))
 
     def interact(self, images: Sequence[Tensor], masked: Sequence[Tensor | None]) -> Tensor:
-        """Return ``(B, places, width)``: what the two images have to do with each other.
+        """Return ``(B, places, width)``: the comparison of two images.
 
-        ``images``: grid features of both, ``(B, places, features)``; ``masked``: ``(B, places)`` bool of each or
+        ``images``: grid features of both, ``(B, places, features)``; ``masked``: ``(B, places)`` bool of each, or
         ``None``.
         """
         streams = [self._embed(image, mask) for image, mask in zip(images, masked, strict=True)]
@@ -223,7 +213,7 @@ class MaskedImageEncoder(nn.Module):
 
 
 class Describer(nn.Module):
-    """Decodes a comparison to text; its embeddings are also its last map."""
+    """Decoder from a comparison to text, with tied embeddings."""
 
     def __init__(self, sizes: NamcSizes) -> None:
         super().__init__()
@@ -234,7 +224,7 @@ class Describer(nn.Module):
         self.norm = nn.LayerNorm(sizes.width)
 
     def forward(self, tokens: Tensor, compared: Tensor) -> Tensor:
-        """Return ``(B, T, vocabulary)`` logits of what follows each of ``(B, T)`` tokens, from the description's start.
+        """Return ``(B, T, vocabulary)`` logits of the token after each of ``(B, T)`` tokens.
 
         ``compared``: ``(B, places, width)``, of ``MaskedImageEncoder.interact``.
         """
@@ -247,11 +237,10 @@ class Describer(nn.Module):
     def write(
         self, compared: Tensor, *, start: int, end: int, banned: Sequence[int], length: int = 23
     ) -> list[list[int]]:
-        """Return the tokens of a description per row, greedily, without start and end, all rows at once.
+        """Return each row's greedy description as tokens, without start and end, with a key-value cache.
 
-        What was seen of the tokens before is kept, so that a step costs one token. ``start`` and ``end`` are BERT's
-        ``[CLS]`` and ``[SEP]``; ``banned`` are tokens that are never written: ``[MASK]``, which training may have
-        shown, ``[PAD]``, ``[UNK]``; ``length``: maximum tokens, the end counted.
+        ``start`` and ``end`` are BERT's ``[CLS]`` and ``[SEP]``; ``banned`` tokens are never written: ``[MASK]``,
+        ``[PAD]``, ``[UNK]``; ``length``: maximum tokens, the end included.
         """
         shown = [layer.other.see(compared) for layer in self.layers]
         before: list[Seen | None] = [None for _ in self.layers]
@@ -280,7 +269,7 @@ class Describer(nn.Module):
 
 
 class Namc(nn.Module):
-    """The model; ``noise`` is left out where it is not pre-trained any more."""
+    """NAMC; ``noise`` is absent after pre-training."""
 
     def __init__(self, sizes: NamcSizes, noise: NoiseIdentifier | None = None) -> None:
         super().__init__()
@@ -292,10 +281,10 @@ class Namc(nn.Module):
     def pretrain(
         self, batch: Described, config: NamcConfig, *, pad: int, mask: int, judge: NoiseIdentifier | None = None
     ) -> Losses:
-        """Return the three losses of Eq. 2, and how much of the places and of the words was masked.
+        """Return the three losses of Eq. 2, and the masked shares of places and words.
 
-        ``pad`` and ``mask`` are the decoder's tokens for padding, and in the place of masked words. ``judge`` says what
-        is relevant; ``None``: the encoders in training do.
+        ``pad`` and ``mask`` are the decoder's padding and mask tokens. ``judge`` computes the relevance; ``None``: the
+        encoders in training do.
         """
         noise = self.noise
         assert noise is not None
@@ -305,14 +294,14 @@ class Namc(nn.Module):
         masked, masked_words = (judge or noise).draw_masks(pixels, tokens, words, shares=shares, draw=batch.draw)
         images, _ = noise.see(pixels, masked)
         texts, _, text = noise.read(tokens, mask_tokens(masked_words, words))
-        # (B, 2 L): the second half's words come after the first's.
+        # (B, 2 L): words of the first half, then of the second.
         hidden = mask_tokens(torch.cat(masked_words.chunk(2), dim=1), batch.numbers)
         written = self.describer(
             batch.written.masked_fill(hidden, mask)[:, :-1], self.encoder.interact(features.chunk(2), masked.chunk(2))
         )
         labels = batch.written.masked_fill(batch.written == pad, IGNORED)
         labels = labels.masked_fill(hidden, mask if config.learn_masked else IGNORED)
-        # No padding: up to the end, which has the highest number.
+        # Not padding: up to the end token, which has the highest id.
         real = torch.arange(tokens.shape[1], device=tokens.device) <= tokens.argmax(1, keepdim=True)
         whole = ([batch.gather(side) for side in both.chunk(2)] for both in (images, texts))
         sides = zip(*whole, batch.texts.unbind(1), strict=True)
@@ -332,12 +321,12 @@ class Namc(nn.Module):
         return losses, counted
 
     def forward(self, features: Tensor, written: Tensor, *, pad: int) -> Tensor:
-        """Return the loss of describing clean images, ``(B, 2, places, features)``, as ``(B, T)`` tokens do."""
+        """Return the loss of describing clean images, ``(B, 2, places, features)``, by ``(B, T)`` tokens."""
         logits = self.describer(written[:, :-1], self.compare(features))
         return description_loss(logits, written[:, 1:].masked_fill(written[:, 1:] == pad, IGNORED))
 
     def compare(self, features: Tensor) -> Tensor:
-        """Return ``(B, places, width)`` of ``(B, 2, places, features)``, nothing masked."""
+        """Return ``(B, places, width)`` of ``(B, 2, places, features)``, unmasked."""
         return self.encoder.interact(features.unbind(1), (None, None))
 
 
@@ -352,28 +341,28 @@ def by_side(both: Tensor) -> Tensor:
 def alignment_loss(images: Tensor, texts: Tensor, identity: Tensor) -> Tensor:
     """Return IRRA's similarity distribution matching, both directions, averaged over the batch.
 
-    KL(p || q) of the softmax p over cosines / 0.02 and the shares q of the texts that are alike: a text that occurs
-    twice in a batch is no false negative: ``identity``, ``(B,)``, is equal there. Images and texts are ``(B, e)``. In
-    float32 within autocast, too: cosines in bfloat16 are off by 0.002, logits by 0.1.
+    KL(p || q) of p, the softmax over cosines / 0.02, and q, uniform over equal texts: repeated texts in a batch are no
+    false negatives. ``identity``, ``(B,)``, is equal for equal texts; images and texts are ``(B, e)``. Always float32:
+    cosines in bfloat16 are off by 0.002, logits by 0.1.
     """
     with torch.autocast(images.device.type, enabled=False):
         cosines = functional.normalize(images.float(), dim=-1) @ functional.normalize(texts.float(), dim=-1).T
     same = (identity[:, None] == identity).float()
-    wanted = same / same.sum(1, keepdim=True)  # of both directions: which texts are alike is symmetric
+    wanted = same / same.sum(1, keepdim=True)  # for both directions, as equality is symmetric
     directions = [logits.log_softmax(1) for logits in (cosines / TEMPERATURE, cosines.T / TEMPERATURE)]
     return torch.stack([(logs.exp() * (logs - (wanted + EPSILON).log())).sum(1).mean() for logs in directions]).sum()
 
 
 def reconstruction_loss(logits: Tensor, codes: Tensor, masked: Tensor) -> Tensor:
-    """Return the mean cross-entropy of VQGAN's codes ``(B, places)`` at masked places; 0 where nothing is masked.
+    """Return the mean cross-entropy of VQGAN's codes ``(B, places)`` at masked places; 0 without any.
 
-    The paper's Eq. 18 sums over all places, its text speaks of masked ones; the text is followed.
+    The paper's Eq. 18 sums over all places, its text says masked ones; the text is followed.
     """
     return description_loss(logits, codes.masked_fill(~masked, IGNORED))
 
 
 def description_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy of what follows each token; 0 where nothing is to be learnt.
+    """Return the mean cross-entropy of the next tokens; 0 without targets.
 
     ``logits``: ``(B, T, vocabulary)``; ``labels``: ``(B, T)``, ``IGNORED`` where they do not count.
     """

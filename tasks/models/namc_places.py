@@ -1,16 +1,14 @@
-"""What NAMC is shown of an image's places, all off one crop: the image squashed to a square, so that a pair's compare.
+"""Inputs of NAMC per place of an image, from one crop: the image squashed to a square, so that a pair is aligned.
 
-At the paper's size 224 x 224 pixels in 14 x 14 places, seen by frozen models: a CNN's features, a VQGAN's codes, and
-CLIP's pixels. Weights are local files or in the Hub's cache; nothing is fetched: what is missing is named, with what
-fetches it. Computed in float32, on a GPU too, where codes would otherwise be rounded to their neighbours; of 64 images
-at most at once, halved where they do not fit; with VQGAN some 150 MB per image. Needs PyTorch, timm, open_clip and, for
-VQGAN, transformers.
+The paper's size has 224 x 224 pixels in 14 x 14 places, seen by frozen models: a CNN's features, a VQGAN's codes, and
+CLIP's pixels. Weights are local files or in the Hub's cache; nothing is fetched, errors name the command. Computed in
+float32, on a GPU too, where rounding would change codes; up to 64 images at once, halved on out-of-memory; VQGAN takes
+some 150 MB per image. Needs PyTorch, timm, open_clip and, for VQGAN, transformers.
 
 The small size needs no other models: of 64 x 64 pixels a place is a patch of 8 x 8, its features are the patch's
 values, its code the mean colour, four levels per channel.
 """
 
-import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -24,7 +22,7 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.namc import CnnConfig, DualEncoderConfig, NamcConfig, VocabularyConfig, VqganConfig
 from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.checkpoints import compare_shapes, read_checkpoint, shapes_of
-from pairwright.tasks.models.devices import choose_device
+from pairwright.tasks.models.devices import choose_device, release
 from pairwright.tasks.models.open_clip_embedder import create_model, pin_clip, transform_of
 from pairwright.tasks.models.preprocess import Preprocess, three
 from pairwright.tasks.models.weights import (
@@ -40,29 +38,25 @@ from pairwright.tasks.models.weights import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-SIDE, GRID, PIXELS = 224, 14, 16
-"""Of a crop, of its places on a side, and of a place."""
+SIDE, GRID, PIXELS = 224, 14, 16  # pixels of a crop, places per side, pixels of a place
 SMALL_SIDE, PATCH, LEVELS = 64, 8, 4
-AT_ONCE = 64
-"""Images on the device at once."""
+AT_ONCE = 64  # images on the device at once
 HALF = (0.5, 0.5, 0.5)
 CROP = Preprocess(resize="exact", size=(SIDE, SIDE), crop=(SIDE, SIDE), mean=HALF, std=HALF)
-"""Squashes an image; as numbers, in [-1, 1], which is what VQGAN reads."""
+"""Squashes an image; as numbers in [-1, 1], VQGAN's input."""
 CLIP, CNN, VQGAN = "namc.clip", "namc.cnn", "namc.vqgan"
-FIELDS = {CnnConfig: CNN, VqganConfig: VQGAN, VocabularyConfig: "namc.vocabulary"}
-"""Fields of the settings, for messages."""
-KNOWN_WORDS = {"google-bert/bert-base-uncased": "86b5e0934494bd15c9632b12f734a8a67f723594"}
-"""The commits that are taken where no revision is named."""
+FIELDS = {CnnConfig: CNN, VqganConfig: VQGAN, VocabularyConfig: "namc.vocabulary"}  # settings, for messages
+KNOWN_WORDS = {"google-bert/bert-base-uncased": "86b5e0934494bd15c9632b12f734a8a67f723594"}  # default commits
 TIMM_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 WHERE_VQGAN = "https://github.com/CompVis/taming-transformers (vqgan_imagenet_f16_1024, checkpoints/last.ckpt)"
 LIGHTNING = ("pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint",)
-"""A class that published VQGANs name, as the key of what it remembered."""
+"""Class named in published VQGANs' training states."""
 SMALL_CLIP: dict[str, Any] = {
     "embed_dim": 64,
     "vision_cfg": {"image_size": SMALL_SIDE, "layers": 3, "width": 96, "head_width": 24, "patch_size": PATCH},
     "text_cfg": {"context_length": 77, "vocab_size": 49_408, "width": 64, "heads": 2, "layers": 2},
 }
-"""A dual encoder of CLIP's form, learnt from scratch (4 M weights, of which 3 M are words)."""
+"""Dual encoder of CLIP's form, trained from scratch (4 M weights, 3 M of them words)."""
 Named = TypeVar("Named", CnnConfig, VqganConfig, VocabularyConfig)
 
 
@@ -75,29 +69,29 @@ def crop_small(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def split_patches(crops: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return ``(n, 64, 192)``, the values of each patch, of ``(n, 64, 64, 3)``."""
+    """Return ``(n, 64, 192)`` patch values of ``(n, 64, 64, 3)``."""
     count, across = len(crops), SMALL_SIDE // PATCH
     split = crops.reshape(count, across, PATCH, across, PATCH, 3).swapaxes(2, 3)
     return split.reshape(count, across**2, 3 * PATCH**2)
 
 
 def join_patches(patches: "Tensor") -> "Tensor":
-    """Return ``(B, 2, 3, 64, 64)``, what the small CLIP reads, of ``(B, 2, 64, 192)``."""
+    """Return ``(B, 2, 3, 64, 64)``, the small CLIP's input, of ``(B, 2, 64, 192)``."""
     across = SMALL_SIDE // PATCH
     split = patches.unflatten(-1, (PATCH, PATCH, 3)).unflatten(2, (across, across))  # (B, 2, rows, columns, 8, 8, 3)
     return split.permute(0, 1, 6, 2, 4, 3, 5).flatten(3, 4).flatten(4, 5)
 
 
 def to_codes(patches: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Return ``(n, places)``: each patch's mean colour as one of 64 codes, red counting most."""
+    """Return ``(n, places)``: each patch's mean colour as one of 64 codes, red most significant."""
     levels = patches.reshape(*patches.shape[:2], -1, 3).mean(2) * LEVELS // 256
     return levels.astype(np.int64) @ np.array([LEVELS**2, LEVELS, 1])
 
 
 def pin_namc(config: NamcConfig, *, starts: bool) -> NamcConfig:
-    """Return the settings of a run of the paper's size with the revisions of the models that it needs, all found here.
+    """Return a run's settings at the paper's size with the revisions of the local models.
 
-    A run that starts from another one has a vocabulary.
+    A run that continues another one has a vocabulary.
     """
     require_packages("namc", "torch", "timm", "open_clip", "tokenizers", "transformers")
     found: dict[str, object] = {"cnn": pin_weights(config.cnn)}
@@ -111,7 +105,7 @@ def pin_namc(config: NamcConfig, *, starts: bool) -> NamcConfig:
 
 
 def pin_weights(config: Named) -> Named:
-    """Return the settings with the revision of what this machine has: the hash of a local file, or the Hub's commit."""
+    """Return the settings with the local revision: a file's hash, or the Hub's commit."""
     found = find_weights(config)
     if not config.checkpoint:
         return config.model_copy(update={"revision": found.parent.name})
@@ -119,7 +113,7 @@ def pin_weights(config: Named) -> Named:
 
 
 def find_weights(config: CnnConfig | VqganConfig | VocabularyConfig) -> Path:
-    """Return the file that settings name, on this machine; of a vocabulary, BERT's ``vocab.txt``."""
+    """Return the local file of settings; for a vocabulary, BERT's ``vocab.txt``."""
     field, revision = FIELDS[type(config)], config.revision
     if config.checkpoint:
         path = Path(config.checkpoint).expanduser()
@@ -129,13 +123,13 @@ def find_weights(config: CnnConfig | VqganConfig | VocabularyConfig) -> Path:
         return path
     if isinstance(config, VqganConfig):
         raise ModelError(
-            f"{field}.checkpoint: is not named. It is on no Hub: fetch it by hand from {WHERE_VQGAN}, and say where it "
-            f"is: --set {field}.checkpoint=FILE"
+            f"{field}.checkpoint: required. Download it from {WHERE_VQGAN} and name the file: --set "
+            f"{field}.checkpoint=FILE"
         )
     if isinstance(config, CnnConfig):
         if "." not in config.model:
             raise ModelError(
-                f"{field}.model: {config.model}: names no weights. Add their name, as in resnet101.tv_in1k, or give "
+                f"{field}.model: {config.model}: add the name of the weights, as in resnet101.tv_in1k, or set "
                 f"{field}.checkpoint"
             )
         repository, weights = f"timm/{config.model}", TIMM_WEIGHTS
@@ -148,23 +142,20 @@ def find_weights(config: CnnConfig | VqganConfig | VocabularyConfig) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceEncoder:
-    """A model on its device that says something of each place of an image."""
+    """Model on its device with an output per place of an image."""
 
-    network: "Callable[[Tensor], Tensor]"
-    """From ``(n, 3, 224, 224)`` to ``(n, 196, width)``, or ``(n, 196)`` codes."""
-    numbers: "Callable[[Tensor], Tensor]"
-    """From ``(n, 224, 224, 3)`` bytes to what the network reads."""
+    network: "Callable[[Tensor], Tensor]"  # from ``(n, 3, 224, 224)`` to ``(n, 196, width)``, or ``(n, 196)`` codes
+    numbers: "Callable[[Tensor], Tensor]"  # from ``(n, 224, 224, 3)`` bytes to the network's input
     kind: type[np.float16] | type[np.uint16]
-    width: int
-    """Numbers per place; of codes: how many there are."""
+    width: int  # numbers per place, or the number of codes
 
     def encode(self, crops: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        """Return what there is at each place of ``(224, 224, 3)`` crops, as it is kept."""
+        """Return the values of each place of ``(224, 224, 3)`` crops, in the stored dtype."""
         with np.errstate(over="ignore"):
             pieces = Batches(most=AT_ONCE).pieces(self._run, crops)
             found = np.concatenate([part.astype(self.kind) for part in pieces])
         if self.kind is np.float16 and not np.isfinite(found).all():
-            raise ModelError(f"{CNN}: its weights give numbers that are not finite, or beyond float16's 65,504")
+            raise ModelError(f"{CNN}: its features exceed float16's 65,504 or are not finite")
         return found
 
     def _run(self, crops: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -177,7 +168,7 @@ class PlaceEncoder:
 
 @lru_cache(maxsize=1)
 def load_grids(settings: str) -> PlaceEncoder:
-    """Return the CNN that settings (``CnnConfig`` as JSON) name: timm's features of its third stage.
+    """Return the CNN of settings (``CnnConfig`` as JSON): timm's features of its third stage.
 
     The weights are timm's, or torchvision's, whose ResNets have the same names.
     """
@@ -190,7 +181,7 @@ def load_grids(settings: str) -> PlaceEncoder:
         cfg = dict(network.pretrained_cfg)
     (pixels,), (width,) = network.feature_info.reduction(), network.feature_info.channels()
     if pixels != PIXELS:
-        raise ModelError(f"{CNN}.model: {name}: its third stage has places of {pixels} pixels, not of {PIXELS}")
+        raise ModelError(f"{CNN}.model: {name}: its third stage has a stride of {pixels} pixels, not {PIXELS}")
     _fill(network, read_checkpoint(path, field=CNN, under="state_dict"), field=CNN, path=path)
     return PlaceEncoder(
         network=lambda pixels: network(pixels)[0].flatten(2).transpose(1, 2),
@@ -202,9 +193,9 @@ def load_grids(settings: str) -> PlaceEncoder:
 
 @lru_cache(maxsize=1)
 def load_codes(settings: str) -> PlaceEncoder:
-    """Return the VQGAN (Esser et al. 2021; taming-transformers' f16) that settings (``VqganConfig`` as JSON) name.
+    """Return the VQGAN (Esser et al. 2021; taming-transformers' f16) of settings (``VqganConfig`` as JSON).
 
-    Its encoder and codebook are those of transformers' Chameleon, which has taming's names.
+    Its encoder and codebook are those of transformers' Chameleon, with the same names.
     """
     from transformers import ChameleonVQVAE
 
@@ -213,7 +204,7 @@ def load_codes(settings: str) -> PlaceEncoder:
     with loading(VQGAN, path):
         model: Any = ChameleonVQVAE(_vqgan_sizes(weights))
     if 1 << (len(model.config.channel_multiplier) - 1) != PIXELS:
-        raise ModelError(f"{VQGAN}: {path}: NAMC needs an f16: codes of 16 x 16 pixels")
+        raise ModelError(f"{VQGAN}: {path}: NAMC needs an f16 (codes of 16 x 16 pixels)")
     _fill(model, weights, field=VQGAN, path=path)
     return PlaceEncoder(
         network=lambda pixels: model.quantize(model.quant_conv(model.encoder(pixels)))[2].view(len(pixels), -1),
@@ -224,7 +215,6 @@ def load_codes(settings: str) -> PlaceEncoder:
 
 
 def _vqgan_sizes(weights: "Mapping[str, Tensor]") -> Any:
-    """Return the configuration of a VQGAN, read off the names and shapes of its weights."""
     from transformers import ChameleonVQVAEConfig
 
     base = len(weights["encoder.conv_in.weight"])
@@ -245,7 +235,7 @@ def _vqgan_sizes(weights: "Mapping[str, Tensor]") -> Any:
 
 
 def _fill(network: Any, weights: "Mapping[str, Tensor]", *, field: str, path: Path) -> None:
-    """Put weights into a network that only runs; those that it has no place for are passed over."""
+    """Load weights into a frozen network; unknown ones are ignored."""
     own = {n: shape for n, shape in shapes_of(network.state_dict()).items() if not n.endswith("num_batches_tracked")}
     found = {name: weights[name].float() for name in own if name in weights}
     try:
@@ -257,14 +247,8 @@ def _fill(network: Any, weights: "Mapping[str, Tensor]", *, field: str, path: Pa
 
 
 def release_models() -> None:
-    """Give the models' memory back, where the tables were made in this process."""
-    import torch
-
-    for load in (load_grids, load_codes):
-        load.cache_clear()
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    """Free the models' memory, where the tables were made in this process."""
+    release(load_grids, load_codes)
 
 
 def make_clip(config: DualEncoderConfig) -> Any:
@@ -272,11 +256,11 @@ def make_clip(config: DualEncoderConfig) -> Any:
     clip = create_model(config, field=CLIP)
     grid, size = getattr(clip.visual, "grid_size", None), getattr(clip.visual, "image_size", None)
     if (grid, size) != ((GRID, GRID), (SIDE, SIDE)):
-        raise ModelError(f"{CLIP}.model: {config.model}: sees {size} pixels in {grid} patches, not 224 in 14 x 14")
+        raise ModelError(f"{CLIP}.model: {config.model}: has {size} pixels in {grid} patches, not 224 in 14 x 14")
     return clip
 
 
 def clip_numbers(clip: Any) -> "Callable[[Tensor], Tensor]":
-    """Return what turns crops ``(n, 224, 224, 3)`` into the pixels that a CLIP reads."""
+    """Return the function from crops ``(n, 224, 224, 3)`` to CLIP's input pixels."""
     own = transform_of(clip.visual.preprocess_cfg)
     return replace(CROP, mean=own.mean, std=own.std).numbers

@@ -1,8 +1,8 @@
-"""Split descriptions into words that NAMC can mask, and write them with its decoder's vocabulary.
+"""Split descriptions into words that NAMC can mask, and encode them in its decoder's vocabulary.
 
-CLIP's pieces say where a word ends, so a word is masked with all its pieces. The decoder writes another vocabulary
-(BERT's): its pieces know which word they are of, so that what was masked for CLIP is ``[MASK]`` in what it learns.
-Needs open_clip and tokenizers.
+CLIP's pieces mark the ends of words, so words are masked whole. The decoder has another vocabulary (BERT's), whose
+pieces keep their word's number: a word masked for CLIP is ``[MASK]`` in the decoder's input. Needs open_clip and
+tokenizers.
 """
 
 import re
@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.namc import NO_WORD
 
-LAST = "</w>"
-"""Ends the last piece of a word."""
+LAST = "</w>"  # ends the last piece of a word
 START, BETWEEN, END = "the difference between the two images is that the first image", ", while the second image", "."
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 Ids = NDArray[np.int64]
@@ -26,7 +25,7 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A text as a tokenizer has it: tokens, the number of each one's word or ``NO_WORD``, and the words themselves."""
+    """Tokenised text: tokens, the number of each one's word or ``NO_WORD``, and the words themselves."""
 
     tokens: Ids
     numbers: Ids
@@ -34,19 +33,19 @@ class Words:
 
 
 class ClipWords:
-    """Splits texts as CLIP's own tokenizer (open_clip's) does, and says which pieces make a word."""
+    """CLIP's own tokenizer (open_clip's), with the words of its pieces."""
 
     def __init__(self, tokenizer: Any) -> None:
         pieces = getattr(tokenizer, "decoder", None)
         if not isinstance(pieces, dict):
             kind = type(tokenizer).__name__
-            raise ModelError(f"NAMC masks words of CLIP's own tokenizer; {kind} has no ends of words")
+            raise ModelError(f"namc.clip: NAMC needs CLIP's own tokenizer; {kind} does not mark the ends of words")
         self._tokenizer = tokenizer
         self._ends = {number for number, piece in pieces.items() if str(piece).endswith(LAST)}
         self._length = int(tokenizer.context_length)
 
     def split(self, text: str) -> Words:
-        """Return a text's ``(L,)`` tokens and words; what is too long ends after the last word that is whole."""
+        """Return a text's ``(L,)`` tokens and words; a long text is cut after a whole word."""
         words: list[list[int]] = [[]]
         for token in self._tokenizer.encode(text):
             words[-1].append(token)
@@ -64,29 +63,29 @@ class ClipWords:
 
 
 class DecoderWords:
-    """Writes and reads the decoder's vocabulary: WordPiece with BERT's special tokens, as ``tokenizers`` has it."""
+    """Decoder's vocabulary: WordPiece with BERT's special tokens, as in ``tokenizers``."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         found = {name: tokenizer.token_to_id(name) for name in SPECIAL}
         if missing := [name for name, number in found.items() if number is None]:
-            raise ModelError(f"NAMC's decoder needs a vocabulary with {', '.join(missing)}, as BERT's has")
+            raise ModelError(f"NAMC's vocabulary lacks {', '.join(missing)}: use one of BERT's form")
         self.pad, self.unknown, self.start, self.end, self.mask = found.values()
 
     @property
     def size(self) -> int:
-        """Return how many tokens there are."""
+        """Return the number of tokens."""
         return self._tokenizer.get_vocab_size()
 
     def as_json(self) -> str:
-        """Return it as ``saved_words`` reads it."""
+        """Return it for ``saved_words``."""
         return self._tokenizer.to_str()
 
     def write(self, halves: Sequence[Words], verbs: Sequence[str], *, length: int) -> Words:
-        """Return an implicit-change description (paper 001, 3.2.1) of its two halves and their verbs.
+        """Return an implicit-change description (paper 001, 3.2.1) of two halves and their verbs.
 
-        What is longer than ``length`` tokens, start and end counted, is cut. Words of the second half are numbered from
-        the length of CLIP's texts on.
+        It is cut to ``length`` tokens, start and end included. Word numbers of the second half start at the length of
+        CLIP's texts.
         """
         spelled: list[tuple[str, int]] = []
         for number, (fixed, half, verb) in enumerate(zip((START, BETWEEN), halves, verbs, strict=True)):
@@ -95,14 +94,14 @@ class DecoderWords:
         return self._encode([*spelled, (END, NO_WORD)], length)
 
     def write_text(self, text: str, *, length: int) -> Words:
-        """Return any text, none of whose words can be masked."""
+        """Return any text, without maskable words."""
         return self._encode([(word, NO_WORD) for word in text.split()], length)
 
     def read(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens, without start, end and padding, with no space before a point or a comma.
+        """Return the text of tokens, without start, end and padding, with no space before punctuation.
 
-        BERT's tokens do not say whether there was one around a hyphen or an apostrophe: words are joined by both, else
-        "a man ' s medium - sized hat" would have no word of the reference that it equals.
+        BERT's tokens lose the spacing of hyphens and apostrophes: both join words, since "a man ' s medium - sized hat"
+        would share no such word with the references.
         """
         said = [token for token in tokens if token not in (self.start, self.end, self.pad)]
         text = re.sub(r"\s+([.,;:!?])", r"\1", self._tokenizer.decode(said))
@@ -127,7 +126,7 @@ def bert_words(vocabulary: Path) -> DecoderWords:
 
 
 def learnt_words(texts: Iterable[str], *, size: int) -> DecoderWords:
-    """Return a vocabulary of the same kind, of at most ``size`` tokens, learnt from texts."""
+    """Return a vocabulary of at most ``size`` tokens, learnt from texts."""
     from tokenizers import BertWordPieceTokenizer
 
     made = BertWordPieceTokenizer(lowercase=True)
@@ -138,7 +137,7 @@ def learnt_words(texts: Iterable[str], *, size: int) -> DecoderWords:
 
 
 def saved_words(path: Path) -> DecoderWords:
-    """Return what was kept of ``DecoderWords.as_json``."""
+    """Return the vocabulary of a file of ``DecoderWords.as_json``."""
     from tokenizers import Tokenizer
 
     try:

@@ -1,7 +1,7 @@
-"""Find the nouns of captions with a spaCy pipeline, which a profile names by its package or its folder.
+"""Find the nouns of captions with a spaCy pipeline, named by its package or folder.
 
-Needs spaCy (the extra ``nouns``) and a pipeline that tags and lemmatises; CPU; nothing is fetched. Captions are tagged
-one at a time, so that the nouns of one do not depend on what else is in its shard.
+Needs spaCy (the extra ``nouns``) and a pipeline with a tagger and a lemmatizer; CPU; fetches nothing. Captions are
+tagged one at a time, so that nouns do not depend on the shard.
 """
 
 import importlib.metadata
@@ -18,14 +18,13 @@ from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.weights import identify_files
 
 UNUSED = ("parser", "ner", "entity_linker", "entity_ruler", "senter", "sentencizer", "textcat", "textcat_multilabel")
-"""Parts of a pipeline that give neither a part of speech nor a lemma; they take more time than all others."""
-MOST_WORDS = 1 << 20
-"""Pairs of words whose likeness is kept."""
+"""Slow pipeline parts that affect neither parts of speech nor lemmas."""
+MOST_WORDS = 1 << 20  # word pairs in the similarity cache
 PROBE = "There are two dogs on the table."
 
 
 def find_nouns_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[str, ...]]:
-    """Yield the lemmas of each text's nouns, in their order."""
+    """Yield the lemmas of each text's nouns, in order."""
     wanted = {"NOUN", "PROPN"} if config.proper_nouns else {"NOUN"}
     for document in _tagged(texts, config):
         lemmas = (_lemma(token) for token in document if token.pos_ in wanted)
@@ -33,9 +32,9 @@ def find_nouns_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[s
 
 
 def find_phrases_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[str, ...]]:
-    """Yield what each text names, each once: nouns with the adjectives and nouns before them ("red toy car").
+    """Yield each text's distinct noun phrases: nouns with preceding adjectives and nouns ("red toy car").
 
-    Those are left out that only say where something is ("the left side").
+    Phrases of position ("the left side") are left out.
     """
     for document in _tagged(texts, config):
         phrases = dict[str, None]()
@@ -50,31 +49,30 @@ def find_phrases_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple
 
 def _tagged(texts: Iterable[str], config: NounsConfig) -> Iterator[Any]:
     pipeline = _load_pipeline(pin_model(config).model)
-    with pipeline.memory_zone():  # else the vocabulary keeps every word that it has met
+    with pipeline.memory_zone():  # else the vocabulary grows without end
         yield from pipeline.pipe(texts, batch_size=1)
 
 
 def _lemma(token: Any) -> str:
-    """Return how the word is compared; empty for what is no word: "2x", the "t" of "t-shirt"."""
+    """Return a word's lemma; empty for non-words: "2x", the "t" of "t-shirt"."""
     lemma = (token.lemma_ or token.lower_).strip().casefold()
     return lemma if lemma.isalpha() and not (len(lemma) == 1 and lemma.isascii()) else ""
 
 
 def pin_model(config: NounsConfig) -> NounsConfig:
-    """Return the configuration with the pipeline's version, or the hash of its folder's files; loads nothing."""
+    """Return the configuration with the pipeline's version, or the hash of its folder; loads nothing."""
     if importlib.util.find_spec("spacy") is None:
         raise ModelError("nouns: needs spaCy, not installed here: python -m pip install -e '.[cpu,nouns]'")
     place, found = _find(config.model)
     if config.revision and config.revision != found:
         raise ModelError(
-            f"nouns.revision: {config.model} is {found} on this machine, not {config.revision}: it has changed since "
-            "the dataset was built. Put the old one back, or build with the new one (its nouns get their own table)"
+            f"nouns.revision: {config.model} is {found} here, not {config.revision}. Restore the old one, or "
+            "set nouns.revision to the new one (its nouns get their own table)"
         )
     return config.model_copy(update={"model": place, "revision": found})
 
 
 def _find(model: str) -> tuple[str, str]:
-    """Return what spaCy loads, and what tells it from others."""
     if re.fullmatch(r"[A-Za-z]\w*", model) and importlib.util.find_spec(model):
         try:
             return model, f"{model} {importlib.metadata.version(model)}"
@@ -84,7 +82,7 @@ def _find(model: str) -> tuple[str, str]:
     if (folder / "meta.json").is_file():
         return str(folder), identify_files(sorted(file for file in folder.rglob("*") if file.is_file()))
     if folder.is_dir():
-        raise ModelError(f"nouns.model: {folder} is no spaCy pipeline: it holds no meta.json")
+        raise ModelError(f"nouns.model: {folder} is not a spaCy pipeline (no meta.json)")
     raise ModelError(
         f"nouns.model: the spaCy pipeline {model} is not installed here. Fetch it with: python -m spacy download "
         f"{model}\nor name an installed one, or a folder that holds one: --set nouns.model=..."
@@ -92,7 +90,7 @@ def _find(model: str) -> tuple[str, str]:
 
 
 def name_model(config: NounsConfig) -> tuple[str, ...]:
-    """Return what identifies the pipeline, for the table's fingerprint."""
+    """Return the pipeline's identity, for the table's fingerprint."""
     return (config.revision or pin_model(config).revision,)
 
 
@@ -114,26 +112,25 @@ def _load_pipeline(model: str, field: str = "nouns.model") -> Any:
 
 
 class WordPipeline:
-    """Pipeline that finds nouns, and says whether two words mean about the same by vectors of words."""
+    """Pipeline that finds nouns, and compares words by their vectors."""
 
     def __init__(self, pipeline: Any) -> None:
         self._pipeline = pipeline
-        self.likeness = lru_cache(MOST_WORDS)(self._likeness)
-        """The cosine of two words' vectors; 0 where one is not known."""
+        self.likeness = lru_cache(MOST_WORDS)(self._likeness)  # cosine of two words' vectors; 0 for unknown words
 
     def nouns(self, text: str) -> list[str]:
-        """Return the lemmas of a text's nouns in lower case, in their order."""
+        """Return the lemmas of a text's nouns in lower case, in order."""
         found = [token for token in self._pipeline(text) if token.pos_ in ("NOUN", "PROPN")]
         return [(token.lemma_ or token.text).lower() for token in found]
 
     def _likeness(self, one: str, other: str) -> float:
         first, second = self._pipeline.make_doc(one), self._pipeline.make_doc(other)
-        # Two unknown words have no angle between them; spaCy would warn and say 0.
+        # spaCy warns about unknown words.
         return float(first.similarity(second)) if first.has_vector and second.has_vector else 0.0
 
 
 def find_word_pipeline(model: str, folder: Path, field: str) -> WordPipeline | None:
-    """Return a pipeline by its package's name, or from a folder of that name in ``folder``; ``None``: there is none."""
+    """Return a pipeline by its package's name, or from ``folder``; ``None``: not installed."""
     local = folder / model
     if importlib.util.find_spec("spacy") is None or not (local.is_dir() or importlib.util.find_spec(model)):
         return None

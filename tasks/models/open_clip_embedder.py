@@ -1,8 +1,8 @@
-"""Describe images by a CLIP model of open_clip: the projected image embedding.
+"""CLIP embedder: the projected image embedding of an open_clip model.
 
-Reads weights from a local file, a folder with ``open_clip_config.json``, or the Hub's local cache, safetensors first; a
-pickle is read with ``weights_only``. Needs PyTorch and open_clip. Images are prepared as open_clip's ``preprocess_val``
-does. Only the image tower is kept in memory.
+Reads weights from a local file, a folder with ``open_clip_config.json``, or the Hub's local cache, safetensors first;
+pickles are read with ``weights_only``. Needs PyTorch and open_clip. Images are prepared as by open_clip's
+``preprocess_val``. Only the image tower stays in memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,11 +42,11 @@ KNOWN = {
     "ViT-B-32-quickgelu openai": ("timm/vit_base_patch32_clip_224.openai", "a6f597a30f7b82c51704746581f9a4e41421e878"),
     "ViT-B-16-quickgelu openai": ("timm/vit_base_patch16_clip_224.openai", "977e3dd0ec55ab8da155f2fbeb6b5f54948b6e3d"),
 }
-"""Where open_clip's own table says that the profiles' models and tags are, and the commits that are taken."""
+"""Repositories of the profiles' models and tags in open_clip's table, and default commits."""
 
 
 def has_class_token(visual: Any) -> bool:
-    """Say whether an image tower is a plain vision transformer of CLIP's form, whose class token is projected."""
+    """Return whether an image tower is a plain vision transformer of CLIP's form with a projected class token."""
     from open_clip.transformer import VisionTransformer
 
     plain = isinstance(visual, VisionTransformer) and visual.attn_pool is None and visual.pool_type == "tok"
@@ -55,7 +55,7 @@ def has_class_token(visual: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenClip:
-    """Embed images with a CLIP model; its weights are loaded once per process, when they are first needed."""
+    """Embedder by a CLIP model; its weights are loaded at the first use, once per process."""
 
     config: ClipConfig
     batch: int = 0
@@ -63,7 +63,7 @@ class OpenClip:
 
     @property
     def version(self) -> str:
-        """Say which weights these are."""
+        """Return the identity of the weights."""
         return identify(self.config)
 
     @property
@@ -85,7 +85,7 @@ def identify(config: ClipConfig) -> str:
 
 
 def pin_clip(config: Clip, *, download: bool, field: str = FIELD) -> Clip:
-    """Return the configuration with the revision of the weights that are on this machine; ``field`` names it."""
+    """Return the configuration with the revision of the local weights; ``field`` names it."""
     require_packages(field, "torch", "open_clip")
     if config.checkpoint:
         found = identify_files(_local_files(config, field))
@@ -105,7 +105,7 @@ def _local_files(config: ClipConfig, field: str) -> list[Path]:
 
 
 def _hub_files(config: ClipConfig, field: str) -> HubFiles:
-    """Say where a tag's weights are, by open_clip's table; it takes seconds to load, so the usual ones are known."""
+    """Return a tag's weights by open_clip's table, which takes seconds to load: the usual ones are known."""
     repository, revision = KNOWN.get(f"{config.model} {config.pretrained}", ("", ""))
     weights = (SAFE, PICKLE)
     if not repository:
@@ -117,24 +117,23 @@ def _hub_files(config: ClipConfig, field: str) -> HubFiles:
 
 
 def _tag(config: ClipConfig, field: str) -> dict[str, Any]:
-    """Return open_clip's own entry for the model and the tag."""
     import open_clip
 
     _add_described(config, field)
     if config.model not in open_clip.list_models() and not config.model.endswith(".json"):
-        raise ModelError(f"{field}.model: {config.model}: open_clip has no such model; see open_clip.list_models()")
+        raise ModelError(f"{field}.model: {config.model}: unknown model; see open_clip.list_models()")
     found = open_clip.get_pretrained_cfg(config.model, config.pretrained)
     if not found.get("hf_hub"):
         tags = ", ".join(open_clip.list_pretrained_tags_by_model(config.model)) or "none"
         raise ModelError(
-            f"{field}.pretrained: {config.pretrained or '(empty)'}: no weights of {config.model} of that name on the "
-            f"Hub. There are: {tags}; or name a local file: {field}.checkpoint"
+            f"{field}.pretrained: unknown weights {config.pretrained!r} of {config.model}; choose from {tags}, or set "
+            f"{field}.checkpoint to a local file"
         )
     return found
 
 
 def _add_described(config: ClipConfig, field: str) -> str:
-    """Return open_clip's name of the model; one that a JSON file describes is made known to it first."""
+    """Return open_clip's name of the model, after registering a JSON description."""
     import open_clip
 
     if not config.model.endswith(".json"):
@@ -154,7 +153,7 @@ def _load(configuration: str, batch: int) -> tuple[Preprocess, Encoder]:
 
     def embed(crops: "Tensor") -> "Tensor":
         made = tower(preprocess.numbers(crops))
-        return made[0] if isinstance(made, tuple) else made  # some towers give their tokens, too
+        return made[0] if isinstance(made, tuple) else made  # some towers also return tokens
 
     return preprocess, Encoder(network=embed, device=device, batches=Batches(batch))
 
@@ -166,7 +165,7 @@ def create_model(config: ClipConfig, *, field: str = FIELD) -> Any:
     if not config.checkpoint:
         weights, tag = find_on_hub(_hub_files(config, field), download=False), _tag(config, field)
         quick, described = bool(tag.get("quick_gelu")), open_clip.get_model_config(config.model) or {}
-        if described.get("quick_gelu") and not quick:  # a path hides what open_clip would say of its tag
+        if described.get("quick_gelu") and not quick:  # open_clip does not check this for local paths
             raise ModelError(
                 f"{field}.model: {config.model}: the weights {config.pretrained} were trained with GELU, this model "
                 f"computes QuickGELU: set it to {config.model.removesuffix('-quickgelu')}"
@@ -183,7 +182,7 @@ def create_model(config: ClipConfig, *, field: str = FIELD) -> Any:
 
 
 def create_tokenizer(config: ClipConfig, *, field: str = FIELD) -> Any:
-    """Return what turns texts into the model's tokens, cut at its length; it is found as the model is."""
+    """Return the model's tokenizer, which truncates texts to its length."""
     import open_clip
 
     folder = Path(config.checkpoint).expanduser()
@@ -193,11 +192,11 @@ def create_tokenizer(config: ClipConfig, *, field: str = FIELD) -> Any:
 
 
 def transform_of(cfg: dict[str, Any]) -> Preprocess:
-    """Return what open_clip's ``image_transform_v2`` does for validation, of the same configuration."""
+    """Return the validation transform of open_clip's ``image_transform_v2`` with this configuration."""
     side, mode = cfg["size"], cfg.get("resize_mode") or "shortest"
     size = (side, side) if isinstance(side, int) else tuple(side)
     if mode not in ("shortest", "squash") or (mode == "shortest" and size[0] != size[1]):
-        raise ModelError(f"{FIELD}: its images are prepared in a way that is not supported: {mode} to {size}")
+        raise ModelError(f"{FIELD}: unsupported image preparation: {mode} to {size}")
     return Preprocess(
         resize="exact" if mode == "squash" else "shortest",
         size=size,

@@ -1,7 +1,7 @@
-"""Tell near-identical images by the perceptual hash of their low frequencies (pHash), kept as a vector like any other.
+"""Perceptual hash of low frequencies (pHash), which finds near-identical images; stored as a vector.
 
-The hash is that of the ``imagehash`` package's ``phash``, but for OpenCV's resizing. As a vector a set bit is 1/8 and a
-clear one -1/8: of two hashes ``d`` of whose 64 bits differ the cosine is exactly ``1 - d / 32``, also in float16.
+The hash is that of ``imagehash.phash``, with OpenCV's resizing. A set bit is 1/8 and a clear one -1/8: hashes that
+differ in ``d`` of 64 bits have a cosine of exactly ``1 - d / 32``, also in float16.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ BITS, SIDE, LOW = 64, 32, 8
 
 @dataclass(frozen=True)
 class PerceptualHash:
-    """Hash images; an image of one flat colour has no frequencies and gets the zero vector, near to nothing."""
+    """Hash as an embedder; an image of one flat colour has no frequencies and gets the zero vector."""
 
     name: str = NAME
     version: str = "1"
@@ -38,6 +38,6 @@ class PerceptualHash:
 
 
 def count_differing_bits(hashes: NDArray[np.float16], other: NDArray[np.float16]) -> NDArray[np.int64]:
-    """Return how many bits of each of the ``(n, 64)`` hashes differ from another; 32 where one is of a flat image."""
+    """Return how many bits of each of ``(n, 64)`` hashes differ from another; 32 for a flat image."""
     cosines = hashes.astype(np.float64) @ other.astype(np.float64)
     return np.rint((1 - cosines) * BITS / 2).astype(np.int64)

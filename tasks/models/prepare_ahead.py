@@ -1,11 +1,11 @@
-"""Decode and prepare images ahead of the model that takes them, for all stages that load weights.
+"""Decode and prepare images ahead of the model, for all stages with weights.
 
 Each image is decoded once. On a GPU, other processes prepare the next images while the device works; on a CPU the
-shards in other workers are the parallelism, and nothing is prepared before it is asked for.
+shards in other workers are the parallelism, and images are prepared on demand.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -22,10 +22,8 @@ from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.store.images import RefusedImageError, decode_rgb
 from pairwright.tasks.store.pool import helpers
 
-BATCH = 32
-"""Rows prepared at a time."""
-AHEAD = 1024
-"""Rows that may be in preparation, or waiting for the device, at a time."""
+BATCH = 32  # rows prepared at a time
+AHEAD = 1024  # maximum rows in preparation or waiting for the device
 R = TypeVar("R", bound=Row)
 P = TypeVar("P")
 Made = TypeVar("Made")
@@ -34,17 +32,15 @@ Chunk = TypeVar("Chunk")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Image as models see it."""
+    """Decoded image, as models' input."""
 
-    pixels: NDArray[np.uint8]
-    """``(h, w, 3)``, RGB."""
-    graph: SceneGraph | None = None
-    """Of a rendered image."""
+    pixels: NDArray[np.uint8]  # ``(h, w, 3)``, RGB
+    graph: SceneGraph | None = None  # of a rendered image
 
 
 @dataclass(frozen=True, slots=True)
 class Ready(Generic[R, P]):
-    """Row and what was prepared of its image."""
+    """Row with its prepared image."""
 
     row: R
     part: P
@@ -58,21 +54,21 @@ Result = Ready[R, P] | Dropped
 def prepare_ahead(
     items: Sequence[Item[R]], prepare: Prepare[R, P], *, on_gpu: bool, batch: int = BATCH, ahead: int = AHEAD
 ) -> Iterator[Result[R, P]]:
-    """Yield each row with what ``prepare`` made of its image, in order; what it drops, and what does not decode, is.
+    """Yield each row with the result of ``prepare`` for its image, in order, or as ``Dropped``.
 
-    Neighbours about one image decode it once. With ``on_gpu`` others prepare while the caller computes, so that
-    ``prepare`` must travel to another process; ``batch`` rows are prepared at a time, and ``ahead`` may wait.
+    Consecutive rows of one image decode it once. With ``on_gpu`` helpers prepare while the caller computes, so
+    ``prepare`` must be picklable; ``batch`` rows are prepared at a time, and ``ahead`` may wait.
     """
     chunks = [items[start : start + batch] for start in range(0, len(items), batch)]
     work = partial(_prepare, prepare=prepare)
     parts = run_ahead(work, chunks, most=max(ahead // batch, 1)) if on_gpu else map(work, chunks)
     for made, chunk in zip(parts, chunks, strict=True):
-        for part, (row, _) in zip(made, chunk, strict=True):  # rows did not come back: they hold files
+        for part, (row, _) in zip(made, chunk, strict=True):  # rows stay here: they hold image files
             yield part if isinstance(part, Dropped) else Ready(row, part)
 
 
 def by_image(prepare: Callable[[Seen], P]) -> Prepare[Any, P]:
-    """Return what ``prepare_ahead`` calls where only the image matters."""
+    """Return a ``prepare`` that depends on the image alone."""
     return partial(_by_image, prepare)
 
 
@@ -90,9 +86,9 @@ def in_groups(
     batch: int = BATCH,
     ahead: int = AHEAD,
 ) -> Iterator[Made | Dropped]:
-    """Yield what ``work`` makes of rows prepared ahead, ``size`` at a time, and what was dropped as it comes.
+    """Yield the results of ``work`` on ``size`` prepared rows at a time, and dropped rows as they come.
 
-    Without a GPU ``work`` gets no more than ``BATCH`` at a time.
+    Without a GPU ``work`` gets at most ``BATCH`` rows.
     """
     size = size if on_gpu else min(size, BATCH)
     waiting: list[Ready[R, P]] = []
@@ -124,10 +120,10 @@ def _prepare(items: Sequence[Item[R]], *, prepare: Prepare[R, P]) -> list[P | Dr
     return parts
 
 
-def run_ahead(work: Callable[[Chunk], Made], chunks: Sequence[Chunk], *, most: int) -> Iterator[Made]:
-    """Do work on chunks in this worker's helpers, or else in a thread, while the caller uses the last results."""
-    pool = helpers()
-    executor = pool or ThreadPoolExecutor(1)
+def run_ahead(work: Callable[[Chunk], Made], chunks: Iterable[Chunk], *, most: int, threads: int = 0) -> Iterator[Made]:
+    """Yield the results of ``work`` on chunks, computed in ``threads`` or helper processes while the caller works."""
+    pool = None if threads else helpers()
+    executor = pool or ThreadPoolExecutor(threads or 1)
     futures: deque[Future[Made]] = deque()
     try:
         for chunk in chunks:

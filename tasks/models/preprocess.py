@@ -1,8 +1,8 @@
-"""Resize, crop and scale images for an encoder as its own library does, at a fraction of the time.
+"""Resize, crop and scale images as an encoder's library does, in a fraction of the time.
 
-Pixels in, a ``uint8`` crop out, which becomes numbers on the encoder's device. PyTorch and Pillow both resize with
-antialiasing in integers: a crop differs from the libraries' by a few roundings, 0.003 of 255 levels in the mean. Of an
-image with an extreme aspect only what the crop shows is resized: 16 x 200,000 pixels would become gigabytes.
+Returns a ``uint8`` crop, converted to floats on the encoder's device. PyTorch and Pillow both resize with antialiasing
+in integers: crops differ from the libraries' by a few roundings, 0.003 of 255 levels on average. Of images with an
+extreme aspect only the crop is resized: 16 x 200,000 pixels would become gigabytes.
 """
 
 from collections.abc import Sequence
@@ -17,28 +17,26 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Pixels = NDArray[np.uint8]
-Size = tuple[int, int]
-"""Height and width."""
+Size = tuple[int, int]  # height and width
 Resize = Literal["shortest", "exact"]
 Interpolation = Literal["bilinear", "bicubic"]
 Three = tuple[float, float, float]
-WASTE = 4
-"""How many times the crop's pixels are resized at the most before Pillow resizes the crop alone."""
+WASTE = 4  # limit of resized pixels, in crops, above which Pillow resizes the crop alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preprocess:
-    """One library's transform, in numbers; called with an image, it returns the crop."""
+    """Transform of one library; called with an image, it returns the crop."""
 
     resize: Resize
-    """``shortest``: the shorter side becomes ``size[0]``, the other is cut to an integer, as torchvision does.
-    ``exact``: ``size``."""
+    """``shortest``: the shorter side becomes ``size[0]``, the other is rounded down, as in torchvision; ``exact``:
+    ``size``.
+    """
     size: Size
-    crop: Size
-    """The crop from the middle, within ``size``."""
+    crop: Size  # centre crop within ``size``
     interpolation: Interpolation = "bicubic"
     offset: Literal["round", "floor"] = "round"
-    """Where the crop begins when the margin is odd: torchvision rounds to even, transformers cuts."""
+    """Rounding of half an odd margin: to even in torchvision, down in transformers."""
     mean: Three
     std: Three
 
@@ -57,7 +55,7 @@ class Preprocess:
         return np.ascontiguousarray(whole[top : top + self.crop[0], left : left + self.crop[1]])
 
     def numbers(self, crops: "Tensor") -> "Tensor":
-        """Turn ``(n, h, w, 3)`` crops, on any device, into the ``(n, 3, h, w)`` floats that the encoder wants."""
+        """Convert ``(n, h, w, 3)`` crops, on any device, to normalised ``(n, 3, h, w)`` floats."""
         import torch
 
         mean, std = (torch.tensor(three, device=crops.device).view(3, 1, 1) for three in (self.mean, self.std))
@@ -67,7 +65,7 @@ class Preprocess:
         return round(margin / 2) if self.offset == "round" else margin // 2
 
     def _resize_window(self, pixels: Pixels, size: Size, *, start: Size) -> Pixels:
-        """Resize with Pillow no more than the crop, to the same pixels as if the whole were resized."""
+        """Resize the crop alone with Pillow, to the same pixels as from the whole image."""
         height, width = pixels.shape[:2]
         down, across = height / size[0], width / size[1]
         right, bottom = (start[1] + self.crop[1]) * across, (start[0] + self.crop[0]) * down
@@ -77,13 +75,13 @@ class Preprocess:
 
 
 def three(values: float | Sequence[float]) -> Three:
-    """Return a number for each channel, of one for all or of three."""
+    """Return one number per channel, from one or three."""
     first, second, third = values if isinstance(values, Sequence) else (values,) * 3
     return float(first), float(second), float(third)
 
 
 def _resize(pixels: Pixels, size: Size, interpolation: str) -> Pixels:
-    """Resize with PyTorch's integer kernel, ten times as fast as Pillow's where the CPU has AVX2."""
+    """Resize with PyTorch's integer kernel, ten times as fast as Pillow's with AVX2."""
     import torch
     from torch.nn.functional import interpolate
 

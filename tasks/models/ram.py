@@ -1,13 +1,13 @@
-"""Name what is in photographs with RAM (Zhang et al., 2023) or RAM++ (Huang et al., 2023): 4,585 tags.
+"""RAM (Zhang et al., 2023) and RAM++ (Huang et al., 2023) taggers: 4,585 tags of photographs.
 
 Reads the published checkpoints with their lists of tags and thresholds, or local ones; needs PyTorch and timm. An image
-is squeezed to the model's square, as the authors' transform does, and has the tags whose probability is above a
-threshold of their own. On a GPU it computes in bfloat16 (autocast). On a CPU the weights are those of the file itself,
-mapped: whoever replaces it must not write into it.
+is squeezed to the model's square, as by the authors' transform, and gets the tags with probabilities above their own
+thresholds. On a GPU it computes in bfloat16 (autocast). On a CPU the weights are memory-mapped: replace the file, never
+write into it.
 
-Sizes are those of the checkpoint's shapes. After timm's Swin transformer each tag asks the image's vectors through two
-layers of cross-attention, without tags seeing each other: BERT's layers, after Query2Label without their
-self-attention. RAM knows a tag by one vector; RAM++ by 51, those of descriptions, weighted by how well each fits.
+Sizes follow from the checkpoint's shapes. After timm's Swin transformer each tag queries the image's vectors through
+two layers of cross-attention, independent of other tags: BERT's layers, after Query2Label without self-attention. RAM
+has one vector per tag; RAM++ 51, of descriptions, weighted by their fit to the image.
 """
 
 import math
@@ -59,48 +59,37 @@ RAM_PLUS = PublishedFile(
     sha256="497c178836ba66698ca226c7895317e6e800034be986452dbd2593298d50e87d",
 )
 TAGS = PublishedFile(field=FIELD, name="ram_tag_list.txt", url=f"{LISTS}ram_tag_list.txt")
-"""4,585 names; both models have the same. No SHA-256 is published, but the address names a commit."""
+"""4,585 names, the same for both models. No SHA-256 is published, but the address names a commit."""
 THRESHOLDS = PublishedFile(field=FIELD, name="ram_tag_list_threshold.txt", url=f"{LISTS}ram_tag_list_threshold.txt")
-THRESHOLD = 0.68
-"""What the public code takes for tags without a threshold of their own."""
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""ImageNet's, as the authors' transform has them."""
-MAX_IMAGES, IMAGES_ON_CPU = 64, 4
-"""Images at once: more makes no GPU faster."""
-DIGITS = 4
-"""Of a score that is written: the size of a batch changes later ones."""
+THRESHOLD = 0.68  # the public code's default for tags without their own threshold
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, as in the authors' transform
+MAX_IMAGES, IMAGES_ON_CPU = 64, 4  # images at once: more makes no GPU faster
+DIGITS = 4  # of a written score: later digits depend on the batch size
 SWIN, HEAD = "visual_encoder.", "tagging_head."
 LAYER = f"{HEAD}encoder.layer."
-OLD_HEAD = re.compile(r"^vision_multi\.")
-"""What the head is called in some files."""
+OLD_HEAD = re.compile(r"^vision_multi\.")  # name of the head in some files
 UNUSED = re.compile(rf"(?!{SWIN}|{HEAD}|label_embed|reweight_scale|image_proj\.|wordvec_proj\.|fc\.)")
-"""What writes captions (``tag_encoder``, ``text_decoder``); nothing here reads that."""
+"""Caption parts (``tag_encoder``, ``text_decoder``)."""
 DELETED = re.compile(rf"{re.escape(HEAD)}embeddings\.|{re.escape(LAYER)}\d+\.attention\.")
 """Parts of BERT that the authors delete from the head."""
-COMPUTED = re.compile(r"\.(relative_position_index|attn_mask)$")
-"""Tensors that follow from the sizes."""
+COMPUTED = re.compile(r"\.(relative_position_index|attn_mask)$")  # tensors that follow from the sizes
 MERGING = re.compile(r"^layers\.(\d+)\.downsample\.")
-HEADS = 4
-"""Of each layer of the decoder; no tensor's shape says it."""
-EPSILON = 1e-12
-"""BERT's, in its normalisations."""
+HEADS = 4  # attention heads of each decoder layer, which no shape reveals
+EPSILON = 1e-12  # BERT's, in its normalisations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RamWeights:
-    """A model's weights, in float32 on the CPU."""
+    """Weights of a model, in float32 on the CPU."""
 
-    swin: Any
-    """timm's ``SwinTransformer``, from ``(n, 3, side, side)`` to ``(n, rows, columns, width)``."""
-    side: int
-    """Of the images that it sees, in pixels."""
-    decoder: "dict[str, Tensor]"
-    """Everything else by its published key."""
+    swin: Any  # timm's ``SwinTransformer``, from ``(n, 3, side, side)`` to ``(n, rows, columns, width)``
+    side: int  # pixels per side of its input
+    decoder: "dict[str, Tensor]"  # all other weights by their published keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RamTagger:
-    """Tagger by RAM or RAM++; its weights are loaded once per process, when they are first needed."""
+    """Tagger by RAM or RAM++; its weights are loaded at the first use, once per process."""
 
     config: RamConfig
     plus: bool = False
@@ -108,12 +97,12 @@ class RamTagger:
 
     @property
     def version(self) -> str:
-        """Say which weights these are."""
+        """Return the identity of the weights."""
         return f"{'RAM++' if self.plus else 'RAM'} {self.config.revision or self.config.checkpoint or 'published'}"
 
     @property
     def prepare(self) -> Callable[[Seen], NDArray[np.uint8]]:
-        """Return what squeezes an image to the model's square; it takes no weights along."""
+        """Return the transform to the model's square; picklable, without weights."""
         return partial(_squeeze, self.model.preprocess)
 
     def tag(self, prepared: Sequence[NDArray[np.uint8]]) -> list[tuple[Tag, ...]]:
@@ -130,7 +119,7 @@ class RamTagger:
 
     @property
     def model(self) -> "RamModel":
-        """Return the model, loaded."""
+        """Return the loaded model."""
         return _load(self.config.model_dump_json(), self.plus, self.batch)
 
 
@@ -139,10 +128,9 @@ def _squeeze(preprocess: Preprocess, seen: Seen) -> NDArray[np.uint8]:
 
 
 class RamModel(NamedTuple):
-    """A model on its device."""
+    """Model on its device."""
 
-    encoder: Encoder
-    """From squares to ``(n, tags)`` probabilities."""
+    encoder: Encoder  # from squares to ``(n, tags)`` probabilities
     names: tuple[str, ...]
     thresholds: NDArray[np.float32]
     preprocess: Preprocess
@@ -169,14 +157,14 @@ def _load(configuration: str, plus: bool, batch: int) -> RamModel:  # noqa: FBT0
 
 
 def transform_of(side: int) -> Preprocess:
-    """Return what the authors' transform does: the whole image squeezed into a square, whatever its aspect."""
+    """Return the authors' transform: the whole image squeezed into a square."""
     return Preprocess(
         resize="exact", size=(side, side), crop=(side, side), interpolation="bilinear", mean=MEAN, std=STD
     )
 
 
 def pin_ram(config: RamConfig, *, plus: bool, download: bool) -> RamConfig:
-    """Return the configuration with the hash of the files that are on this machine; local ones are read."""
+    """Return the configuration with the hash of the local files; those named in it are checked."""
     require_packages(FIELD, "torch", "timm")
     revision = identify_files(list(find_ram(config, plus=plus, download=download).values()))
     named = {name: path for name in ("checkpoint", "tags", "thresholds") if (path := getattr(config, name))}
@@ -186,7 +174,7 @@ def pin_ram(config: RamConfig, *, plus: bool, download: bool) -> RamConfig:
 
 
 def find_ram(config: RamConfig, *, plus: bool, download: bool) -> dict[str, Path]:
-    """Return the files that a configuration means, by its fields; without thresholds every tag has the same."""
+    """Return a configuration's files by its fields; local tags without thresholds share the default one."""
     published = {"checkpoint": RAM_PLUS if plus else RAM, "tags": TAGS, "thresholds": THRESHOLDS}
     if config.tags and not config.thresholds:
         del published["thresholds"]
@@ -202,7 +190,6 @@ def find_ram(config: RamConfig, *, plus: bool, download: bool) -> dict[str, Path
 
 
 def _read(config: RamConfig, *, plus: bool) -> tuple[RamWeights, tuple[str, ...], tuple[float, ...]]:
-    """Return the weights, which stay in the file, and the names of the tags with their thresholds."""
     files = find_ram(config, plus=plus, download=False)
     names, thresholds = read_tags(files["tags"], files.get("thresholds"))
     field = f"{FIELD}.checkpoint" if config.checkpoint else FIELD
@@ -210,7 +197,7 @@ def _read(config: RamConfig, *, plus: bool) -> tuple[RamWeights, tuple[str, ...]
 
 
 def read_tags(tags: Path, thresholds: Path | None) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """Return the names of the tags, in the checkpoint's order, and the least probability of each."""
+    """Return the names of the tags, in the checkpoint's order, and their thresholds."""
     names = _lines(tags, "tags")
     if not names or not all(names):
         raise ModelError(f"{FIELD}.tags: {tags}: line {[*names, ''].index('') + 1} is empty")
@@ -238,7 +225,7 @@ def _lines(path: Path, name: str) -> tuple[str, ...]:
 
 
 def load_ram(path: Path, *, field: str, plus: bool, tags: int) -> RamWeights:
-    """Return the weights of a checkpoint of RAM, or of RAM++, that knows so many tags; ``field`` names it."""
+    """Return the weights of a checkpoint of RAM or RAM++ with so many tags; ``field`` names it."""
     read = {
         OLD_HEAD.sub(HEAD, name): value for name, value in read_checkpoint(path, field=field, under="model").items()
     }
@@ -247,8 +234,8 @@ def load_ram(path: Path, *, field: str, plus: bool, tags: int) -> RamWeights:
         return _fill(tensors, plus=plus, tags=tags)
     except ModelError as error:
         raise ModelError(f"{field}: {path}: {error}") from error
-    except Exception as error:  # shapes that make no model: timm's and PyTorch's own errors
-        raise ModelError(f"{field}: {path}: it is no checkpoint of RAM: {type(error).__name__}: {error}") from error
+    except Exception as error:  # invalid shapes: errors of timm and PyTorch
+        raise ModelError(f"{field}: {path}: not a checkpoint of RAM: {type(error).__name__}: {error}") from error
 
 
 def _fill(tensors: "Mapping[str, Tensor]", *, plus: bool, tags: int) -> RamWeights:
@@ -259,7 +246,7 @@ def _fill(tensors: "Mapping[str, Tensor]", *, plus: bool, tags: int) -> RamWeigh
         raise ModelError(f"it is a checkpoint of {found}: set tagging.taggers to {wanted}, or name another file")
     weights = {name: tensor.float() for name, tensor in tensors.items() if not COMPUTED.search(name)}
     swin = build_swin(shapes_of(tensors))
-    # timm puts the merging of patches at the beginning of a stage, the checkpoint at the end of the one before.
+    # timm merges patches at the start of a stage, the checkpoint at the end of the previous one.
     parts = {
         MERGING.sub(lambda found: f"layers.{int(found[1]) + 1}.downsample.", name.removeprefix(SWIN)): tensor
         for name, tensor in weights.items()
@@ -269,18 +256,18 @@ def _fill(tensors: "Mapping[str, Tensor]", *, plus: bool, tags: int) -> RamWeigh
     decoder = {name: tensor for name, tensor in weights.items() if not name.startswith(SWIN)}
     rows, what = len(decoder["label_embed"]), "descriptions" if plus else "tags"
     if rows % tags if plus else rows != tags:
-        raise ModelError(f"it has {rows:,} {what}, which does not fit the list of {tags:,} tags (tagging.ram.tags)")
+        raise ModelError(f"it has {rows:,} {what} for a list of {tags:,} tags (tagging.ram.tags)")
     with torch.inference_mode():
-        tag_logits(decoder, torch.zeros(1, 1, swin.num_features), tags)  # every tensor is there, and fits
+        tag_logits(decoder, torch.zeros(1, 1, swin.num_features), tags)  # checks that every tensor is there and fits
     side = swin.patch_embed.img_size[0]
     return RamWeights(swin=swin.requires_grad_(requires_grad=False).eval(), side=side, decoder=decoder)
 
 
 def build_swin(shapes: Shapes) -> Any:
-    """Return timm's ``SwinTransformer`` of the sizes that a checkpoint's shapes tell, with random weights.
+    """Return timm's ``SwinTransformer`` of a checkpoint's shapes, with random weights.
 
-    The masks of shifted windows say how large images are; without them, the last stage has one window, as in all
-    published models.
+    The masks of shifted windows give the image size; without them, the last stage has one window, as in all published
+    models.
     """
     from timm.models.swin_transformer import SwinTransformer
 
@@ -316,14 +303,14 @@ def tag_logits(weights: "Mapping[str, Tensor]", image: "Tensor", tags: int) -> "
         labels = _weigh_descriptions(weights, seen[:, 0], tags)
     asked = relu(linear(labels, weights["wordvec_proj.weight"], weights["wordvec_proj.bias"]))
     for layer in range(len({name[len(LAYER) :].partition(".")[0] for name in weights if name.startswith(LAYER)})):
-        asked = _ask(weights, f"{LAYER}{layer}.", asked, seen)
+        asked = _attend(weights, f"{LAYER}{layer}.", asked, seen)
     return linear(asked, weights["fc.weight"], weights["fc.bias"])[..., 0]
 
 
 def _weigh_descriptions(weights: "Mapping[str, Tensor]", image: "Tensor", tags: int) -> "Tensor":
-    """Return the mean of each tag's descriptions, weighted by a softmax of their fit to the image ``(n, width)``.
+    """Return the mean of each tag's descriptions, weighted by their fit to the image ``(n, width)``.
 
-    The result is ``(n, tags, width)``, in the precision of ``label_embed``: autocast does not reach it.
+    The result is ``(n, tags, width)``, in the precision of ``label_embed``, without autocast.
     """
     import torch
 
@@ -334,8 +321,8 @@ def _weigh_descriptions(weights: "Mapping[str, Tensor]", image: "Tensor", tags: 
         return torch.bmm(fit.softmax(dim=-1), described).transpose(0, 1)
 
 
-def _ask(weights: "Mapping[str, Tensor]", layer: str, tags: "Tensor", image: "Tensor") -> "Tensor":
-    """Return what one layer makes of the tags' vectors; those that are the same for all images are asked once."""
+def _attend(weights: "Mapping[str, Tensor]", layer: str, tags: "Tensor", image: "Tensor") -> "Tensor":
+    """Return the tags' vectors after one layer of cross-attention; queries equal for all images are computed once."""
     from torch.nn.functional import gelu, layer_norm, linear, scaled_dot_product_attention
 
     def project(name: str, values: "Tensor") -> "Tensor":

@@ -1,8 +1,8 @@
-"""Make masks of boxes with SAM (Kirillov et al., 2023), by the package ``segment-anything`` and its ``SamPredictor``.
+"""SAM segmenter (Kirillov et al., 2023), by the package ``segment-anything`` and its ``SamPredictor``.
 
-Reads the published checkpoints or any file with the same keys, not by the package's loader, which runs pickles. Each
+Reads the published checkpoints or any file with the same keys, without the package's loader, which runs pickles. Each
 image is encoded once for all its tags: one alone fills a GPU. On a GPU the encoder computes in bfloat16; boxes and
-masks are float32 everywhere, or the corner of a box would move by up to four pixels.
+masks are always float32, or corners would move by up to four pixels.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,41 +38,37 @@ FILES = {
     )
 }
 """The published files."""
-MAX_MASK_PIXELS = 1 << 26
-"""Pixels of an image's masks that are made at once, 4 bytes each."""
-DECODER_HEADS = 8
-"""Attention heads of the mask decoder: the one number that no shape tells; all published models have eight."""
+MAX_MASK_PIXELS = 1 << 26  # maximum mask pixels of an image at once, 4 bytes each
+DECODER_HEADS = 8  # attention heads of the mask decoder, which no shape reveals; all published models have eight
 
 
 class Fitted(NamedTuple):
-    """An image as large as fits in the model's square."""
+    """Image resized to the model's square."""
 
-    pixels: NDArray[np.uint8]
-    """``(h, w, 3)``; the longer side is the square's."""
-    original: tuple[int, int]
-    """Height and width of the image itself."""
+    pixels: NDArray[np.uint8]  # ``(h, w, 3)``; the longer side is the square's
+    original: tuple[int, int]  # height and width of the original image
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sam:
-    """Segmenter by SAM; its weights are loaded once per process, when they are first needed."""
+    """Segmenter by SAM; its weights are loaded at the first use, once per process."""
 
     config: SegmentationConfig
 
     @property
     def version(self) -> str:
-        """Say which weights these are."""
+        """Return the identity of the weights."""
         return f"SAM {self.config.revision or self.config.checkpoint or self.config.model}"
 
     @property
     def prepare(self) -> Callable[[Seen], Fitted]:
-        """Return what brings an image into the model's square."""
+        """Return the transform to the model's square."""
         return partial(fit, _load(self.config.model_dump_json()).transform.target_length)
 
     def segment(
         self, prepared: Sequence[Fitted], tags: Sequence[Sequence[Tag]], boxes: Sequence[Sequence[Box]]
     ) -> Iterator[list[TagMask]]:
-        """Yield for each image one mask per tag: the union of those of its boxes, scored by the least of them."""
+        """Yield for each image one mask per tag: the union of its boxes' masks, with the lowest of their scores."""
         predictor = _load(self.config.model_dump_json())
         for image, names, found in zip(prepared, tags, boxes, strict=True):
             masks = np.zeros((len(names), *image.original), dtype=np.bool_)
@@ -84,7 +80,7 @@ class Sam:
 
 
 def fit(side: int, seen: Seen) -> Fitted:
-    """Return an image resized as the package's ``ResizeLongestSide`` does, which fails where a side becomes 0."""
+    """Return an image resized as by ``ResizeLongestSide``, which fails where a side becomes 0."""
     from segment_anything.utils.transforms import ResizeLongestSide
 
     height, width = seen.pixels.shape[:2]
@@ -113,7 +109,7 @@ def _masks(predictor: Any, image: Fitted, boxes: Sequence[Box]) -> Iterator[tupl
 
 
 def pin_sam(config: SegmentationConfig) -> SegmentationConfig:
-    """Return the configuration with the hash of the weights that are on this machine; local ones are read."""
+    """Return the configuration with the hash of the local weights; a named checkpoint is checked."""
     require_packages(FIELD, "torch", "torchvision", "segment_anything")
     path = find_checkpoint(config.checkpoint, FILES[config.model], config.revision, download=config.download)
     if config.checkpoint:
@@ -132,23 +128,23 @@ def _load(configuration: str) -> Any:
 
 
 def load_sam(path: Path, *, field: str) -> Any:
-    """Return the package's ``Sam`` with a checkpoint's weights, in float32 on the CPU; they stay in the file."""
+    """Return the package's ``Sam`` with a checkpoint's memory-mapped weights, in float32 on the CPU."""
     weights = read_checkpoint(path, field=field)
     try:
         model = build_sam(weights)
         fill_model(model, {name: tensor.float() for name, tensor in weights.items()})
     except ModelError as error:
         raise ModelError(f"{field}: {path}: {error}") from error
-    except Exception as error:  # shapes that make no model: the package's and PyTorch's own errors
-        raise ModelError(f"{field}: {path}: it is no SAM checkpoint: {type(error).__name__}: {error}") from error
+    except Exception as error:  # invalid shapes: errors of the package and PyTorch
+        raise ModelError(f"{field}: {path}: not a SAM checkpoint: {type(error).__name__}: {error}") from error
     return model.requires_grad_(requires_grad=False).eval()
 
 
 def build_sam(weights: "Mapping[str, Tensor]") -> Any:
-    """Return the package's ``Sam`` of the sizes that a checkpoint's shapes tell, without numbers (on the meta device).
+    """Return the package's ``Sam`` of a checkpoint's shapes, on the meta device.
 
-    Relative positions say how many patches a block's attention sees across: there are ``2 * side - 1`` of them, one
-    vector of a head's width for each. A block that sees fewer than there are in the image sees windows.
+    A block's relative positions give the side of its attention window in patches: there are ``2 * side - 1`` of them,
+    of a head's width. A window smaller than the image is local.
     """
     import torch
     from segment_anything.modeling import ImageEncoderViT, MaskDecoder, PromptEncoder, Sam, TwoWayTransformer

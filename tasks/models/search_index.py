@@ -1,16 +1,16 @@
-"""Search a matrix of unit vectors for the nearest ones by inner product, with Faiss on a CPU or a GPU.
+"""Nearest neighbours by inner product in a matrix of unit vectors, with Faiss on a CPU or a GPU.
 
-What Faiss finds, and a margin, is scored again exactly: products of float16 numbers are multiples of 2^-48, and sums of
-those of unit vectors fit into a float64. So results depend neither on threads nor machine nor on which queries are
-asked together. Ties go to the lower row.
+Faiss's results, and a margin, are scored again exactly: products of float16 numbers are multiples of 2^-48, and their
+sums for unit vectors fit into a float64. So results depend neither on threads, machine nor batching. Ties go to the
+lower row.
 
-``top_k`` compares all rows, a block at a time. ``search_cells`` looks into an ``IndexIVFScalarQuantizer`` whose centres
-are the images of the lowest keys (hashes, and so a fair sample): nothing is trained, and an index is a function of the
-images. Against k-means' centres, this takes two to four times as many probes for the same recall.
+``top_k`` compares all rows, a block at a time. ``search_cells`` searches an ``IndexIVFScalarQuantizer`` whose centres
+are the images of the lowest keys (hashes, so a fair sample): nothing is trained, and an index is a function of the
+images. It needs two to four times the probes of k-means' centres for the same recall.
 
-A GPU gets what is searched once per process, and merges there what it finds: 2 bytes a number (twice that while it is
-copied), in an index of cells 8 more a row, and ``GPU_BYTES`` to compute. Where that does not fit, blocks of the rows
-take turns on the GPU, and an index of cells is searched on the CPU.
+A GPU loads the data once per process: 2 bytes a number (twice that while copying), in an index of cells 8 more a row,
+and ``GPU_BYTES`` of work space. Where that does not fit, blocks of the rows take turns on the GPU, and an index of
+cells is searched on the CPU.
 """
 
 import json
@@ -35,21 +35,14 @@ from pairwright.tasks.store.files import naming
 from pairwright.tasks.store.pool import PLACE
 
 log = logging.getLogger(__name__)
-BLOCK_BYTES = 128 << 20
-"""Bytes of the rows, in float32, that are compared at a time."""
-GPU_LIMIT = 2048
-"""Rows that Faiss finds, and cells that it probes, on a GPU; for more the CPU is asked."""
-GPU_BYTES = 256 << 20
-"""Memory of a GPU that Faiss keeps for what it computes; left alone, it takes 1.5 GiB."""
-GPU_ERROR = 2.02 * 2.0**-11
-"""A GPU may round a factor to TF32, whose step is 2^-10."""
+BLOCK_BYTES = 128 << 20  # bytes of the rows, in float32, compared at a time
+GPU_LIMIT = 2048  # maximum results and probes on a GPU; larger searches use the CPU
+GPU_BYTES = 256 << 20  # faiss's work space on a GPU; its default is 1.5 GiB
+GPU_ERROR = 2.02 * 2.0**-11  # a GPU may round a factor to TF32, whose step is 2^-10
 ROWS_AT_ONCE = 8192
-SPARE = 8
-"""Rows asked for beyond those wanted, so that few queries need a second look."""
-CHUNK_BYTES = 4 << 20
-"""Bytes of the candidates' vectors, in float64, that are scored again at a time."""
-SAMPLE = 256
-"""Images whose neighbours are searched exactly, to measure recall."""
+SPARE = 8  # extra rows per query, so that few queries need a second search
+CHUNK_BYTES = 4 << 20  # bytes of candidates' vectors, in float64, scored again at a time
+SAMPLE = 256  # images with an exact search, to measure recall
 
 Halves = NDArray[np.float16]
 Integers = NDArray[np.int64]
@@ -58,7 +51,7 @@ Near = tuple[Integers, NDArray[np.float64]]
 
 
 def count_devices(_config: Any = None) -> int | None:
-    """Return how many GPUs Faiss searches on, one process each; ``None``: the CPU."""
+    """Return the number of GPUs for Faiss, one process each; ``None``: the CPU."""
     require_faiss()
     import faiss
 
@@ -77,8 +70,7 @@ def _gpu() -> Any:
     return resources
 
 
-def _place() -> int:
-    """Return the number of this process's GPU."""
+def _gpu_number() -> int:
     return int(os.environ.get(PLACE, "0")) % (count_devices() or 1)
 
 
@@ -87,16 +79,16 @@ def _error(width: int) -> float:
 
 
 def rounding(width: int) -> float:
-    """Return how far a float32 inner product of two rows of length 1 can be off, in any order of summation."""
+    """Return the error bound of a float32 inner product of unit vectors, in any order of summation."""
     return 1.01 * width * float(np.finfo(np.float32).eps)
 
 
 def top_k(matrix: Halves, rows: Integers, *, k: int, centres: int = 0, block_bytes: int = BLOCK_BYTES) -> Found:
-    """Return for each of the matrix's ``rows`` its nearest other rows, nearest first, and their inner products.
+    """Return each row's nearest other rows, nearest first, and their inner products.
 
-    Both are ``(len(rows), min(k, N - 1))``. A row is never its own neighbour; its exact duplicates are neighbours.
-    With ``centres``, only so many rows, the first, are searched, and a row may be its own centre. What is searched of a
-    matrix that is mapped from a file stays on the GPU.
+    Both are ``(len(rows), min(k, N - 1))``. A row is never its own neighbour; its exact duplicates are. With
+    ``centres``, only the first ``centres`` rows are searched, and a row may be its own centre. A matrix mapped from a
+    file stays on the GPU.
     """
     count = centres or len(matrix)
     wanted = min(k, count if centres else count - 1)
@@ -111,11 +103,11 @@ def top_k(matrix: Halves, rows: Integers, *, k: int, centres: int = 0, block_byt
 
 
 def _compare(queries: NDArray[np.float32], matrix: Halves, *, reach: int, step: int) -> Found:
-    """Return the ``reach`` rows of highest product in float32; those not on the GPU ``step`` rows at a time."""
+    """Return the ``reach`` rows of highest product in float32, ``step`` rows at a time unless on the GPU."""
     import faiss
 
     file = getattr(matrix, "filename", "")  # what np.memmap has
-    if file and _gpu() and reach <= GPU_LIMIT and (held := _hold(str(file), len(matrix))):
+    if file and _gpu() and reach <= GPU_LIMIT and (held := _copy_to_gpu(str(file), len(matrix))):
         scores, near = held.search(queries, reach)
         return near, scores
     best = faiss.ResultHeap(len(queries), reach, keep_max=True)
@@ -123,7 +115,7 @@ def _compare(queries: NDArray[np.float32], matrix: Halves, *, reach: int, step: 
         block = matrix[start : start + step].astype(np.float32)
         wanted, kind = min(reach, len(block)), faiss.METRIC_INNER_PRODUCT
         if _gpu() and wanted <= GPU_LIMIT:
-            scores, near = cast("Any", faiss).knn_gpu(_gpu(), queries, block, wanted, metric=kind, device=_place())
+            scores, near = cast("Any", faiss).knn_gpu(_gpu(), queries, block, wanted, metric=kind, device=_gpu_number())
         else:
             scores, near = faiss.knn(queries, block, wanted, metric=kind)
         best.add_result(scores, near + start)
@@ -141,11 +133,11 @@ def settle(
     error: float,
     look: Callable[[Integers, int], Found],
 ) -> Near:
-    """Return each row's ``k`` nearest and their products, from what ``look`` finds; -1 and -inf where there are fewer.
+    """Return each row's exact ``k`` nearest and products, from the approximate ``look``; padded with -1 and -inf.
 
-    ``matrix`` is ``(N, d)``, of length 1 or a little longer by rounding; ``rows`` are the queries, ``count`` the rows
-    that are searched; ``itself``: a row may be its own neighbour. ``look``, given places in ``rows`` and a number,
-    returns that many rows of highest score, and the falling scores, which can be off by ``error``.
+    ``matrix`` is ``(N, d)`` of unit length up to rounding; ``rows`` are the queries, ``count`` the rows searched;
+    ``itself``: a row may be its own neighbour. ``look``, given positions in ``rows`` and a number, returns that many
+    rows of highest score and the falling scores, accurate to ``error``.
     """
     near = np.full((len(rows), k), -1, dtype=np.int64)
     products = np.full((len(rows), k), -np.inf, dtype=np.float64)
@@ -154,7 +146,7 @@ def settle(
         found, scores = look(owed, reach)
         others = (found >= 0) if itself else (found >= 0) & (found != rows[owed, None])
         near[owed], products[owed] = rank(matrix, rows[owed], np.where(others, found, -1), k=k)
-        # A row that was not found has a score of at most the lowest one's, and is off by at most the error.
+        # Rows not found score at most the lowest one's plus the error.
         unseen = (found[:, -1] >= 0) & (reach < count)
         owed = owed[unseen & (products[owed, -1] <= scores[:, -1] + error)]
         reach = min(count, 4 * reach)
@@ -179,27 +171,24 @@ def rank(matrix: Halves, rows: Integers, candidates: Integers, *, k: int) -> Nea
 
 
 def cells_of(count: int) -> int:
-    """Return into how many cells so many images are divided: the power of two nearest to four times their root."""
+    """Return the number of cells for so many images: the power of two nearest to four times their root."""
     return min(count, 1 << round(math.log2(4 * math.sqrt(count))))
 
 
 def probes_of(cells: int, asked: int) -> int:
-    """Return how many cells are searched per query: as many as asked; 0: one of 16, and 16 at the least."""
+    """Return the number of cells per query: ``asked``; 0: one in 16, at least 16."""
     return min(cells, asked or max(16, cells // 16))
 
 
 def search_cells(matrix: Halves, rows: Integers, *, index: Any, k: int, probes: int) -> Found:
-    """Return for each row the ``k`` nearest others in the cells of its nearest centres, and their inner products.
-
-    Where there are fewer, the rest is -1 and -inf.
-    """
+    """Return each row's ``k`` nearest in the cells of its nearest centres, and products; padded with -1 and -inf."""
     cells, _ = top_k(matrix, rows, k=probes, centres=index.nlist)
 
     def look(owed: Integers, reach: int) -> Found:
         on_gpu = _gpu() and max(reach, probes) <= GPU_LIMIT
         chosen = (_to_gpu(index) if on_gpu else None) or index
         chosen.nprobe = probes
-        # On a GPU, Faiss copies the centre of each cell that a query probes.
+        # On a GPU, Faiss copies the centre of each probed cell.
         step = max(1, GPU_BYTES // (8 * probes * matrix.shape[1])) if on_gpu else len(owed)
         parts = (owed[start : start + step] for start in range(0, len(owed), step))
         found = [
@@ -214,7 +203,7 @@ def search_cells(matrix: Halves, rows: Integers, *, index: Any, k: int, probes: 
 
 
 def open_index(matrix: Halves, folder: Path) -> Any:
-    """Map the index in the folder into memory; the first who comes makes it, and all others wait."""
+    """Map the index in the folder into memory; the first process makes it, others wait."""
     import faiss
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -225,7 +214,7 @@ def open_index(matrix: Halves, folder: Path) -> Any:
             with naming(str(path), "written"):
                 try:
                     faiss.write_index(_make_index(matrix, cells_of(len(matrix))), str(new))
-                except RuntimeError as error:  # how Faiss says that a file is not whole
+                except RuntimeError as error:  # Faiss's error of an incomplete file
                     raise StoreError(f"{path}: could not be written: {error}") from error
                 new.rename(path)
     return _read_index(path)
@@ -240,23 +229,23 @@ def _read_index(path: Path) -> Any:
 
 @lru_cache(maxsize=4)
 def _to_gpu(index: Any) -> Any:
-    """Return the index on the GPU; ``None`` where there is no room."""
+    """Return the index on the GPU; ``None`` where it does not fit."""
     import faiss
 
-    with _where_it_fits(f"an index of cells of {index.ntotal:,} images is searched on the CPU"):
-        return cast("Any", faiss).index_cpu_to_gpu(_gpu(), _place(), index)
+    with _if_it_fits(f"an index of cells of {index.ntotal:,} images is searched on the CPU"):
+        return cast("Any", faiss).index_cpu_to_gpu(_gpu(), _gpu_number(), index)
     return None
 
 
 @lru_cache(maxsize=8)  # the images and the centres of each space
-def _hold(file: str, count: int) -> Any:
-    """Return the first rows of a file's matrix on the GPU, in float16 as they are; ``None`` where there is no room."""
+def _copy_to_gpu(file: str, count: int) -> Any:
+    """Return the first rows of a file's matrix on the GPU, in float16; ``None`` where they do not fit."""
     import faiss
 
     matrix, gpu = np.load(file, mmap_mode="r"), cast("Any", faiss)
-    with _where_it_fits(f"the vectors of {count:,} images are compared in blocks"):
+    with _if_it_fits(f"the vectors of {count:,} images are compared in blocks"):
         config = gpu.GpuIndexFlatConfig()
-        config.device, config.useFloat16 = _place(), True
+        config.device, config.useFloat16 = _gpu_number(), True
         held = gpu.GpuIndexFlatIP(_gpu(), matrix.shape[1], config)
         for start in range(0, count, ROWS_AT_ONCE):
             held.add(matrix[start : min(start + ROWS_AT_ONCE, count)].astype(np.float32))
@@ -265,14 +254,14 @@ def _hold(file: str, count: int) -> Any:
 
 
 @contextmanager
-def _where_it_fits(otherwise: str) -> Generator[None]:
-    """Do what is within, or say what is done instead where the GPU has no room for it."""
+def _if_it_fits(otherwise: str) -> Generator[None]:
+    """Log the fallback where the GPU runs out of memory."""
     try:
         yield
     except RuntimeError as error:  # what Faiss makes of cudaMalloc's
         if not is_out_of_memory(error):
             raise
-        log.warning("the GPU's memory does not suffice: %s", otherwise)
+        log.warning("out of GPU memory: %s", otherwise)
 
 
 def _make_index(matrix: Halves, cells: int) -> Any:
@@ -284,7 +273,7 @@ def _make_index(matrix: Halves, cells: int) -> Any:
     kind = (faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
     index = faiss.IndexIVFScalarQuantizer(centres, width, cells, *kind)
     index.by_residual = False
-    index.is_trained = True  # there is nothing to train: vectors are stored as they are
+    index.is_trained = True  # nothing to train: vectors are stored uncompressed
     for start in range(0, len(matrix), ROWS_AT_ONCE):
         rows = np.arange(start, min(start + ROWS_AT_ONCE, len(matrix)))
         home = top_k(matrix, rows, k=1, centres=cells)[0].ravel()
@@ -294,7 +283,7 @@ def _make_index(matrix: Halves, cells: int) -> Any:
 
 
 def find_recall(folder: Path, matrix: Halves, index: Any, *, k: int, probes: int, band: float) -> tuple[int, int, bool]:
-    """Return what ``measure_recall`` says of the index in a folder, and whether this process was the one to measure."""
+    """Return the result of ``measure_recall`` for the index in a folder, and whether this process measured it."""
     file = folder / f"recall-{probes}-{k}-{band}.json"
     with FileLock(folder / "lock"):
         if file.exists():
@@ -309,12 +298,12 @@ def find_recall(folder: Path, matrix: Halves, index: Any, *, k: int, probes: int
 
 
 def measure_recall(matrix: Halves, index: Any, *, k: int, probes: int, band: float) -> tuple[int, int]:
-    """Return how many of the exact neighbours of a sample the index finds, and how many there are.
+    """Return how many of a sample's exact neighbours the index finds, and how many there are.
 
-    Neighbours are the ``k`` nearest of a similarity of ``band`` or more. The sample is the images of the highest keys.
+    Neighbours are the ``k`` nearest of at least ``band`` similarity. The sample is the images of the highest keys.
     """
     rows = np.arange(max(index.nlist, len(matrix) - SAMPLE), len(matrix))
-    near, products = top_k(np.asarray(matrix), rows, k=k)  # in blocks: the index is to have the GPU's memory
+    near, products = top_k(np.asarray(matrix), rows, k=k)  # in blocks: leave the GPU's memory to the index
     found, _ = search_cells(matrix, rows, index=index, k=k, probes=probes)
     wanted = [set(one[scores >= band].tolist()) for one, scores in zip(near, products, strict=True)]
     hits = sum(len(some & set(one)) for some, one in zip(wanted, found.tolist(), strict=True))

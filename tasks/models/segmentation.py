@@ -1,4 +1,4 @@
-"""Make masks of boxes. Rendered scenes have the renderer's; SAM makes them for photographs.
+"""Segmenters of boxes: the renderer's masks for rendered scenes, SAM for photographs.
 
 A segmenter works in two steps, like a tagger: ``prepare`` may run in other processes.
 """
@@ -19,23 +19,21 @@ from pairwright.tasks.store.masks import decode_mask
 class TagMask(NamedTuple):
     """Union of the masks of one tag's boxes."""
 
-    mask: NDArray[np.bool_]
-    """``(h, w)``, of the image's own size."""
-    score: float
-    """The segmenter's own estimate of its quality, the least of its boxes; 1 where it makes none."""
+    mask: NDArray[np.bool_]  # ``(h, w)``, of the image's own size
+    score: float  # the segmenter's own quality estimate, the lowest of its boxes; 1 without estimates
 
 
 class Segmenter(Protocol):
-    """Make masks of boxes."""
+    """Segmenter of boxes."""
 
     @property
     def version(self) -> str:
-        """What changes when the same boxes would get other masks."""
+        """Identity, which changes with its masks."""
         ...
 
     @property
     def prepare(self) -> Callable[[Seen], Any]:
-        """What gives of one image what ``segment`` takes; can be sent to another process."""
+        """Function from one image to the input of ``segment``; picklable."""
         ...
 
     def segment(
@@ -47,7 +45,7 @@ class Segmenter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SceneSegmenter:
-    """Give the renderer's masks of the objects that a tag names."""
+    """Segmenter that returns the renderer's masks of a tag's objects."""
 
     version: str = "scene graphs 1"
 
@@ -61,7 +59,7 @@ class SceneSegmenter:
         tags: Sequence[Sequence[Tag]],
         boxes: Sequence[Sequence[Box]],
     ) -> Iterator[list[TagMask]]:
-        """Yield the union of the masks of each tag's objects, of those masks that have the image's size."""
+        """Yield the union of the masks of each tag's objects; masks of another size are ignored."""
         for (graph, size), names, found in zip(prepared, tags, boxes, strict=True):
             places = {box.tag for box in found}
             things = graph.objects if graph else ()

@@ -1,7 +1,6 @@
-"""Name what is in images: rendered scenes name their objects themselves; RAM names what is in photographs.
+"""Taggers of images: scene graphs for rendered scenes, RAM for photographs.
 
-A tagger works in two steps, so that the first can run in other processes than the second: ``prepare`` turns one image
-into what the model takes of it, ``tag`` names what is in many of those.
+``prepare`` turns one image into the input of ``tag``, possibly in another process.
 """
 
 from collections import defaultdict
@@ -15,21 +14,20 @@ from pairwright.schemas.rows import Tag
 from pairwright.schemas.scene import SceneGraph, SceneObject
 from pairwright.tasks.models.prepare_ahead import Seen
 
-GROUPINGS = (("colour", "shape"), ("shape",))
-"""Objects alike in all of these form a group."""
+GROUPINGS = (("colour", "shape"), ("shape",))  # objects that agree in all of these form a group
 
 
 class Tagger(Protocol):
-    """Name what is in images."""
+    """Tagger of images."""
 
     @property
     def version(self) -> str:
-        """What changes when the same image would get other tags."""
+        """Identity, which changes with its tags."""
         ...
 
     @property
     def prepare(self) -> Callable[[Seen], Any]:
-        """Return what gives ``tag`` what it takes of one image; can be sent to another process."""
+        """Return the function from one image to the input of ``tag``; picklable."""
         ...
 
     def tag(self, prepared: Sequence[Any]) -> list[tuple[Tag, ...]]:
@@ -39,7 +37,7 @@ class Tagger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SceneTagger:
-    """Name each visible object of a rendered scene, and each group of like objects ("three yellow balls")."""
+    """Tagger of each visible object of a rendered scene, and each group of similar objects ("three yellow balls")."""
 
     version: str = "scene graphs 1"
 
@@ -53,7 +51,7 @@ class SceneTagger:
 
 
 def tags_of(graph: SceneGraph) -> list[Tag]:
-    """Return the objects of a scene, and its groups of like objects; what rests on one goes with it."""
+    """Return a scene's objects and groups of similar objects, each with the objects resting on it."""
     riders: dict[str | None, list[SceneObject]] = defaultdict(list)
     for thing in graph.objects:
         riders[thing.support].append(thing)

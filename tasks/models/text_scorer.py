@@ -1,7 +1,7 @@
-"""Say how well texts fit images: texts become vectors by the text tower of the CLIP model that embeds the images.
+"""Fit of texts to images, by the text tower of the CLIP model that embeds the images.
 
-A text is cut where the tower ends (OpenAI's models: at 77 tokens), as CLIP's own tokenizer does; ``pieces`` says what
-it is cut into so that nothing is lost. Only the text tower is kept in memory.
+Texts are truncated to the tower's length (OpenAI's models: 77 tokens), as by CLIP's own tokenizer; ``pieces`` splits a
+text without loss. Only the text tower stays in memory.
 """
 
 import re
@@ -22,39 +22,36 @@ from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.open_clip_embedder import FIELD, create_model, create_tokenizer, identify
 
 CLIP_LENGTH = 77
-BATCH = 64
-"""Texts encoded at once, always as many: neither timing nor what else is embedded then decides over last digits."""
+BATCH = 64  # fixed batch size, so that last digits depend neither on timing nor on other texts
 
 CLAUSE_END = re.compile(r"[,;:.!?…)\]–—][\"'”’]*$|^[–—-]$")
 OPENING = (
     "and but or while whereas which who whose where when with as because although though that so then behind next "
     "beside near under above"
 )
-OPENERS = frozenset(OPENING.split())
-"""What a clause usually begins with."""
+OPENERS = frozenset(OPENING.split())  # words that usually begin a clause
 LONGEST_WORD = 100
-BYTES_PER_CHARACTER = 4
-"""A tokenizer of bytes makes no more tokens of a character."""
+BYTES_PER_CHARACTER = 4  # maximum tokens per character of a byte-level tokenizer
 
 
 def name_texts(config: GroundingConfig | RejectionsConfig) -> tuple[str, ...]:
-    """Return the version of the text tower that a stage's configuration has, if it has one."""
+    """Return the version of the text tower in a stage's configuration, if any."""
     return (OpenClipTexts(config=config.clip).version,) if config.clip else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenClipTexts:
-    """Turn texts into vectors of CLIP's images; its weights are loaded once per process, when they are first needed."""
+    """Text tower of a CLIP model; its weights are loaded at the first use, once per process."""
 
     config: ClipConfig
 
     @property
     def version(self) -> str:
-        """Say which weights these are."""
+        """Return the identity of the weights."""
         return identify(self.config)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return ``(n, dimension)`` unit vectors; their cosines with images' vectors say how well they fit."""
+        """Return ``(n, dimension)`` unit vectors, for cosines with images' vectors."""
         if not texts:
             return np.empty((0, 0), dtype=np.float32)
         encoder, tokenize = _load(self.config.model_dump_json())
@@ -65,13 +62,13 @@ class OpenClipTexts:
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
     def pieces(self, text: str) -> tuple[str, ...]:
-        """Return the text in pieces of which ``embed`` reads all, cut at the ends of clauses; itself where it does."""
+        """Return the text in pieces that ``embed`` reads in full, cut at the ends of clauses."""
         _, tokenize = _load(self.config.model_dump_json())
         return cut_text(text, partial(count_tokens, tokenize), int(tokenize.context_length or CLIP_LENGTH))
 
 
 def count_tokens(tokenizer: Any, text: str) -> int:
-    """Return how many tokens one of open_clip's tokenizers makes of a text, nothing cut, its marks counted."""
+    """Return the number of tokens of a text under an open_clip tokenizer, untruncated, marks included."""
     inner = getattr(tokenizer, "tokenizer", None)
     if inner is None:  # CLIP's own
         return len(tokenizer.encode(text)) + 2
@@ -80,7 +77,6 @@ def count_tokens(tokenizer: Any, text: str) -> int:
 
 @lru_cache(maxsize=1)
 def _load(configuration: str) -> tuple[Encoder, Any]:
-    """Load the model, keep its text tower, and return it with open_clip's tokenizer."""
     import torch
 
     config = ClipConfig.model_validate_json(configuration)
@@ -92,11 +88,11 @@ def _load(configuration: str) -> tuple[Encoder, Any]:
 
 
 def cut_text(text: str, count: Callable[[str], int], most: int) -> tuple[str, ...]:
-    """Return the text, put on one line, in pieces of at most so many tokens each; itself where it fits (ours).
+    """Return the text, on one line, in pieces of at most ``most`` tokens (ours).
 
-    A piece ends behind a comma or its like, or before a word that begins a clause, where there is such a place in its
-    second half; else it ends wherever it is full. A word that is no word (a line of base64) is taken apart. ``count``
-    says how many tokens a text has, the marks of its start and its end included.
+    A piece ends after punctuation, or before a word that begins a clause, if there is one in its second half; else
+    where it is full. Words longer than a piece (base64) are split. ``count`` returns a text's tokens, start and end
+    included.
     """
     words = [part for word in text.split() for part in _parts(word, count, most)]
     pieces: list[str] = []
@@ -109,7 +105,7 @@ def cut_text(text: str, count: Callable[[str], int], most: int) -> tuple[str, ..
 
 
 def _parts(word: str, count: Callable[[str], int], most: int) -> Iterator[str]:
-    """Yield a word, or what it is cut into where it does not fit alone."""
+    """Yield a word, or its parts where it does not fit alone."""
     size = max((most - 2) // BYTES_PER_CHARACTER, 1)
     if len(word) <= size or (len(word) <= LONGEST_WORD and count(word) <= most):
         yield word
@@ -118,7 +114,7 @@ def _parts(word: str, count: Callable[[str], int], most: int) -> Iterator[str]:
 
 
 def _fitting(words: Sequence[str], count: Callable[[str], int], most: int) -> int:
-    """Return how many of the words fit; each has at least one token, so there is no need to look far."""
+    """Return how many of the words fit; each has at least one token, which bounds the search."""
     return bisect_right(range(1, min(len(words), most) + 1), most, key=lambda end: count(" ".join(words[:end])))
 
 

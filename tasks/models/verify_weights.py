@@ -1,8 +1,8 @@
-"""Verify the weights that models look for, fetched first if allowed: what `pairwright fetch` does with every file.
+"""Verify the weights that models look for, fetching them first if allowed: the engine of `pairwright fetch`.
 
-Which files a build needs only its stages know: each that has a ``pin`` looks for them. In an inventory each look is
-noted, and an empty file stands in for what cannot be had, so that the stage goes on to its next file. Files of the Hub
-are verified by their names in its cache: the SHA-256 of a large one, git's SHA-1 of a small one.
+Only its stages know a build's files: each stage with a ``pin`` looks for them. An inventory records each lookup, and
+returns an empty file for what is missing, so that the stage goes on to its next file. Files of the Hub are verified by
+their names in its cache: the SHA-256 of a large one, git's SHA-1 of a small one.
 """
 
 import hashlib
@@ -30,43 +30,35 @@ from pairwright.tasks.models.weights import (
 )
 
 SHA256, GIT = "SHA-256", "git SHA-1"
-SERVED = (".json", ".txt", ".model", ".jinja", ".tiktoken")
-"""Endings of what vLLM reads beside weights."""
+SERVED = (".json", ".txt", ".model", ".jinja", ".tiktoken")  # endings of the files that vLLM reads beside weights
 INDEX = "model.safetensors.index.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """How a file of weights was found."""
+    """Verification of a file of weights."""
 
-    field: str
-    """The section of the profile that asks for it."""
-    model: str
-    """The repository with its commit, or the address's host."""
+    field: str  # section of the profile that needs it
+    model: str  # repository with commit, or host of the address
     file: str
     size: int = 0
-    how: str = ""
-    """By which hash it was verified, in words."""
-    folder: str = ""
-    """The cache that it is in; empty: it is in none."""
-    fault: str = ""
-    """Why it cannot be used; empty: it can."""
+    how: str = ""  # hash by which it was verified, in words
+    folder: str = ""  # its cache; empty: none
+    fault: str = ""  # why it cannot be used; empty: it can
 
 
 @dataclass(kw_only=True)
 class Inventory:
-    """Files of weights that were looked for, in order, each verified."""
+    """Weights that were looked for, in order, each verified."""
 
     fetch: bool
     say: Callable[[str], None]
-    folder: Path
-    """Of what stands in for missing files."""
+    folder: Path  # of stand-ins for missing files
     found: dict[Wanted, list[Verified]] = field(default_factory=dict[Wanted, list[Verified]])
-    lacking: bool = False
-    """Whether something that was looked for cannot be used."""
+    lacking: bool = False  # whether a file is missing or damaged
 
     def find(self, wanted: Wanted) -> Path:
-        """Return the path of weights, or of what stands in for them."""
+        """Return the path of weights, or of their stand-in."""
         if wanted not in self.found:
             self.say(f"{wanted.field}: {wanted.origin} {', '.join(wanted.names)}")
             self.found[wanted] = verify(wanted, fetch=self.fetch)
@@ -84,7 +76,7 @@ class Inventory:
 
 @contextmanager
 def taking_inventory(*, fetch: bool, say: Callable[[str], None]) -> Generator[Inventory]:
-    """Yield the inventory of what is looked for within the block; with ``fetch`` what is missing or damaged comes."""
+    """Yield the inventory of lookups within the block; with ``fetch`` missing or damaged files are fetched."""
     with tempfile.TemporaryDirectory(prefix="pairwright-") as folder:
         inventory = Inventory(fetch=fetch, say=say, folder=Path(folder))
         token = finder.set(inventory.find)
@@ -95,7 +87,7 @@ def taking_inventory(*, fetch: bool, say: Callable[[str], None]) -> Generator[In
 
 
 def verify(wanted: Wanted, *, fetch: bool) -> list[Verified]:
-    """Return how each file was found; one that cannot be had is in the list with its fault, too."""
+    """Return the verification of each file, faults included."""
     try:
         if isinstance(wanted, PublishedFile):
             return [_verify_published(wanted, fetch=fetch)]
@@ -145,7 +137,6 @@ def _verify_on_hub(files: HubFiles, *, fetch: bool) -> Iterator[Verified]:
 
 
 def _paths_on_hub(files: HubFiles, *, fetch: bool) -> list[Path]:
-    """Return the paths of all files in the cache, the weights last."""
     weights = find_cached(files) or (fetch_from_hub(files) if fetch else None)
     if not weights:
         from huggingface_hub import constants
@@ -181,12 +172,12 @@ def list_on_hub(chat: ChatConfig, field: str) -> tuple[HubFiles, int]:
     except Exception as error:  # the Hub's client raises its own and httpx2's errors
         raise ModelError(f"{field}.model: {chat.model} cannot be listed on the Hub: {error}") from error
     sizes = {file.rfilename: file.size or 0 for file in said.siblings or []}
-    files = _loaded(chat, field, list(sizes))
+    files = _select_files(chat, field, list(sizes))
     return files, sum(sizes[name] for name in files.names)
 
 
 def list_here(chat: ChatConfig, field: str) -> HubFiles:
-    """Return the files of a model whose list is in the local cache: what its index names, and what lies beside it."""
+    """Return the files of a locally cached model: those of its index, and those beside it."""
     from huggingface_hub import constants, try_to_load_from_cache
 
     config = try_to_load_from_cache(chat.model, "config.json", revision=chat.revision or None)
@@ -201,17 +192,17 @@ def list_here(chat: ChatConfig, field: str) -> HubFiles:
         index = json.loads((folder / INDEX).read_bytes()) if (folder / INDEX).is_file() else {}
         indexed = set(index.get("weight_map", {}).values())
     except (ValueError, AttributeError, TypeError) as error:
-        raise ModelError(f"{field}.model: {folder / INDEX} is no index of weights: {error}") from error
-    return _loaded(chat, field, sorted(indexed | {file.name for file in folder.iterdir()}))
+        raise ModelError(f"{field}.model: {folder / INDEX} invalid index of weights: {error}") from error
+    return _select_files(chat, field, sorted(indexed | {file.name for file in folder.iterdir()}))
 
 
-def _loaded(chat: ChatConfig, field: str, names: Sequence[str]) -> HubFiles:
-    """Choose from a repository's names: safetensors where there are any, no weights in another form beside them."""
+def _select_files(chat: ChatConfig, field: str, names: Sequence[str]) -> HubFiles:
+    """Select a repository's files: safetensors if any, without weights in other formats."""
     top = sorted(name for name in names if "/" not in name)
     safe = [name for name in top if name.endswith(".safetensors") and not name.startswith("consolidated")]
     weights = safe or [name for name in top if name.startswith("pytorch_model") and name.endswith(".bin")]
     if not weights:
-        raise ModelError(f"{field}.model: {chat.model} holds no weights that vLLM loads")
+        raise ModelError(f"{field}.model: {chat.model} has no weights that vLLM can load")
     others = [name for name in top if name.endswith(SERVED)]
     return HubFiles(
         field=f"{field}.launch",

@@ -1,8 +1,8 @@
-"""Find the weights of models on this machine, or fetch them; say what is missing and what fetches it.
+"""Find the weights of models on this machine, or fetch them; errors name what is missing and the command to fetch it.
 
-Reads local files, the cache of Hugging Face's Hub (``HF_HOME``), and for files that are published elsewhere
-``$PAIRWRIGHT_CACHE/weights`` (without the variable ``~/.cache/pairwright/weights``). Goes to the network only where the
-profile says ``download: true``. What is missing, damaged or another file is a ``ModelError``.
+Reads local files, the Hub's cache (``HF_HOME``), and for files published elsewhere ``$PAIRWRIGHT_CACHE/weights``
+(default ``~/.cache/pairwright/weights``). Uses the network only where the profile says ``download: true``. Missing,
+damaged or wrong files raise ``ModelError``.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ import importlib.util
 import json
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -25,10 +26,8 @@ from pairwright.schemas.errors import ModelError
 from pairwright.tasks.store.manifest import digest
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".npz")
-LOCAL = "xxh3:"
-"""How the identity of local files begins; a Hub revision is a commit."""
-CACHE = "PAIRWRIGHT_CACHE"
-"""The variable that names the folder of what can be fetched again."""
+LOCAL = "xxh3:"  # prefix of the identity of local files; a Hub revision is a commit
+CACHE = "PAIRWRIGHT_CACHE"  # environment variable of the folder of downloads
 RETRIES = 4
 CHUNK_BYTES = 1 << 22
 
@@ -37,21 +36,16 @@ CHUNK_BYTES = 1 << 22
 class HubFiles:
     """Files of a Hub repository that a model needs."""
 
-    field: str
-    """The section of the profile that asks for them, for messages."""
+    field: str  # section of the profile, for messages
     repository: str
-    revision: str
-    """A commit, a branch or a tag; empty: what the cache knows as ``main``."""
-    weights: tuple[str, ...]
-    """Alternatives, the best first."""
-    beside: tuple[str, ...] = ()
-    """Other files, all of them needed."""
-    of_build: bool = True
-    """Whether a build asks for them, which may be told to fetch them itself; a training may not."""
+    revision: str  # a commit, branch or tag; empty: the cache's ``main``
+    weights: tuple[str, ...]  # alternatives, the best first
+    beside: tuple[str, ...] = ()  # other required files
+    of_build: bool = True  # whether a build needs them, which can fetch them; a training cannot
 
     @property
     def origin(self) -> str:
-        """Return where they are published, in few words."""
+        """Return the repository."""
         return self.repository
 
     @property
@@ -68,19 +62,16 @@ class HubFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedFile:
-    """A file that a model needs and that is not on the Hub."""
+    """File of a model that is not on the Hub."""
 
-    field: str
-    """The section of the profile that asks for it, for messages."""
-    name: str
-    """Its name in the cache."""
+    field: str  # section of the profile, for messages
+    name: str  # name in the cache
     url: str
-    sha256: str = ""
-    """Empty: none is published."""
+    sha256: str = ""  # empty: none is published
 
     @property
     def origin(self) -> str:
-        """Return the host that publishes it."""
+        """Return its host."""
         return self.url.partition("://")[2].partition("/")[0]
 
     @property
@@ -91,7 +82,7 @@ class PublishedFile:
 
 Wanted = HubFiles | PublishedFile
 finder: ContextVar[Callable[[Wanted], Path] | None] = ContextVar("finder", default=None)
-"""What finds files in place of this module, and returns the path of the weights: `pairwright fetch` sets it."""
+"""Replaces the lookup of files and returns the weights' path; set by `pairwright fetch`."""
 
 
 def require_packages(field: str, *names: str) -> None:
@@ -103,7 +94,7 @@ def require_packages(field: str, *names: str) -> None:
 
 
 def find_on_hub(files: HubFiles, *, download: bool) -> Path:
-    """Return the path of the weights in the local cache, the other files beside them; fetch them first if allowed."""
+    """Return the path of the weights in the local cache, other files beside them; fetch them first if allowed."""
     if find := finder.get():
         return find(files)
     if found := find_cached(files):
@@ -126,13 +117,13 @@ def find_on_hub(files: HubFiles, *, download: bool) -> Path:
 
 
 def _download_setting(field: str) -> str:
-    """Return what lets a build fetch the weights of a section, or of one inside it; a served model has its own."""
+    """Return the setting by which a build fetches a section's weights; served models have their own."""
     section = field if field.endswith(".launch") else field.partition(".")[0]
     return f"--set {section}.download=true"
 
 
 def find_cached(files: HubFiles) -> Path | None:
-    """Return the path of the weights in the Hub's local cache; nothing unless all that is needed is there."""
+    """Return the path of the weights in the Hub's local cache; ``None`` unless all files are there."""
     from huggingface_hub import try_to_load_from_cache
 
     def look(name: str) -> Path | None:
@@ -144,7 +135,7 @@ def find_cached(files: HubFiles) -> Path | None:
 
 
 def fetch_from_hub(files: HubFiles) -> Path:
-    """Fetch what is not in the Hub's local cache; return the path of the weights."""
+    """Fetch missing files into the Hub's local cache; return the path of the weights."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -169,12 +160,12 @@ def fetch_from_hub(files: HubFiles) -> Path:
 
 
 def weights_folder() -> Path:
-    """Return where published files are kept."""
+    """Return the folder of published files."""
     return Path(os.environ.get(CACHE) or "~/.cache/pairwright").expanduser().absolute() / "weights"
 
 
 def find_published(file: PublishedFile, *, download: bool) -> Path:
-    """Return the path of a verified file; fetch it first if it is missing, or another one, and that is allowed."""
+    """Return the path of a verified file; fetch a missing or wrong one if allowed."""
     if find := finder.get():
         return find(file)
     fault = find_fault(file)
@@ -187,7 +178,7 @@ def find_published(file: PublishedFile, *, download: bool) -> Path:
 
 
 def find_fault(file: PublishedFile) -> str:
-    """Return why a file may not be taken, empty where it may."""
+    """Return why a file cannot be used; empty: it can."""
     path = weights_folder() / file.name
     if not path.is_file():
         return f"{file.name} is not on this machine: looked for {path}"
@@ -196,12 +187,12 @@ def find_fault(file: PublishedFile) -> str:
     except OSError as error:
         raise ModelError(f"{file.field}: {path} cannot be read: {error.strerror or error}") from error
     if found != file.sha256:
-        return f"{path} is another file: its SHA-256 is {found}, the published one: {file.sha256}"
+        return f"{path} has SHA-256 {found}, not the published {file.sha256}"
     return ""
 
 
 def fetch_published(file: PublishedFile) -> Path:
-    """Fetch a file, which gets its name only when its hash is the published one; return its path."""
+    """Fetch a file, renamed into place once its hash is verified; return its path."""
     require_packages(file.field, "pooch")
     import pooch
 
@@ -218,7 +209,7 @@ def fetch_published(file: PublishedFile) -> Path:
 
 
 def absolute(path: str) -> str:
-    """Return a local path that means the same from anywhere, so that a build can be resumed from there; "" stays."""
+    """Return a local path as absolute, so that a build can resume from any folder; "" stays."""
     return str(Path(path).expanduser().absolute()) if path else ""
 
 
@@ -233,7 +224,7 @@ def find_checkpoint(checkpoint: str, published: PublishedFile, revision: str, *,
 
 
 def find_local(field: str, path: Path) -> list[Path]:
-    """Return the files of a local model: the file itself, or all in a folder that has weights."""
+    """Return the files of a local model: the file itself, or all files of a folder with weights."""
     if path.is_file():
         return [path]
     if not path.is_dir():
@@ -245,41 +236,35 @@ def find_local(field: str, path: Path) -> list[Path]:
 
 
 def identify_files(files: Sequence[Path]) -> str:
-    """Return what tells these files from all others: a hash of their names and bytes."""
+    """Return the identity of files: a hash of their names and bytes."""
     hashes = [f"{file.name} {digest(file, xxhash.xxh3_128)}" for file in files]
     return LOCAL + xxhash.xxh3_128_hexdigest("\n".join(hashes).encode())
 
 
 def check_revision(field: str, wanted: str, found: str, path: Path) -> None:
-    """Refuse weights that are not those that the profile, or the dataset's record, names."""
+    """Refuse weights other than those of the profile, or of the dataset's record."""
     if wanted and wanted != found:
         raise ModelError(
-            f"{field}.revision: {path} holds {found}, not {wanted}: the file has changed since the dataset was built. "
-            "Put the old one back, or build with the new one (its vectors get a table of their own)"
+            f"{field}.revision: {path} is {found}, not {wanted}: it has changed. Restore the old file, or set the "
+            "revision to the new one (its vectors get a table of their own)"
         )
 
 
 def is_local(model: str) -> bool:
-    """Say whether a model is a folder; a name on the Hub is ``owner/name``."""
+    """Return whether a model is a folder; a name on the Hub is ``owner/name``."""
     return model.startswith((".", "/", "~")) or Path(model).is_dir()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pretrained:
-    """Models as transformers' ``save_pretrained`` writes them (folders, names on the Hub), and the files needed."""
+    """Models of transformers' ``save_pretrained`` (folders, names on the Hub), and their required files."""
 
-    field: str
-    """The section of the profile that names one, for messages."""
-    kind: str
-    """What a local one is called ("DINOv2")."""
-    types: tuple[str, ...]
-    """What ``config.json`` may say that it is."""
-    known: Mapping[str, str]
-    """The commits that are taken where a profile names none, by name on the Hub."""
-    weights: tuple[str, ...]
-    """Alternatives on the Hub, the best first."""
-    beside: tuple[str, ...]
-    """Other files on the Hub, all of them needed."""
+    field: str  # section of the profile, for messages
+    kind: str  # display name ("DINOv2")
+    types: tuple[str, ...]  # accepted ``model_type`` values of ``config.json``
+    known: Mapping[str, str]  # default commits, by name on the Hub
+    weights: tuple[str, ...]  # alternatives on the Hub, the best first
+    beside: tuple[str, ...]  # other required files on the Hub
 
     def identify(self, model: str, revision: str) -> str:
         """Return a model's name with its revision, without looking for it."""
@@ -287,14 +272,14 @@ class Pretrained:
         return f"{name} {revision or self.known.get(model, 'main')}"
 
     def pin(self, model: str, revision: str, *, download: bool) -> dict[str, str]:
-        """Return the ``revision`` that this machine has, and for a folder the ``model`` that means it from anywhere."""
+        """Return the local ``revision``, and for a folder its absolute path as ``model``."""
         folder = self.checked_folder(model, revision, download=download)
         if not is_local(model):
             return {"revision": folder.name}
         return {"revision": identify_files(find_local(f"{self.field}.model", folder)), "model": absolute(model)}
 
     def folder(self, model: str, revision: str, *, download: bool = False) -> Path:
-        """Return where a model lies; local files are not looked at."""
+        """Return a model's folder, without checking local files."""
         if is_local(model):
             return Path(model).expanduser()
         revision = revision or self.known.get(model, "")
@@ -304,7 +289,7 @@ class Pretrained:
         return find_on_hub(files, download=download).parent
 
     def checked_folder(self, model: str, revision: str, *, download: bool = False) -> Path:
-        """Return where a model lies; local files are of such a model, whole, and those that the revision names."""
+        """Return a model's folder; local files must be of the type, complete and of the revision."""
         folder = self.folder(model, revision, download=download)
         if is_local(model):
             files = find_local(f"{self.field}.model", folder)
@@ -314,7 +299,7 @@ class Pretrained:
         return folder
 
     def find_type(self, folder: Path) -> str:
-        """Return what ``config.json`` says that a model is; refuse another one."""
+        """Return a model's type in ``config.json``; refuse unsupported ones."""
         path = folder / "config.json"
         with loading(self.field, folder):
             found = json.loads(path.read_text(encoding="utf-8")).get("model_type")
@@ -332,12 +317,12 @@ class Pretrained:
         for file in weights:
             if file.suffix == ".safetensors":
                 with loading(self.field, file), safe_open(file, framework="np"):
-                    pass  # its header says how long the file must be
+                    pass  # checks the length of the file
 
 
 @contextlib.contextmanager
 def loading(field: str, path: Path) -> Generator[None]:
-    """Turn whatever a loader raises about a file into ``ModelError``; nothing is fetched or told meanwhile."""
+    """Turn all errors of loading a file into ``ModelError``; offline and quiet meanwhile."""
     from huggingface_hub import constants
 
     if transformers := sys.modules.get("transformers"):
@@ -352,7 +337,20 @@ def loading(field: str, path: Path) -> Generator[None]:
     except ModelError:
         raise
     except Exception as error:
-        raise ModelError(f"{field}: {path} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise ModelError(f"{field}: {path} cannot be loaded: {summarise(error)}") from error
     finally:
         constants.HF_HUB_OFFLINE = was_offline
         logging.disable(was_disabled)
+
+
+def summarise(error: Exception) -> str:
+    """Return a message; PyTorch's of a file that is no mere tensors goes on to recommend unsafe loading."""
+    text = str(error).strip()
+    if "weights_only" not in text:
+        return f"{type(error).__name__}: {text}"
+    if "TorchScript" in text:
+        return "the file is a TorchScript program, not only tensors"
+    if refused := re.search(r"unsupported (global: )?(global|operand) \S+", text, re.IGNORECASE):
+        return f"the file contains code, not only tensors ({refused[0]})"
+    said = text.partition("\n")[0].partition("weights_only")[0].partition("This file can")[0]
+    return f"{type(error).__name__}: {said[:200].strip()}"

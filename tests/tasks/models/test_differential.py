@@ -83,29 +83,6 @@ def test_pairs_of_different_sizes_do_not_see_each_other(folder):
     torch.testing.assert_close(together, torch.cat(apart))
 
 
-def test_it_trains_with_its_base(folder):
-    model, given = load(folder), inputs(folder, COLOURS)
-    module = attach(model)
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(2):  # the first step reaches the map that began at zero; the second what is before it
-        optimiser.zero_grad()
-        model(**given, labels=given["input_ids"]).loss.backward()
-        optimiser.step()
-    assert all(weight.grad is not None and weight.grad.abs().sum() > 0 for weight in module.parameters())
-    assert all(weight.grad is not None for block in find_tower(model).blocks for weight in block.parameters())
-
-
-@torch.no_grad()
-def test_it_is_saved_and_loaded_beside_its_base(folder, tmp_path):
-    model, given = load(folder), inputs(folder, COLOURS)
-    attach(model, softmax=True, shared_weights=False).out.weight.normal_()
-    differential.save_differential(model, tmp_path)
-    again = load(folder)
-    assert load_differential(again, tmp_path)
-    assert torch.equal(again(**given).logits, model(**given).logits)
-    assert not load_differential(load(folder), tmp_path / "elsewhere")
-
-
 def test_what_does_not_fit_is_refused(folder, tmp_path):
     model = load(folder)
     with pytest.raises(ModelError, match="layer 2"):
@@ -184,10 +161,6 @@ def test_weighing_by_hand():
     lambdas = torch.tensor([1.0, 7.0]).sigmoid()
     torch.testing.assert_close(torch.stack([first, second]).flatten(), lambdas * torch.tensor([3.0, 5.0]))
     torch.testing.assert_close(difference, first - second)
-
-
-def test_equal_images_differ_in_nothing(scale):
-    assert scale.blocks(features(1), features(1))[2].abs().max() == 0
 
 
 def test_each_place_sees_the_other_image(scale):

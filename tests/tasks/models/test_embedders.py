@@ -7,35 +7,13 @@ from PIL import Image
 from skimage import data
 from skimage.transform import rotate
 
-from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.descriptors import ColourLayout, Gradients
-from pairwright.tasks.models.dinov2_embedder import Dinov2
-from pairwright.tasks.models.embedders import WITH_WEIGHTS, make_embedder, to_unit
-from pairwright.tasks.models.open_clip_embedder import OpenClip
+from pairwright.tasks.models.embedders import to_unit
 from pairwright.tasks.models.perceptual_hash import PerceptualHash, count_differing_bits
 from pairwright.tasks.store.images import decode_rgb, encode_png
 from tests.fixtures.pictures import encode
 from tests.tasks.models.samples import embed
-
-CONFIG = EmbeddingConfig(clip=ClipConfig(model="RN50"), dinov2=Dinov2Config(model="facebook/dinov2-base"), batch_size=5)
-
-
-@pytest.mark.parametrize(
-    ("name", "made"),
-    [
-        ("colour-layout", ColourLayout()),
-        ("gradients", Gradients()),
-        ("clip", OpenClip(config=CONFIG.clip, batch=5)),
-        ("dinov2", Dinov2(config=CONFIG.dinov2, batch=5)),
-    ],
-)
-def test_an_embedder_has_its_name_and_its_part_of_the_configuration(name, made):
-    assert make_embedder(name, CONFIG) == made
-    assert made.name == name
-    assert hasattr(made, "config") == (name in WITH_WEIGHTS)
-    with pytest.raises(KeyError):
-        make_embedder(f"no {name}", CONFIG)
 
 
 def test_the_length_is_told_and_taken_out() -> None:
@@ -127,13 +105,6 @@ def test_light_counts_for_little_and_arrangement_for_much(embedder):
     assert abs(cosine(embedder, image, other)) < 0.5
 
 
-def test_what_fills_the_whole_image_counts_for_nothing():
-    stripes = np.repeat((np.arange(128) // 4 % 2 * 200)[None, :, None], 128, axis=0).astype(np.uint8)
-    vector = embed(Gradients(), [np.repeat(stripes, 3, axis=2)])[0].reshape(9, 8, 8)
-    # Without the mean taken out, bin 0 of each cell would be 1; only the outer cells, which see the border, differ.
-    assert np.abs(vector[:, 2:6, 2:6]).max() < 0.1
-
-
 PICTURES = [data.astronaut(), data.coffee(), data.chelsea(), data.rocket()]
 
 
@@ -151,15 +122,6 @@ def test_hash_by_the_definition_of_the_cosine_transform() -> None:
     low = (scale[:, None] * waves) @ grey.astype(float) @ (scale[:, None] * waves).T
     expected = np.where(low > np.median(low), 0.125, -0.125).ravel()
     np.testing.assert_array_equal(PerceptualHash().prepare(image), expected)
-
-
-def test_cosine_counts_bits() -> None:
-    one = np.full(64, 0.125, dtype=np.float16)
-    for number in (0, 1, 5, 32, 64):
-        other = one.copy()
-        other[:number] = -0.125
-        assert count_differing_bits(other[None], one).tolist() == [number]
-        assert float(one.astype(np.float64) @ other.astype(np.float64)) == 1 - number / 32
 
 
 @pytest.mark.parametrize("picture", range(len(PICTURES)))

@@ -16,7 +16,6 @@ from transformers import GroundingDinoForObjectDetection, GroundingDinoProcessor
 from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Tag
-from pairwright.tasks.models import grounding_dino
 from pairwright.tasks.models.grounding_dino import (
     MAX_ASPECT,
     PIXEL_DIGITS,
@@ -25,7 +24,6 @@ from pairwright.tasks.models.grounding_dino import (
     pin_grounding_dino,
 )
 from pairwright.tasks.models.prepare_ahead import Seen
-from tests.fixtures.checkpoints import write_hub_cache
 from tests.fixtures.grounding_checkpoints import write_grounding_folder
 from tests.tasks.models.samples import photographs
 
@@ -135,16 +133,6 @@ def test_boxes_are_those_of_transformers(folder, threshold, text_threshold):
     assert total == queries if threshold == 0 else queries / 20 < total < queries
 
 
-def test_other_images_and_the_batch_change_roundings_only(folder):
-    images, names = list(ORDINARY.values()), [NAMES] * len(ORDINARY)
-    made = detector(folder, box_threshold=0, text_threshold=0, max_iou=1.0, batch_size=1)
-    alone = [detect(made, [image], [NAMES])[0] for image in images]
-    made = detector(folder, box_threshold=0, text_threshold=0, max_iou=1.0, batch_size=5)
-    together = detect(made, images[::-1], names)
-    for image, one, other in zip(images, alone, together[::-1], strict=True):
-        assert_same(other, numbers(one), image)
-
-
 def test_tags_of_several_prompts_keep_their_places(folder):
     made = detector(folder, box_threshold=0.5, text_threshold=0.1, max_iou=1.0, batch_size=4)
     images = [PHOTOGRAPHS[name] for name in ("china", "odd", "china")]
@@ -178,31 +166,6 @@ def test_extreme_images_are_asked_about_like_others(folder, shape):
     assert alone
     assert_same(beside, numbers(alone), image)
     assert all(0 <= box.x0 < box.x1 <= shape[1] and 0 <= box.y0 < box.y1 <= shape[0] for box in alone)
-
-
-def test_out_of_memory_halves_the_batch(folder, monkeypatch):
-    images, names = [PHOTOGRAPHS["china"]] * 7, [NAMES] * 7
-    wanted = detect(detector(folder, batch_size=7), images, names)
-    network, sizes = grounding_dino._load(str(folder), ""), []
-    forward = network.model.forward
-
-    def fails(**given):
-        sizes.append(len(given["pixel_values"]))
-        if len(given["pixel_values"]) > 3:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return forward(**given)
-
-    def fails_always(**_):
-        raise MemoryError
-
-    monkeypatch.setattr(network.model, "forward", fails)
-    found = detect(detector(folder, batch_size=6), images, names)
-    assert sizes == [6, 3, 3, 1]
-    for one, other in zip(found, wanted, strict=True):
-        assert_same(one, numbers(other), images[0])
-    monkeypatch.setattr(network.model, "forward", fails_always)
-    with pytest.raises(ModelError, match="single image"):
-        detect(detector(folder, batch_size=2), images, names)
 
 
 def test_weights_that_give_no_numbers_are_named(folder, tmp_path):
@@ -257,25 +220,6 @@ def test_it_prepares_in_other_processes_without_its_weights(folder, tmp_path):
     prepare = pickle.loads(pickle.dumps(detector(tmp_path).prepare))
     fitted = prepare(Seen(PHOTOGRAPHS["china"]))
     assert (fitted.pixels.shape, fitted.size) == ((3, 96, 143), (427, 640))
-
-
-def test_a_name_is_read_from_the_hubs_cache(tmp_path, monkeypatch, folder):
-    """As it is published: the image processor's file on its own."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
-    shutil.copytree(folder, tmp_path / "published")
-    whole = tmp_path / "published" / "processor_config.json"
-    (tmp_path / "published" / "preprocessor_config.json").write_text(
-        json.dumps(json.loads(whole.read_text())["image_processor"])
-    )
-    whole.unlink()
-    snapshot = write_hub_cache(tmp_path / "cache", "someone/tiny", tmp_path / "published")
-    config = pin_grounding_dino(DetectionConfig(model="someone/tiny"), download=False)
-    assert config.revision == snapshot.name
-    assert GroundingDino(config=config).version == f"someone/tiny {snapshot.name}"
-    images = [PHOTOGRAPHS["china"], PHOTOGRAPHS["odd"]]
-    found = detect(GroundingDino(config=config), images, [NAMES] * 2)
-    assert any(found)
-    assert found == detect(detector(folder), images, [NAMES] * 2)
 
 
 def test_what_is_missing_is_named(tmp_path, monkeypatch):

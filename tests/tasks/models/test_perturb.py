@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairwright.tasks.models.perturb import COMMON_WORDS, FOG, NOISE, draw_plasma, perturb_image, replace_words
+from pairwright.tasks.models.perturb import FOG, NOISE, common_words, draw_plasma, perturb_image, replace_words
 
 GREY = np.full((224, 300, 3), 128, dtype=np.uint8)
 
@@ -100,15 +100,15 @@ def test_the_key_decides_and_all_words_are_drawn():
     assert replace_words(TEXT, 0.5, key="a") == replace_words(TEXT, 0.5, key="a")
     assert replace_words(TEXT, 0.5, key="a") != replace_words(TEXT, 0.5, key="b")
     long = replace_words(" ".join(["xyz"] * 20_000), 1, key="a").split()
-    assert set(long) == set(COMMON_WORDS)
+    assert set(long) == set(common_words())
     # 20,000 draws of about 390 words: 51 of each, by chance 51 +- 5 * 7.2.
-    expected = 20_000 / len(COMMON_WORDS)
-    assert all(abs(long.count(word) - expected) < 5 * expected**0.5 for word in COMMON_WORDS)
+    expected = 20_000 / len(common_words())
+    assert all(abs(long.count(word) - expected) < 5 * expected**0.5 for word in common_words())
 
 
 def test_what_cannot_be_done_is_refused():
     for kind, severity in [("frost", 1), ("fog", 0), ("fog", 6)]:
-        with pytest.raises(ValueError, match=r"gaussian-noise, fog, .*1 .*5"):
+        with pytest.raises(ValueError, match=r"gaussian-noise, fog .*1 .*5"):
             perturb_image(GREY, kind, severity=severity, key="a")
     with pytest.raises(ValueError, match=r"1\.1"):
         replace_words(TEXT, 1.1, key="a")

@@ -61,13 +61,6 @@ def test_the_crop_is_that_of_transformers(kind, processor):
         check(levels(dinov2_embedder.transform_of(BIT[kind]), image, wanted), name)
 
 
-def test_a_crop_one_pixel_away_would_show():
-    preprocess = dinov2_embedder.transform_of(BIT["dinov2"])
-    image = PHOTOGRAPHS["chelsea"]
-    wanted = preprocess.numbers(torch.from_numpy(preprocess(image[:, 2:]))[None])
-    assert levels(preprocess, image, wanted).mean() > 1
-
-
 def test_an_extreme_aspect_costs_no_memory():
     # As torchvision does it: 256 x 3,200,000 pixels, 2.4 GB, of which 224 x 224 are kept.
     image = np.zeros((16, 200_000, 3), dtype=np.uint8)
@@ -97,5 +90,5 @@ BOTH_EDGES = {"size": {"shortest_edge": 5, "longest_edge": 9}}
     ],
 )
 def test_transforms_that_no_published_model_has_are_refused(transform_of, said):
-    with pytest.raises(ModelError, match="not supported"):
+    with pytest.raises(ModelError, match="unsupported"):
         transform_of(said)

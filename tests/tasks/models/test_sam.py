@@ -153,26 +153,10 @@ def test_a_damaged_file_is_one_message(tmp_path, name):
         _ = sam(tmp_path / name).prepare
 
 
-def test_a_model_of_the_published_size_is_the_packages():
-    with torch.device("meta"):
-        wanted = sam_model_registry["vit_b"]()
-    built = sam_file.build_sam(wanted.state_dict())
-    assert str(built) == str(wanted)
-    settings = [(block.window_size, block.attn.num_heads) for block in built.image_encoder.blocks]
-    assert settings == [(block.window_size, block.attn.num_heads) for block in wanted.image_encoder.blocks]
-
-
-@pytest.mark.parametrize("ending", ["pth", "safetensors"])
-def test_weights_are_those_of_the_file(tmp_path, ending):
-    model = load_sam(write_sam(tmp_path / f"sam.{ending}"), field="f")
-    for name, tensor in make_sam().state_dict().items():
-        assert torch.equal(model.state_dict()[name], tensor), name
-
-
 @pytest.mark.parametrize(
     ("name", "tensor", "words"),
     [
-        ("image_encoder.pos_embed", None, "no SAM checkpoint: .*pos_embed"),
+        ("image_encoder.pos_embed", None, "not a SAM checkpoint: .*pos_embed"),
         ("mask_decoder.output_upscaling.0.bias", None, "mask_decoder.output_upscaling.0.bias"),
         ("image_encoder.neck.0.weight", torch.zeros(3, 3), r"neck.0.weight: .*\[3, 3\]"),
         ("adapter.lora_A", torch.zeros(1), "adapter.lora_A"),

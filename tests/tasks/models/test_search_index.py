@@ -115,7 +115,7 @@ def gpu(monkeypatch):
             given.append(len(rows))
             super().add(rows)
 
-    search_index._hold.cache_clear()
+    search_index._copy_to_gpu.cache_clear()
     search_index._to_gpu.cache_clear()
     monkeypatch.setattr(search_index, "_gpu", object)
     monkeypatch.setattr(search_index, "GPU_BYTES", 8 * PROBES * 32 * 10)  # ten queries at a time
@@ -131,12 +131,6 @@ def mapped(matrix, folder):
     """Return a matrix as the store maps it."""
     np.save(folder / "matrix.npy", matrix)
     return np.load(folder / "matrix.npy", mmap_mode="r")
-
-
-@pytest.mark.parametrize("k", [7, 399])
-def test_what_a_gpu_finds_in_blocks_is_put_together(matrix, gpu, k):
-    assert_exact(matrix, range(400), k, block_bytes=24 * 4 * 150)
-    assert gpu[:3] == [150, 150, 100]
 
 
 def test_vectors_of_a_file_go_to_the_gpu_once_for_all_shards(matrix, gpu, tmp_path, monkeypatch):
@@ -172,7 +166,7 @@ def test_vectors_that_the_gpu_has_no_room_for_take_turns_and_an_index_stays(
         "an index of cells of 900 images is searched on the CPU",
     ]
     monkeypatch.setattr(faiss, "GpuIndexFlatIP", lambda *_: 1 / 0)
-    search_index._hold.cache_clear()
+    search_index._copy_to_gpu.cache_clear()
     with pytest.raises(ZeroDivisionError):
         top_k(mapped(matrix, tmp_path), np.arange(9), k=7)
 
@@ -273,42 +267,6 @@ def test_the_rule_for_cells_and_probes():
     for count, cells, probes in [(3, 3, 3), (100, 32, 16), (250_000, 2048, 128), (1_000_000, 4096, 256)]:
         assert (cells_of(count), probes_of(cells_of(count), 0)) == (cells, probes)
         assert probes_of(cells, 7) == min(7, cells)
-
-
-MATRIX = unit(np.random.default_rng(0).normal(size=(50, 8)))
-
-
-def test_candidates_are_ranked_and_gaps_are_left_out(monkeypatch):
-    monkeypatch.setattr(search_index, "CHUNK_BYTES", 8 * 8 * 4)  # one row at a time
-    candidates = np.array([[3, -1, 9, 7], [-1, -1, -1, -1], [5, 6, -1, 5]])
-    near, products = search_index.rank(MATRIX, np.array([0, 1, 2]), candidates, k=3)
-    wide = MATRIX.astype(np.float64)
-    assert sorted(near[0].tolist()) == [3, 7, 9]
-    assert products[0].tolist() == sorted((float(wide[0] @ wide[other]) for other in (3, 7, 9)), reverse=True)
-    assert (near[1].tolist(), products[1].tolist()) == ([-1] * 3, [-np.inf] * 3)
-    assert sorted(near[2].tolist()) == [5, 5, 6]
-
-
-def test_a_search_goes_further_down_until_the_error_leaves_no_other_a_chance():
-    """Scores are off by as much as half the whole range, so that nearly all rows have to be looked at."""
-    wide = MATRIX.astype(np.float64)
-    exact = wide @ wide.T
-    scores = (exact + np.random.default_rng(1).uniform(-0.5, 0.5, exact.shape)).astype(np.float32)
-    asked = []
-
-    def look(owed, reach):
-        asked.append((len(owed), reach))
-        found = np.argsort(-scores[owed], axis=1)[:, :reach]
-        return found, np.take_along_axis(scores[owed], found, axis=1)
-
-    rows = np.arange(50)
-    near, _ = search_index.settle(MATRIX, rows, k=3, count=50, itself=True, error=0.5, look=look)
-    assert near.tolist() == np.argsort(-exact, axis=1, kind="stable")[:, :3].tolist()
-    assert asked[0] == (50, 12)
-    assert asked[-1][1] > 12
-    asked.clear()
-    search_index.settle(MATRIX, rows, k=3, count=50, itself=True, error=0, look=look)
-    assert asked == [(50, 12)]
 
 
 def test_float32_products_are_off_by_less_than_the_bound():
