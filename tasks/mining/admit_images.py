@@ -1,8 +1,10 @@
-"""Admit the images that have vectors and are no near-duplicates of a given set, such as a benchmark's test images.
+"""Admit the images that have vectors, pass the filters, and are no near-duplicates of a benchmark's test images.
 
-The vectors of the excluded sets are an Arrow file for each, made by ``write_references``. An image is refused when its
-perceptual hash is that of an excluded one but for a few bits, or when in every other space the two are at least so
-similar; it is dropped with what it is too near to. Where nothing is excluded, no vector is read.
+The vectors of each excluded set are an Arrow file, made by ``write_references``. An image is refused if its perceptual
+hash differs from an excluded one's in only a few bits, or if the two are similar enough in every other space; it is
+dropped with the excluded image that it matches. Without excluded sets, no vector is read.
+
+Active filters (``filter_images``) read the measures of all images, and for near-duplicates also their vectors.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,30 +17,42 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.arrow import no_rows, schema_of
 from pairwright.schemas.config import ExcludeConfig
-from pairwright.schemas.rows import AdmittedRow, Dropped, EmbeddingRow, ImageRow, make_key
+from pairwright.schemas.rows import AdmittedRow, Dropped, EmbeddingRow, ImageRow, QualityRow, make_key
+from pairwright.tasks.mining.filter_images import filter_images
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import read_live, stream_live
 from pairwright.tasks.store.stage import Planned, Stage, Uses
+from pairwright.tasks.store.vectors import Vectors
 
 BLOCK = 128
-"""Images compared with a whole excluded set at a time."""
+"""Images compared with an excluded set at a time."""
 REASON, NO_VECTOR = "near-duplicate of an excluded image", "no vector"
 EMPTY = no_rows(schema_of(EmbeddingRow)).select(["subject", "embedder", "vector"])
 
 
 def admit_images(
-    rows: Sequence[ImageRow], config: ExcludeConfig, *, vectors: Mapping[str, tuple[EmbeddingRow, ...]]
+    rows: Sequence[ImageRow],
+    config: ExcludeConfig,
+    *,
+    vectors: Mapping[str, tuple[EmbeddingRow, ...]],
+    qualities: pa.Table | None = None,
+    spaces: Mapping[str, Vectors] | None = None,
 ) -> Iterator[AdmittedRow | Dropped]:
-    """Yield the admitted images of the rows, whose vectors are given."""
+    """Yield the admitted images of the rows, given their vectors, and ``qualities`` if filters are on."""
     images = sorted(image for image, own in vectors.items() if own)
-    refused: dict[str, str] = {}
+    refused: dict[str, tuple[str, str]] = {}
+    if qualities is not None:
+        found = filter_images(images, config.filters, qualities=qualities, spaces=spaces or {})
+        refused = {image: (reason, detail) for image, reason, detail in found}
     for place in config.files:
-        refused |= dict(_refuse(images, vectors, *_read_references(place), config=config))
+        found = _refuse(images, vectors, *_read_references(place), config=config)
+        refused |= {image: (REASON, detail) for image, detail in found}
     for row in rows:
         if row.key in refused:
-            yield Dropped(source_key=row.key, reason=REASON, detail=refused[row.key])
+            reason, detail = refused[row.key]
+            yield Dropped(source_key=row.key, reason=reason, detail=detail)
         elif not vectors.get(row.key):
             yield Dropped(source_key=row.key, reason=NO_VECTOR)
         else:
@@ -53,7 +67,7 @@ def _refuse(
     *,
     config: ExcludeConfig,
 ) -> Iterator[tuple[str, str]]:
-    """Yield the keys of images that are refused, and why."""
+    """Yield the keys of refused images, with the reason."""
     for start in range(0, len(images) if names else 0, BLOCK):
         block = images[start : start + BLOCK]
         cosines: dict[str, NDArray[np.float32]] = {}
@@ -71,7 +85,7 @@ def _refuse(
 
 
 def write_references(build: Build, embeddings: Planned, images: Planned) -> str:
-    """Write the excluded set that a settled build has embedded; return the file's name, which tells its content."""
+    """Write the excluded set that a settled build has embedded; return the file's name, a hash of its content."""
     names = {row.key: row.name for row in read_live(build, images, ImageRow, without=("image", "graph"))}
     tables = [EMPTY, *stream_live(build, embeddings, EMPTY.column_names)]
     table = pa.concat_tables(tables).sort_by([("embedder", "ascending"), ("subject", "ascending")])
@@ -87,7 +101,7 @@ def write_references(build: Build, embeddings: Planned, images: Planned) -> str:
 
 @lru_cache(maxsize=8)
 def _read_references(place: str) -> tuple[list[str], dict[str, NDArray[np.float32]]]:
-    """Return what people call the R images of an excluded set, and per embedder their (R, d) unit vectors."""
+    """Return the readable names of the R images of an excluded set, and their (R, d) unit vectors by embedder."""
     folder, _, name = place.rpartition("/")
     table = pa.ipc.open_file(pa.BufferReader(Folder(folder).read(name))).read_all()
     embedders = table.column("embedder").to_numpy()
@@ -97,17 +111,21 @@ def _read_references(place: str) -> tuple[list[str], dict[str, NDArray[np.float3
         chosen = table.filter(pa.array(embedders == embedder))
         column = chosen.column("vector").combine_chunks()
         spaces[embedder] = column.flatten().to_numpy().astype(np.float32).reshape(len(chosen), -1)
-        names = chosen.column("name").to_pylist()  # every image has every embedder, in one order
+        names = chosen.column("name").to_pylist()  # every image has every embedder, in the same order
     return names, spaces
 
 
 def fit_stage(stage: Stage, config: ExcludeConfig) -> Stage:
-    """Return the stage as it runs: without excluded sets it only asks which images have vectors."""
-    if config.sources:
-        return stage
-    return replace(stage, uses=tuple(replace(use, without=("vector", "norm")) for use in stage.uses))
+    """Return the stage for a configuration: without excluded sets it only checks which images have vectors."""
+    vectors = VECTORS if config.sources else replace(VECTORS, without=("vector", "norm"))
+    on = config.filters.is_on
+    spaces = (SPACES,) if config.filters.max_similarity < 1 else ()
+    return replace(stage, uses=(vectors, *((QUALITIES,) if on else ()), *spaces), whole=on)
 
 
+VECTORS = Uses(table="embeddings", row=EmbeddingRow, kind="many", counts=True, name="vectors")
+QUALITIES = Uses(table="qualities", row=QualityRow, kind="table", without=("key", "source_key"))
+SPACES = Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="spaces")
 STAGE = Stage(
     name="admitted",
     group="mining",
@@ -116,7 +134,7 @@ STAGE = Stage(
     function=admit_images,
     config="exclude",
     without=("image", "graph", "captions"),
-    uses=(Uses(table="embeddings", row=EmbeddingRow, kind="many", counts=True, name="vectors"),),
+    uses=(VECTORS, QUALITIES, SPACES),
     fit=fit_stage,
     rows_per_shard=3000,
 )

@@ -2,16 +2,16 @@
 
 Reads float32 features, writes int32 labels; NumPy on one CPU thread. The partition of a set is that of
 ``SpectralClustering(n_clusters, affinity="rbf", gamma=gamma, random_state=seed)``, tested with scikit-learn 1.9.1.
-Label numbers agree as a rule, but only the partition is meant. Some two sets in ten thousand differ, and there
+Label numbers usually agree, but only the partition is guaranteed. Some two sets in ten thousand differ, where
 scikit-learn itself changes its answer when features move by one part in 1e14: candidates of k-means++ tie, or rounding
-decides an eigenvector. That can be some percent with more clusters than structure.
+decides an eigenvector. With more clusters than structure this can be some percent.
 
-Where scikit-learn raises or leaves it to chance, rules hold. Identical rows share a label: each distinct row is
-clustered once, in order of first appearance. With no more distinct rows than clusters, each is its own cluster,
-numbered in that order. A set's labels depend on nothing but the set, its order and the settings.
+Where scikit-learn raises or leaves the result to chance, rules apply. Identical rows share a label: each distinct row
+is clustered once, in order of first appearance. With no more distinct rows than clusters, each is its own cluster,
+numbered in that order. A set's labels depend only on the set, its order and the settings.
 
-scikit-learn takes 4 to 7 ms per set, most of it calls of Python. Here sets of one size share one call of LAPACK, and
-all ten runs of k-means of some hundred sets advance together.
+scikit-learn takes 4 to 7 ms per set, mostly Python calls. Here sets of one size share one call of LAPACK, and all ten
+k-means runs of some hundred sets advance together.
 """
 
 import math
@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 N_INIT = 10  # runs of k-means in SpectralClustering; the next two are KMeans'
 MAX_ITERATIONS, TOLERANCE = 300, 1e-4
-ROUGH = 1e-3  # share of the norms below which a distance in float32 has lost four digits, or all
-UNEVEN = 1e-6  # ratio of the roots of degrees under which ten digits of an embedding or fewer are left
-MIN_VALUE = 0.01  # eigenvalue down to which that is mended: dividing by less loses as much
-TIE = 1e-12  # two far points that are each other's nearest leave the same sum: rounding must not choose between them
+ROUGH = 1e-3  # share of the norms below which a distance in float32 has lost four digits or more
+UNEVEN = 1e-6  # ratio of the roots of degrees below which at most ten digits of an embedding are left
+MIN_VALUE = 0.01  # eigenvalue down to which that is corrected: dividing by less loses as much
+TIE = 1e-12  # two distant points that are each other's nearest give the same sum: rounding must not decide
 ENTRIES = 1 << 22  # distances held at a time
-GROUP = 128  # sets in which k-means runs together: many for NumPy's calls, few for the processor's caches
+GROUP = 128  # sets that share runs of k-means: many for NumPy's calls, few for the processor's caches
 
 Singles = NDArray[np.float32]
 Floats = NDArray[np.float64]
@@ -38,7 +38,7 @@ Labels = NDArray[np.int32]
 def spectral_labels(
     vectors: Singles, sets: Sequence[Integers], *, n_clusters: int = 3, gamma: float = 0.1, seed: int = 0
 ) -> list[Labels]:
-    """Return a label per row of each set, which are row numbers of the features ``vectors`` ``(N, d)``.
+    """Return a label per row of each set; sets are row numbers of the features ``vectors`` ``(N, d)``.
 
     Raises:
         ValueError: features of a set are NaN, infinite or too large for their squares in float32.
@@ -46,14 +46,14 @@ def spectral_labels(
     labels = [np.zeros(len(rows), np.int32) for rows in sets]
     by_size = sorted((number for number, rows in enumerate(sets) if len(rows)), key=lambda number: len(sets[number]))
     largest = max(map(len, sets), default=0)
-    # What scikit-learn draws for the largest set; smaller sets use the same stream from its beginning. One number per
-    # row starts its solver; then each run of k-means++ takes one for the first centre and some for each of the others.
+    # scikit-learn's draws for the largest set; smaller sets use the same stream from its start. One number per row
+    # starts its solver; then each run of k-means++ takes one for the first centre and some for each of the others.
     per_run = 1 + (n_clusters - 1) * _trials(n_clusters)
     draws = np.random.RandomState(seed).random_sample(largest + N_INIT * per_run)
     step = max(1, ENTRIES // max(1, largest**2))
     for start in range(0, len(by_size), step):
         numbers = by_size[start : start + step]
-        with np.errstate(invalid="ignore", over="ignore"):  # said below, with the set
+        with np.errstate(invalid="ignore", over="ignore"):  # reported below, with the set
             distances, firsts = zip(*(_measure(vectors, sets[number], number) for number in numbers), strict=True)
         found = _label(distances, k=n_clusters, gamma=gamma, draws=draws)
         for number, first, own in zip(numbers, firsts, found, strict=True):
@@ -62,10 +62,10 @@ def spectral_labels(
 
 
 def _measure(vectors: Singles, rows: Integers, number: int) -> tuple[Floats, Integers]:
-    """Return the squared distances of a set's distinct rows, and which of these each row is.
+    """Return the squared distances of a set's distinct rows, and the index of each row among these.
 
-    Rows are centred on the first, so that float32 rounds the differences between neighbours, not their norms; distances
-    that are small beside the norms all the same are taken again in float64, where only identical rows are at 0.
+    Rows are centred on the first, so that float32 rounds differences between neighbours, not their norms; distances
+    that are still small beside the norms are recomputed in float64, where only identical rows have 0.
     """
     block = vectors[rows]
     block -= block[0].copy()
@@ -79,7 +79,7 @@ def _measure(vectors: Singles, rows: Integers, number: int) -> tuple[Floats, Int
     if np.count_nonzero(rough) == len(rows):
         return squared, np.arange(len(rows))
     one, other = np.nonzero(np.tril(rough, -1))
-    for start in range(0, len(one), 8 * len(rows)):  # a few at a time: differences are as wide as features
+    for start in range(0, len(one), 8 * len(rows)):  # a few at a time: differences have the width of features
         some = slice(start, start + 8 * len(rows))
         differences = vectors[rows[one[some]]].astype(np.float64) - vectors[rows[other[some]]]
         squared[one[some], other[some]] = np.einsum("ij,ij->i", differences, differences)
@@ -107,18 +107,18 @@ def _label(distances: Sequence[Floats], *, k: int, gamma: float, draws: Floats) 
 def _embed(squared: Floats, *, k: int, gamma: float) -> Floats:
     """Return ``(sets, k, n)``: the leading eigenvectors of the normalised affinities over the roots of the degrees.
 
-    The first is constant, as a rule, and changes nothing; it is kept for rows that are so far from all others that
-    their affinities are 0. Signs are left alone: k-means does not change under reflection.
+    The first is usually constant and has no effect; it is kept for rows so far from all others that their affinities
+    are 0. Signs are left as they are, since k-means does not change under reflection.
     """
     affinity = np.exp(-gamma * np.maximum(squared, 0))
     diagonal = np.arange(affinity.shape[1])
     affinity[:, diagonal, diagonal] = 0
     degrees = affinity.sum(axis=1)
-    roots = np.sqrt(np.where(degrees > 0, degrees, 1))  # as SciPy does
+    roots = np.sqrt(np.where(degrees > 0, degrees, 1))  # as in SciPy
     values, vectors = np.linalg.eigh(affinity / (roots[:, :, None] * roots[:, None]))
     points = vectors[:, :, : -k - 1 : -1].transpose(0, 2, 1) / roots[:, None]
-    # The solver's error is the same for all points, and division by the roots of degrees that span many orders would
-    # magnify it: there a point is put where it is but for rounding, at the weighted mean of the others.
+    # The solver's error is the same for all points, and division by roots of degrees that span many orders magnifies
+    # it: such a point is set to the weighted mean of the others, its exact place.
     for number in np.flatnonzero(roots.min(axis=1) < UNEVEN * roots.max(axis=1)):
         for axis, value in enumerate(values[number, : -k - 1 : -1]):
             if value >= MIN_VALUE:
@@ -127,7 +127,7 @@ def _embed(squared: Floats, *, k: int, gamma: float) -> Floats:
 
 
 def _k_means(points: Floats, draws: Floats) -> Integers:
-    """Return ``(sets, n)`` labels of points ``(sets, k, n)`` in ``k`` clusters: the best of ten runs."""
+    """Return ``(sets, n)`` labels of points ``(sets, k, n)`` in ``k`` clusters, from the best of ten runs."""
     n_sets, k, n = points.shape
     points = points - points.mean(axis=2, keepdims=True)
     spread = (points**2).sum(axis=(1, 2))
@@ -158,18 +158,18 @@ def _k_means(points: Floats, draws: Floats) -> Integers:
             break
         last = ((moved - centres) ** 2).sum(axis=(1, 2))[left] <= (TOLERANCE * spread / (n * k))[owner[left]]
         owner, run, centres, before = owner[left], run[left], moved[left], nearest[left]
-    # Of runs that end at one partition the first counts, whatever the last digits of its sum.
+    # Of runs with the same partition the first counts, whatever the last digits of its sum.
     lowest = best.min(axis=1, keepdims=True)
     return labels[np.arange(n_sets), (best <= lowest + TIE * spread[:, None]).argmax(axis=1)].astype(np.int64)
 
 
 def _trials(k: int) -> int:
-    """Return how many candidates greedy k-means++ draws for a centre, as scikit-learn does."""
+    """Return the number of candidates that greedy k-means++ draws per centre, as in scikit-learn."""
     return 2 + int(math.log(k))
 
 
 def _seed(points: Floats, draws: Floats) -> Integers:
-    """Return ``(sets, runs, k)`` points that are first centres, chosen by greedy k-means++."""
+    """Return ``(sets, runs, k)`` initial centres, chosen by greedy k-means++."""
     n_sets, k, n = points.shape
     trials = _trials(k)
     per_run = 1 + (k - 1) * trials
@@ -191,7 +191,7 @@ def _seed(points: Floats, draws: Floats) -> Integers:
 
 
 def _assign(points: Floats, centres: Floats) -> tuple[NDArray[np.int8], Floats]:
-    """Return each point's nearest centre, the first of equals, and the squared distance less the point's norm."""
+    """Return each point's nearest centre, the first of equals, and the squared distance minus the point's norm."""
     scores = (centres**2).sum(axis=2)[:, :, None] - 2 * (centres @ points)
     lowest, nearest = scores[:, 0], np.zeros(scores[:, 0].shape, np.int8)
     for centre in range(1, centres.shape[1]):
@@ -202,7 +202,7 @@ def _assign(points: Floats, centres: Floats) -> tuple[NDArray[np.int8], Floats]:
 
 
 def _fill_empty(members: Floats, squares: Floats) -> Floats:
-    """Move into each empty cluster the point that is furthest from its own centre; none is at a distance of 0."""
+    """Move the point furthest from its centre into each empty cluster; its distance is never 0."""
     for cluster in np.flatnonzero(members.sum(axis=1) == 0):
         far = squares.argmax()
         if squares[far] > 0:

@@ -1,8 +1,8 @@
 """Make a vector of each image in each embedder's space (paper 001, Appendix D.1, step 1).
 
-One ``EmbeddingRow`` per image and embedder, and one for its perceptual hash: the unit vector as float16 numbers, and
-the length that it had before. An image in which an embedder sees nothing (one flat colour) has the zero vector, which
-is similar to nothing. Each image is decoded once, for all embedders.
+One ``EmbeddingRow`` per image and embedder, and one for its perceptual hash: the unit vector in float16, and its length
+before normalisation. An image without any feature for an embedder (one flat colour) has the zero vector, which is
+similar to nothing. Each image is decoded once for all embedders.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,13 +22,13 @@ from pairwright.tasks.models.prepare_ahead import Ready, Seen, by_image, in_grou
 from pairwright.tasks.store.stage import Stage
 
 GROUP = 512
-"""Images handed to a device at a time; it cuts them into batches."""
+"""Images passed to a device at a time, which cuts them into batches."""
 Parts = tuple[NDArray[Any], ...]
-"""What each embedder encodes of an image."""
+"""Input of each embedder for one image."""
 
 
 def embed_images(rows: Sequence[ImageRow], config: EmbeddingConfig) -> Iterator[EmbeddingRow | Dropped]:
-    """Yield the image's vector in each space, in the configured order, and last its perceptual hash."""
+    """Yield each image's vector in each space, in the configured order, then its perceptual hash."""
     embedders = [make_embedder(name, config) for name in _names(config)]
     on_gpu = _has_weights(config) and count_gpus() > 0
     prepare = by_image(partial(_parts, [embedder.prepare for embedder in embedders]))
@@ -62,12 +62,12 @@ def name_models(config: EmbeddingConfig) -> tuple[str, ...]:
 
 
 def _names(config: EmbeddingConfig) -> tuple[str, ...]:
-    """Return what is made of each image: its vectors, and its perceptual hash, by which copies are told."""
+    """Return the names of each image's vectors: the embedders, and the perceptual hash, which recognises copies."""
     return (*config.embedders, perceptual_hash.NAME)
 
 
 def pin_models(config: EmbeddingConfig) -> EmbeddingConfig:
-    """Return the configuration with the revisions of the weights that this machine has, of the embedders in use."""
+    """Return the configuration with this machine's revisions of the weights of the embedders in use."""
     pinned: dict[str, Any] = {}
     if "clip" in config.embedders:
         pinned["clip"] = pin_clip(config.clip, download=config.download)

@@ -1,10 +1,10 @@
-"""Find the nouns of images' captions, by which they are paired (paper 003, section 3.1).
+"""Find the nouns of images' captions, for pairing (paper 003, section 3.1).
 
-Reads ``ImageRow`` with the captions that its source brought, writes one ``NounsRow`` per image: the distinct lemmas of
-all its captions, before any stop list or limit, so that those can be moved without tagging again. Needs spaCy.
+Reads ``ImageRow`` with its source's captions, writes one ``NounsRow`` per image: the distinct lemmas of all its
+captions, before any stop list or limit, so that those can change without tagging again. Needs spaCy.
 
-The paper says neither which tagger it used nor whether it counted words or distinct lemmas: both are ours, as is taking
-proper nouns along (as Img-Diff does) and taking the captions of one image together, whoever wrote them.
+The paper states neither its tagger nor whether it counts words or distinct lemmas: both are ours, as is including
+proper nouns (as in Img-Diff) and joining all captions of one image.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,11 +16,11 @@ from pairwright.tasks.models.nouns import find_nouns_of, name_model, pin_model
 from pairwright.tasks.store.stage import Stage
 
 MAX_CHARACTERS = 20_000
-"""Of all captions of one image; hundreds of times what people write."""
+"""Maximum characters of all captions of one image; hundreds of times what people write."""
 
 
 def find_nouns(rows: Sequence[ImageRow], config: NounsConfig) -> Iterator[NounsRow | Dropped]:
-    """Yield the nouns of each image, or why it has none."""
+    """Yield the nouns of each image, or the reason why it has none."""
     model = name_model(config)[0]
     found = find_nouns_of((caption for row in rows if not _refuse(row) for caption in row.captions), config)
     for row in rows:

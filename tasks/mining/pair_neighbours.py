@@ -1,14 +1,14 @@
 """Pair images that look alike but differ in something visible (paper 001, Appendix D.1, steps 3 to 8).
 
-Reads ``NeighbourRow``, one per anchor image, and the matrices of all images' vectors; writes ``PairRow``. CPU only.
+Reads ``NeighbourRow``, one per anchor, and the matrices of all images' vectors; writes ``PairRow``. CPU only.
 
-Per anchor, in this order: near-identical images are left out (ours, off by default); the set filter on each space's raw
-neighbours, the anchor left out; the image filter; the candidates are those left in every space, and far nearer than
-strangers (ours, off by default); they are clustered, the anchor again left out; of each cluster the candidate most
-similar to the anchor becomes a pair, or the first few of them (ours). An anchor that gives no pair leaves one
-``Dropped`` with the counts. The same pair found from its other image has the same key; the reader keeps one of the two.
+Per anchor, in this order: leave out near-identical images (ours, off by default); apply the set filter to each space's
+raw neighbours, without the anchor, then the image filter; the candidates are those left in every space, and far nearer
+than strangers (ours, off by default); cluster them, without the anchor; of each cluster the candidate most similar to
+the anchor becomes a pair, or the first few of them (ours). An anchor without a pair leaves one ``Dropped`` with the
+counts. A pair found from both of its images has one key; the reader keeps one of the two rows.
 
-Memory: the features of all candidates of the rows given, in float32.
+Memory: the features of all candidates of a shard, in float32.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,12 +25,12 @@ from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
 
 STRANGERS = 5
-"""Neighbours whose mean distance is that of strangers."""
+"""Number of neighbours that give the mean distance of strangers."""
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Hold one anchor's candidates in the order of their keys."""
+    """Candidates of one anchor, sorted by key."""
 
     row: NeighbourRow
     keys: tuple[str, ...]
@@ -41,7 +41,7 @@ class Candidates:
 def pair_neighbours(
     rows: Sequence[NeighbourRow], config: MiningConfig, *, vectors: Mapping[str, Vectors]
 ) -> Iterator[PairRow | Dropped]:
-    """Yield the pairs of each anchor, or one ``Dropped`` that says why there is none."""
+    """Yield the pairs of each anchor, or one ``Dropped`` with the reason why there is none."""
     kept = [_candidates(row, config, vectors) for row in rows]
     labels = iter(_cluster([found for found in kept if isinstance(found, Candidates)], config, vectors))
     for found in kept:
@@ -52,7 +52,7 @@ def pair_neighbours(
 
 
 def _without_copies(row: NeighbourRow, config: MiningConfig, vectors: Mapping[str, Vectors]) -> NeighbourRow:
-    """Leave out neighbours that show the very photograph of the anchor."""
+    """Leave out neighbours that are copies of the anchor."""
     if not config.min_hash_distance:
         return row
     keys = sorted(set().union(*row.neighbours))
@@ -129,7 +129,7 @@ def _too_far(row: NeighbourRow, name: str, worst: float, config: MiningConfig) -
 def _cluster(
     sets: Sequence[Candidates], config: MiningConfig, vectors: Mapping[str, Vectors]
 ) -> list[NDArray[np.int32]]:
-    """Return a label per candidate of each set; sets smaller than K are clusters of one."""
+    """Return a label per candidate of each set; in sets smaller than K, each is its own cluster."""
     images = sorted({key for found in sets for key in found.keys})
     if not images:
         return []
@@ -148,7 +148,7 @@ def _cluster(
 def _pairs(
     found: Candidates, labels: NDArray[np.int32], *, config: MiningConfig, vectors: Mapping[str, Vectors]
 ) -> Iterator[PairRow]:
-    """Yield each cluster's candidates most similar to the anchor, as many as wanted; of equals the one of lower key."""
+    """Yield each cluster's candidates most similar to the anchor, at most ``max_per_cluster``; ties by lower key."""
     similarity = _concatenated(found, config, vectors)
     for cluster in np.unique(labels).tolist():
         inside = np.flatnonzero(labels == cluster)
@@ -174,12 +174,12 @@ def _pairs(
 def _concatenated(found: Candidates, config: MiningConfig, vectors: Mapping[str, Vectors]) -> NDArray[np.float64]:
     """Return the cosine of each candidate's concatenated feature with the anchor's.
 
-    It follows from the cosines of the spaces, since their weighted vectors stand side by side:
+    It follows from the cosines of the spaces, since their weighted vectors are concatenated:
     ``sum w^2 |a| |b| cos / sqrt(sum w^2 |a|^2  sum w^2 |b|^2)``.
     """
     weights = np.array(config.weights, dtype=np.float64) ** 2
     if config.normalised:
-        # Not a matrix product: its rounding may depend on the row's place.
+        # Not a matrix product: its rounding may depend on the row's position.
         return (found.similarities * weights).sum(axis=1) / weights.sum()
     spaces = [vectors[name] for name in found.row.embedders]
     anchor = np.array([space.norms[space.rows_of([found.row.subject])[0]] for space in spaces], dtype=np.float64)

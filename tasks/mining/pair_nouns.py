@@ -1,12 +1,12 @@
 """Pair images whose captions share nouns, at several levels of similarity (paper 003, section 3.1).
 
-Per anchor: images that have one of its nouns are looked at, those of its rarest noun first; their shared nouns are
-counted; a level holds those that share at least its number of nouns and less than the next level's; of each level some
-are drawn. The paper takes 8 or more for its benchmark (section 4); the other levels, pairs per level, how they are
-drawn and the stop list are ours.
+Per anchor: images with one of its nouns are compared with it, starting with its rarest noun; their shared nouns are
+counted; a level holds images with at least its number of shared nouns and fewer than the next level's; of each level
+some are drawn. The paper takes 8 or more for its benchmark (section 4); the other levels, pairs per level, the draw and
+the stop list are ours.
 
-Work: at most ``max_candidates`` images per anchor. Where a noun has more, those are looked at that follow the anchor in
-the noun's list, whose order is drawn by the seed, so that each image is looked at equally often.
+Work: at most ``max_candidates`` images per anchor. If a noun has more, the images after the anchor in the noun's list
+are taken; the seed draws the list's order, so that each image is compared equally often.
 """
 
 from collections import Counter
@@ -26,31 +26,31 @@ from pairwright.schemas.rows import Dropped, NounsRow, PairRow, make_key
 from pairwright.tasks.store.stage import Stage, Uses
 
 MEASURE = "nouns"
-"""What stands among a pair's ``embedders``: the cosine is that of the two images' sets of nouns."""
+"""Entry in a pair's ``embedders``: its cosine is that of the two images' sets of nouns."""
 
 
 @dataclass(frozen=True)
 class NounIndex:
-    """Images numbered in an order drawn by the seed, and nouns by how many images have them, the rarest first."""
+    """Images, numbered in an order drawn by the seed, and nouns, numbered from the rarest."""
 
     keys: list[str]
-    """Of the images, by number."""
+    """Keys of the images, by number."""
     words: list[str]
-    """The nouns, by number."""
+    """Nouns, by number."""
     nouns: Any
-    """SciPy's ``csr_array``, ``(images, nouns)``: 1 where an image has a noun."""
+    """SciPy's ``csr_array``, ``(images, nouns)``: 1 if an image has a noun."""
     images: Any
-    """The same, ``(nouns, images)``."""
+    """The transposed array, ``(nouns, images)``."""
 
     def nouns_of(self, image: int) -> list[int]:
-        """Return the numbers of an image's nouns, rising."""
+        """Return the sorted numbers of an image's nouns."""
         return _entries(self.nouns, image).tolist()
 
 
 def pair_nouns(
     rows: Sequence[NounsRow], config: NounPairsConfig, *, everything: pa.Table
 ) -> Iterator[PairRow | Dropped]:
-    """Yield the pairs of each anchor, by ``subject`` and ``nouns`` of every image, or why there is none."""
+    """Yield the pairs of each anchor, or the reason why there is none; ``everything``: all images' nouns."""
     index = build_index(everything, config)
     numbers = {key: number for number, key in enumerate(index.keys)}
     for row in rows:
@@ -88,7 +88,7 @@ def _pair(row: NounsRow, index: NounIndex, *, anchor: int, other: int) -> PairRo
 
 
 def build_index(images: pa.Table, config: NounPairsConfig) -> NounIndex:
-    """Return the index of ``subject`` and ``nouns`` of every image, words of the stop list left out."""
+    """Return the index of ``subject`` and ``nouns`` of every image, without the words of the stop list."""
     from scipy.sparse import csr_array
 
     stopped = {word.casefold() for word in config.stop_words}
@@ -104,7 +104,7 @@ def build_index(images: pa.Table, config: NounPairsConfig) -> NounIndex:
 
 
 def draw_partners(index: NounIndex, anchor: int, config: NounPairsConfig) -> list[int]:
-    """Return the partners of an image, level by level, in an order drawn by the seed and the two images' keys."""
+    """Return the partners of an image by level, in an order drawn by the seed and the two images' keys."""
 
     def rank(other: int) -> int:
         return xxhash.xxh3_64_intdigest((index.keys[anchor] + index.keys[other]).encode(), config.seed)
@@ -117,11 +117,11 @@ def draw_partners(index: NounIndex, anchor: int, config: NounPairsConfig) -> lis
 
 
 def _candidates(index: NounIndex, anchor: int, config: NounPairsConfig) -> NDArray[np.int64]:
-    """Return the images that are looked at, each once."""
+    """Return the distinct images to compare with the anchor."""
     found: list[NDArray[np.integer]] = [np.empty(0, np.int64)]
     left = config.max_candidates
     nouns = index.nouns_of(anchor)
-    # Who shares n nouns with the anchor has one of any all but n - 1 of its nouns: the commonest are not needed.
+    # An image that shares n nouns has one of any all but n - 1 of the anchor's: the n - 1 commonest are not needed.
     for noun in nouns[: max(len(nouns) - config.levels[0] + 1, 0)]:
         having = _entries(index.images, noun)
         place = int(np.searchsorted(having, anchor))
@@ -132,7 +132,7 @@ def _candidates(index: NounIndex, anchor: int, config: NounPairsConfig) -> NDArr
 
 
 def _entries(matrix: Any, row: int) -> NDArray[np.int32]:
-    """Return the columns of a row's entries, rising."""
+    """Return the sorted columns of a row's entries."""
     return matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
 
 

@@ -1,8 +1,8 @@
 """Search the nearest neighbours of images in each embedder's space (paper 001, Appendix D.1, step 2).
 
-The raw result, before any threshold, so that thresholds can be moved without searching again. Up to
-``max_exact_images`` images the search is exact. Above, an index of cells is searched, at N times a sixteenth of N; its
-recall is measured on a sample, stored in the rows, and warned of below 0.99.
+The result is stored before any threshold, so that thresholds can change without searching again. Up to
+``max_exact_images`` images the search is exact. Above, an index of cells is searched, one cell in 16; its recall is
+measured on a sample and stored in the rows, with a warning below 0.99.
 """
 
 import logging
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Found:
-    """Hold what was found in one space: per row its neighbours' places in the matrix, -1 at the end, and products."""
+    """Result in one space: per row the positions of its neighbours in the matrix, padded with -1, and products."""
 
     near: NDArray[np.int64]
     products: NDArray[np.float32]
@@ -37,7 +37,7 @@ class Found:
 def search_neighbours(
     rows: Sequence[Row], config: SearchConfig, *, vectors: Mapping[str, Vectors]
 ) -> Iterator[NeighbourRow]:
-    """Yield the ``k`` nearest other images of each row's ``subject``, in every space."""
+    """Yield the ``k`` nearest other images of each row's ``subject`` in every space."""
     vectors = {name: space for name, space in vectors.items() if name != perceptual_hash.NAME}
     images = [row.subject for row in rows]
     found = [_search(images, config, space=space, name=name) for name, space in vectors.items()]
@@ -46,7 +46,7 @@ def search_neighbours(
 
 
 def _search(images: Sequence[str], config: SearchConfig, *, space: Vectors, name: str) -> Found:
-    """Search exactly, or in the index; whoever makes that for all workers also measures it."""
+    """Search exactly, or in the index; the worker that makes the index for all also measures its recall."""
     rows = space.rows_of(images)
     if len(space.matrix) <= config.max_exact_images:
         return Found(*top_k(space.matrix, rows, k=config.k))
@@ -75,7 +75,7 @@ def _row(
     neighbours = tuple(
         tuple(key.decode() for key in space.keys[own].tolist()) for space, own in zip(spaces, near, strict=True)
     )
-    # Rounded to float16, a unit vector may be longer than 1; a cosine may not.
+    # A unit vector rounded to float16 may be longer than 1; a cosine may not.
     cosines = [np.clip(one.products[place][: len(own)], -1, 1) for one, own in zip(found, near, strict=True)]
     similarities = tuple(tuple(values.tolist()) for values in cosines)
     return NeighbourRow(

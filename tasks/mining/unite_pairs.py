@@ -1,13 +1,14 @@
-"""Unite the pairs found by similarity, by nouns and by the source, without excluded images and too frequent ones.
+"""Unite the pairs found by similarity, by nouns and by the source, without excluded or overused images.
 
-A pair that is in several tables counts once, the source's own before the others. Limit (ours): one image is in a
-limited number of pairs, so that hubs do not fill a dataset. Pairs are taken by falling similarity, ties in the order of
-their keys, as long as both images are in fewer pairs than allowed.
+A pair in several tables counts once, the source's own first. Limits (ours): on the pairs of one image, so that hubs do
+not fill a dataset, and on the pairs of one group of the source (a video, a folder), so that one long sequence does not.
+Pairs are taken by falling similarity, ties by key, while both images and their groups are below their limits.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from sys import intern
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +16,16 @@ import pyarrow.compute as pc
 
 from pairwright.schemas.arrow import no_rows, schema_of
 from pairwright.schemas.config import UnitingConfig
-from pairwright.schemas.rows import AdmittedRow, Dropped, PairRow
+from pairwright.schemas.rows import AdmittedRow, Dropped, ImageRow, PairRow, group_of
 from pairwright.tasks.store.stage import Stage, Uses
 
 EXCLUDED, HUB = "an image of the pair is excluded or has no vector", "image in too many pairs"
+FULL = "group in too many pairs"
 COLUMNS = ("key", "first", "second", "similarity")
 REST = tuple(name for name in schema_of(PairRow).names if name not in COLUMNS)
 NONE = no_rows(schema_of(PairRow)).select(COLUMNS)
+NAMES = ("key", "name", "group")
+NO_IMAGES = no_rows(schema_of(ImageRow)).select(NAMES)
 
 
 def unite_pairs(
@@ -33,49 +37,62 @@ def unite_pairs(
     similar: pa.Table = NONE,
     by_nouns: pa.Table = NONE,
     all_admitted: pa.Table | None = None,
+    all_images: pa.Table = NO_IMAGES,
 ) -> Iterator[PairRow | Dropped]:
-    """Yield the pairs of the shard that are kept.
+    """Yield the kept pairs of the shard.
 
-    ``admitted`` holds the images of these pairs that are. Where there is a limit, ``given``, ``similar`` and
-    ``by_nouns`` are ``COLUMNS`` of every pair, and ``all_admitted`` the ``key`` of every image; ``None``: all are.
+    ``admitted`` holds the admitted images of these pairs. With a limit, ``given``, ``similar`` and ``by_nouns`` are
+    ``COLUMNS`` of every pair, and ``all_admitted`` the ``key`` of every admitted image (``None``: all are). With a
+    limit on groups, ``all_images`` are ``NAMES`` of every image.
     """
     everything = pa.concat_tables([table.select(COLUMNS) for table in (given, similar, by_nouns)])
     if all_admitted is not None:
         images = all_admitted.column("key")
         everything = everything.filter(pc.field("first").isin(images) & pc.field("second").isin(images))
-    kept = _keep(everything, config.max_pairs_per_image) if config.max_pairs_per_image else None
+    refused = _refuse(everything, config, all_images) if config.limits else {}
     for pair in rows:
         images = (("first", pair.first), ("second", pair.second))
         lacking = [] if admitted is None else [word for word, image in images if image not in admitted]
         if lacking:
             yield Dropped(source_key=pair.key, reason=EXCLUDED, detail=" and ".join(lacking))
-        elif kept is not None and pair.key not in kept:
-            reason = f"{HUB} (mining.max_pairs_per_image={config.max_pairs_per_image})"
+        elif reason := refused.get(pair.key):
             yield Dropped(source_key=pair.key, reason=reason, detail=f"similarity {pair.similarity:.4f}")
         else:
             yield replace(pair, source_key=pair.key)
 
 
-def _keep(pairs: pa.Table, limit: int) -> set[str]:
-    """Return the keys of the pairs that are kept."""
+def _refuse(pairs: pa.Table, config: UnitingConfig, images: pa.Table) -> dict[str, str]:
+    """Return the reason why each pair is left out; empty: it is kept."""
     keys, first, second = (pairs.column(name).to_numpy().astype(str) for name in ("key", "first", "second"))
+    names = (images.column(name).to_pylist() for name in NAMES)
+    groups = {key: intern(group_of(name, group)) for key, name, group in zip(*names, strict=True)}
     count: Counter[str] = Counter()
-    kept: set[str] = set()
+    count_of_group: Counter[str] = Counter()
+    verdicts: dict[str, str] = {}
     for place in np.lexsort((keys, -pairs.column("similarity").to_numpy())).tolist():
-        one, other = str(first[place]), str(second[place])
-        if str(keys[place]) not in kept and count[one] < limit and count[other] < limit:
-            count.update((one, other))
-            kept.add(str(keys[place]))
-    return kept
+        key, both = str(keys[place]), {str(first[place]), str(second[place])}
+        of = {groups[image] for image in both} if config.max_pairs_per_group else set[str]()
+        if key in verdicts:
+            continue
+        if config.max_pairs_per_image and any(count[image] >= config.max_pairs_per_image for image in both):
+            verdicts[key] = f"{HUB} (mining.max_pairs_per_image={config.max_pairs_per_image})"
+        elif any(count_of_group[group] >= config.max_pairs_per_group for group in of):
+            verdicts[key] = f"{FULL} (mining.max_pairs_per_group={config.max_pairs_per_group})"
+        else:
+            verdicts[key] = ""
+            count.update(both)
+            count_of_group.update(of)
+    return verdicts
 
 
 def fit_stage(stage: Stage, config: UnitingConfig) -> Stage:
-    """Return the stage as it runs: only a limit looks at all pairs, only exclusion at the images."""
-    limited = config.max_pairs_per_image > 0
-    uses = (*((ADMITTED,) if config.excludes else ()), *(EVERYTHING if limited else ()))
-    if limited and config.excludes:
+    """Return the stage for a configuration: only limits need all pairs, only exclusion needs the images."""
+    uses = (*((ADMITTED,) if config.excludes else ()), *(EVERYTHING if config.limits else ()))
+    if config.limits and config.excludes:
         uses = (*uses, ALL_ADMITTED)
-    return replace(stage, uses=uses, whole=limited)
+    if config.max_pairs_per_group:
+        uses = (*uses, ALL_IMAGES)
+    return replace(stage, uses=uses, whole=config.limits)
 
 
 ADMITTED = Uses(table="admitted", row=AdmittedRow, on="images", counts=True)
@@ -86,6 +103,13 @@ EVERYTHING = tuple(
 ALL_ADMITTED = Uses(
     table="admitted", row=AdmittedRow, kind="table", without=("subject", "source_key"), name="all_admitted"
 )
+ALL_IMAGES = Uses(
+    table="images",
+    row=ImageRow,
+    kind="table",
+    without=tuple(name for name in schema_of(ImageRow).names if name not in NAMES),
+    name="all_images",
+)
 STAGE = Stage(
     name="pairs",
     version=2,
@@ -94,7 +118,7 @@ STAGE = Stage(
     writes=PairRow,
     function=unite_pairs,
     config="uniting",
-    uses=(ADMITTED, *EVERYTHING, ALL_ADMITTED),
+    uses=(ADMITTED, *EVERYTHING, ALL_ADMITTED, ALL_IMAGES),
     fit=fit_stage,
     rows_per_shard=20_000,
 )

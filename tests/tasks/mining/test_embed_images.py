@@ -1,23 +1,18 @@
 """Images in, unit vectors out."""
 
-import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from safetensors.torch import load_file, save_file
 
 from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
-from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Dropped
-from pairwright.tasks.mining import embed_images as stage
 from pairwright.tasks.mining.embed_images import STAGE, embed_images, name_models, pin_models
 from pairwright.tasks.models import devices
 from pairwright.tasks.models.descriptors import ColourLayout, Gradients
 from pairwright.tasks.models.perceptual_hash import PerceptualHash
 from pairwright.tasks.models.prepare_ahead import BATCH
 from pairwright.tasks.store.images import decode_rgb
-from pairwright.tasks.store.pool import HELPERS, helpers
 from pairwright.tasks.store.stage import fingerprint
 from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder
 from tests.fixtures.pictures import photograph, picture
@@ -73,40 +68,6 @@ def with_models(tmp_path_factory):
             batch_size=8,
         )
     )
-
-
-def test_images_prepared_elsewhere_give_the_same_rows(with_models, monkeypatch):
-    rows = [row(seed) for seed in range(2 * BATCH + 5)]
-    rows[3] = replace(rows[3], image=rows[3].image[:-40])
-    here = {(made.source_key, getattr(made, "embedder", "")): made for made in embed_images(rows, with_models)}
-    # The models stay on the CPU; what is tried is the way that images take where there is a GPU.
-    monkeypatch.setattr(stage, "count_gpus", lambda: 1)
-    monkeypatch.setattr(stage, "GROUP", BATCH)
-    monkeypatch.setenv(HELPERS, "2")
-    helpers.cache_clear()
-    try:
-        elsewhere = list(embed_images(rows, with_models))
-    finally:
-        helpers().shutdown()
-        helpers.cache_clear()
-    assert len(elsewhere) == len(here)
-    for made in elsewhere:
-        wanted = here[made.source_key, getattr(made, "embedder", "")]
-        if isinstance(made, Dropped):
-            assert made == wanted
-        else:
-            assert made.key == wanted.key
-            np.testing.assert_allclose(made.vector, wanted.vector, atol=2e-3)
-
-
-def test_a_model_that_gives_no_numbers_is_an_error(with_models, tmp_path):
-    shutil.copytree(with_models.clip.checkpoint, tmp_path, dirs_exist_ok=True)
-    weights = load_file(tmp_path / "open_clip_model.safetensors")
-    weights["visual.proj"][:] = float("nan")
-    save_file(weights, tmp_path / "open_clip_model.safetensors")
-    config = EmbeddingConfig(embedders=("clip",), clip=ClipConfig(checkpoint=str(tmp_path)))
-    with pytest.raises(ModelError, match=r"embedding\.clip: .*finite"):
-        list(embed_images([row(0)], config))
 
 
 def test_the_fingerprint_knows_the_models_in_use_and_nothing_else(with_models):

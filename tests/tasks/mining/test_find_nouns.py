@@ -34,13 +34,3 @@ def test_an_image_has_the_distinct_nouns_of_all_its_captions(config):
         Dropped(source_key=long.key, reason="captions too long", detail="2.png: 20,003 characters"),
         Dropped(source_key=rows[3].key, reason="no nouns in captions", detail="3.png: it runs"),
     ]
-
-
-def test_rows_come_in_order_and_do_not_depend_on_the_shard(config):
-    rows = [image(n, text) for n, text in enumerate(["a dog", "", "a cat and a dog", "it", "a cup", "people and cats"])]
-    whole = list(find_nouns(rows, config))
-    assert [row.source_key for row in whole] == [row.key for row in rows]
-    assert whole == [found for row in rows for found in find_nouns([row], config)]
-    assert [row.nouns for row in whole if not isinstance(row, Dropped)] == [
-        ("dog",), ("cat", "dog"), ("cup",), ("cat", "people"),
-    ]  # fmt: skip

@@ -96,20 +96,6 @@ def test_equals_the_slow_rule(normalised):
     assert {row.source_key for row in got} == {row.key for row in rows}
 
 
-def test_rows_do_not_depend_on_the_shard():
-    vectors, keys = crowd(1)
-    config = MiningConfig(min_similarity=0.7)
-    rows = list(search_neighbours(anchors(keys), SearchConfig(k=16), vectors=vectors))
-    whole = list(pair_neighbours(rows, config, vectors=vectors))
-    pieces = [
-        made
-        for start in range(0, len(rows), 7)
-        for made in pair_neighbours(rows[start : start + 7], config, vectors=vectors)
-    ]
-    assert whole == pieces
-    assert any(isinstance(row, PairRow) for row in whole)
-
-
 def hand(first, second):
     """Return an anchor's row with these similarities in two spaces, and the spaces (of unit vectors along one axis)."""
     count = max(len(first), len(second)) + 1

@@ -10,7 +10,7 @@ import pytest
 
 from pairwright.schemas.config import UnitingConfig
 from pairwright.schemas.rows import AdmittedRow, Dropped, PairRow, make_key
-from pairwright.tasks.mining.unite_pairs import EXCLUDED, HUB, unite_pairs
+from pairwright.tasks.mining.unite_pairs import EXCLUDED, FULL, HUB, unite_pairs
 from tests.fixtures.rows import row_of
 
 IMAGES = [make_key("image", number) for number in range(8)]
@@ -86,3 +86,17 @@ def test_a_pair_that_is_excluded_takes_no_place_of_another() -> None:
         rows, config, admitted=admitted, given=everything, similar=none, by_nouns=none, all_admitted=keys
     )
     assert [type(row) for row in found] == [Dropped, PairRow]
+
+
+def test_a_group_is_in_a_limited_number_of_pairs_its_most_similar_ones() -> None:
+    rows = [pair(*IMAGES[place : place + 2], 0.9 - place / 100) for place in range(7)]  # a video whose frames follow
+    columns = {name: [getattr(row, name) for row in rows] for name in ("key", "first", "second", "similarity")}
+    names = {"key": IMAGES, "name": [f"walk/{key}.png" for key in IMAGES], "group": [""] * 5 + ["a.mp4"] * 3}
+    config = UnitingConfig(max_pairs_per_image=0, max_pairs_per_group=2, excludes=False)
+    none = pa.table(columns).slice(7)
+    found = list(
+        unite_pairs(rows, config, given=none, similar=pa.table(columns), by_nouns=none, all_images=pa.table(names))
+    )
+    # 0-1 and 1-2 fill the folder; 4-5 is between the two groups, and 5-6 and 6-7 are the video's own
+    assert [isinstance(row, PairRow) for row in found] == [True, True, False, False, False, True, True]
+    assert {row.reason for row in found if isinstance(row, Dropped)} == {f"{FULL} (mining.max_pairs_per_group=2)"}
