@@ -1,7 +1,7 @@
-"""Render pages that are served: the cards that a search has found, with their pictures; and take decisions.
+"""Render served pages: the cards of a search with their pictures; and store decisions.
 
-Reads the rows about the cards of one page only. Pictures are written to folders of this process as pages show them;
-those of the latest pages are kept. One page is made at a time, and the charts beside them.
+Reads only the rows of one page's cards. Pictures are written to folders of this process as pages show them; those of
+the latest pages are kept. One page is rendered at a time, concurrently with the charts.
 """
 
 import shlex
@@ -10,34 +10,38 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
-from pydantic import ValidationError
-
-from pairwright.schemas.decisions import Decision, Decisions, say_errors
-from pairwright.schemas.errors import StoreError
+from pairwright.schemas.decisions import Decision, Decisions
 from pairwright.tasks.pages.environment import HERE as LOOKS
 from pairwright.tasks.report.card_table import CardFile
+from pairwright.tasks.report.explore_pages import ExplorePages, Workshop
 from pairwright.tasks.report.gather_cards import HERE, gather_pairs, gather_singles, make_card_environment
 from pairwright.tasks.report.search_cards import ORDERS, CardSearch, Hits, Search
 from pairwright.tasks.report.tables import Tables
-from pairwright.tasks.report.thresholds import Limits, view_thresholds
+from pairwright.tasks.report.thresholds import Limits, compare_annotators, view_thresholds
 from pairwright.tasks.report.write_images import FOLDER as PICTURES
 from pairwright.tasks.report.write_images import PictureFolder
 from pairwright.tasks.report.write_report import Subject, write_report
-from pairwright.tasks.store.decisions import Sorted, decision_files, read_decisions, write_decisions
+from pairwright.tasks.store.decisions import (
+    KeptFilter,
+    Sorted,
+    decision_files,
+    keep_filter,
+    read_decisions,
+    read_filters,
+    write_decisions,
+)
 
 FILES: Mapping[str, Path] = {
     "report.css": LOOKS / "report.css",
-    **{name: HERE / name for name in ("pairs.css", "browse.css", "report.js", "decide.js")},
+    **{name: HERE / name for name in ("pairs.css", "browse.css", "report.js", "decide.js", "explore.js")},
 }
-"""What every page loads, by name."""
+"""Files of every page, by name."""
 KEPT_PAGES = 20
-"""Pages whose pictures are kept: a browser loads them as they are scrolled to."""
+"""Pages with pictures to keep: a browser loads them while scrolling."""
 SIZES = (5, 10, 20, 50)
 DECIDED = {
     "undecided": "not decided yet",
@@ -50,29 +54,26 @@ DEFAULT = Search()
 PAGING = {name: getattr(DEFAULT, name) for name in ("order", "size", "after", "before")}
 
 
-class NotMadeYetError(Exception):
-    """What is asked for is being made."""
-
-
 @dataclass
 class BrowsePages:
-    """Render the pages of one version of a dataset; its stages are settled."""
+    """Renderer of the pages of one version of a dataset with settled stages."""
 
     tables: Tables
     file: CardFile
     cards: CardSearch
     subject: Subject
     scratch: Path
+    annotator: str = ""
+    """Author of the decisions and judgements."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _known: list[str] | None = None
     _decisions: Decisions = field(default_factory=Decisions)
     _shown: deque[PictureFolder] = field(default_factory=lambda: deque[PictureFolder]())
-    """The pictures of the latest pages."""
-    _overview: Future[dict[str, Path]] | None = None
 
     def __post_init__(self) -> None:
         self.tables.open_all()
         self._environment = make_card_environment()
+        self._workshop = Workshop()
         self._frame: dict[str, Any] = {
             "subject": self.subject,
             "served": True,
@@ -83,7 +84,7 @@ class BrowsePages:
             "worded": self.tables.has("differences") or not self.file.about_pairs,
             "noun": "pair" if self.file.about_pairs else "preference",
             "all_cards": self.cards.count(),
-            # One value that all cards have filters nothing.
+            # A value of all cards filters nothing.
             "options": {
                 name: [(value, f"{value} ({number:,})") for value, number in values]
                 if len(values) > 1 or name == "reason"
@@ -94,16 +95,35 @@ class BrowsePages:
             "orders": ORDERS,
             "sizes": SIZES,
             "verdicts": DECIDED,
+            "mapped": self.tables.has("embeddings"),
+            "kept_filters": read_filters(self.tables.build.folder),
         }
+        self.explore = ExplorePages(
+            tables=self.tables,
+            database=self.cards.database.cursor(),
+            cache=self.file.path.parent,
+            scratch=self.scratch,
+            environment=self._environment,
+            frame=self._frame,
+            workshop=self._workshop,
+        )
+
+    def map(self, query: Mapping[str, str], token: str) -> tuple[str, int]:
+        """Return the page of the map with the current decisions, and its HTTP status."""
+        with self._lock:
+            self._refresh_decisions()
+        return self.explore.map(query, token, self._decisions)
+
+    def keep_filter(self, given: KeptFilter) -> None:
+        """Save a search under a name."""
+        keep_filter(self.tables.build.folder, given)
+        self._frame["kept_filters"] = read_filters(self.tables.build.folder)
 
     def page(self, query: Mapping[str, str], token: str) -> tuple[str, int]:
-        """Return the page that a query string asks for, and its HTTP status."""
-        try:
-            search, fault = Search.model_validate({**query}), ""
-        except ValidationError as error:
-            search, fault = DEFAULT, say_errors(error)
+        """Return the page of a query string, and its HTTP status."""
+        search, fault = Search.parse(query)
         with self._lock:
-            self._look_at_decisions()
+            self._refresh_decisions()
             hits = self.cards.find(search)
             views = self._views(hits)
         text = self._environment.get_template("browse.html.j2").render(
@@ -114,12 +134,12 @@ class BrowsePages:
             hits=hits,
             views=views,
             decided=self._decisions.count(),
-            judged=self._decisions.judged,
-            narrowed=bool(_query(search, **PAGING)),
-            filtered=bool(_query(search, q="", after="", before="")),
-            next=_query(search, after=hits.keys[-1], before="") if hits.keys and hits.last < hits.total else "",
-            previous=_query(search, before=hits.keys[0], after="") if hits.keys and hits.first > 1 else "",
-            start=_query(search, before="", after="") if hits.first > 1 else "",
+            judged=self._decisions.by_annotator.get(self.annotator, {}),
+            narrowed=bool(search.query(**PAGING)),
+            filtered=bool(search.query(q="", after="", before="")),
+            next=search.query(after=hits.keys[-1], before="") if hits.keys and hits.last < hits.total else "",
+            previous=search.query(before=hits.keys[0], after="") if hits.keys and hits.first > 1 else "",
+            start=search.query(before="", after="") if hits.first > 1 else "",
         )
         return text, 400 if fault else 200
 
@@ -138,72 +158,57 @@ class BrowsePages:
         return views
 
     def thresholds(self, query: Mapping[str, str], token: str) -> tuple[str, int]:
-        """Return the page of what was judged and the thresholds that it suggests, and its HTTP status."""
-        try:
-            limits, status = Limits.model_validate({**query}), 200
-        except ValidationError:
-            limits, status = Limits(), 400
+        """Return the page of judgements and suggested thresholds, and its HTTP status."""
+        limits, fault = Limits.parse(query)
         with self._lock:
-            self._look_at_decisions()
+            self._refresh_decisions()
             view = view_thresholds(self.cards.database, self.subject.profile.mining, limits)
+            agreements = list(compare_annotators(self._decisions.by_annotator))
         dataset = shlex.quote(self.tables.build.folder.url)
         told = {**self._frame, "here": "thresholds", "token": token, "view": view, "dataset": dataset, "limits": limits}
-        return self._environment.get_template("thresholds.html.j2").render(**told), status
+        told |= {"agreements": agreements, "pick": limits.query}
+        return self._environment.get_template("thresholds.html.j2").render(**told), 400 if fault else 200
 
-    def _look_at_decisions(self) -> None:
-        """Know what is decided, by anybody, before a page is made."""
+    def _refresh_decisions(self) -> None:
         folder = self.tables.build.folder
         files = decision_files(folder)
         if files != self._known:
             self._decisions = read_decisions(folder)
-            self.cards.set_decisions(self._decisions)
+            self.cards.set_decisions(self._decisions, self.annotator)
             self._known = files
 
     def picture(self, name: str) -> Path | None:
-        """Return the file of a picture that one of the latest pages shows; nothing else has a name here."""
+        """Return the file of a picture of the latest pages; ``None`` for other names."""
         src = f"{PICTURES}/{name}"
         folders = [*self._shown]  # another thread may add a page meanwhile
         shown = ((folder.root, one) for folder in reversed(folders) for one in folder.written.values())
         return next((root / one.src for root, one in shown if one.src == src), None)
 
     def decide(self, decisions: Sequence[Decision]) -> Sorted:
-        """Store decisions about rows of this version; return which were, and which were not."""
+        """Store decisions about rows of this version; return the stored and the refused ones."""
         with self._lock:
-            apart = self.cards.sort(decisions)
+            apart = self.cards.sort([one.model_copy(update={"by": self.annotator}) for one in decisions])
             write_decisions(self.tables.build.folder, apart.known)
         return apart
 
     def overview(self, name: str) -> Path | None:
-        """Return a file of the charts, whose first page is asked for first.
+        """Return a file of the charts; the first page starts making them.
 
-        ``NotMadeYetError``: they are being made, from the first call on; ask again.
+        ``NotMadeYetError``: they are not ready, try again.
         """
-        with self._lock:
-            if self._overview is None and name == "index.html":
-                self._overview = Future()
-                # In a daemon: who ends the server does not wait for it.
-                threading.Thread(target=self._make_overview, args=[self._overview], daemon=True).start()
-        if self._overview is None:
+        if "the charts" not in self._workshop.made and name != "index.html":
             return None
-        if not self._overview.done():
-            raise NotMadeYetError
-        return self._overview.result().get(name)
+        with self._lock:
+            return self._workshop.get("the charts", self._make_overview).get(name)
 
     @property
     def is_busy(self) -> bool:
-        """Say whether charts are being made."""
-        return self._overview is not None and not self._overview.done()
+        """Return whether charts or a map are being made."""
+        return self._workshop.is_busy
 
-    def _make_overview(self, found: Future[dict[str, Path]]) -> None:
-        """Write the charts; the build's ledger, which they ask, is asked by nothing else meanwhile."""
+    def _make_overview(self) -> dict[str, Path]:
+        """Write the charts; nothing else reads the build's ledger meanwhile."""
         place = self.scratch / "overview"
-        try:
-            place.mkdir()
-            write_report(self.tables.build, place, subject=replace(self.subject, pairs=0, back="../"))
-            found.set_result({str(one.relative_to(place)): one for one in place.rglob("*") if one.is_file()})
-        except Exception as error:  # noqa: BLE001  (of another thread: who asks next hears it)
-            found.set_exception(StoreError(f"the charts cannot be made: {error}"))
-
-
-def _query(search: Search, **changes: Any) -> str:
-    return urlencode(search.model_copy(update=changes).model_dump(exclude_defaults=True))
+        place.mkdir()
+        write_report(self.tables.build, place, subject=replace(self.subject, pairs=0, back="../"))
+        return {str(one.relative_to(place)): one for one in place.rglob("*") if one.is_file()}

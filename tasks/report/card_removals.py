@@ -1,6 +1,6 @@
-"""Gather how the images of a few preferences lost an element: what was found, refused, removed, checked and chosen.
+"""Gather the removals of a few preferences: found, refused, removed, checked and chosen elements.
 
-Removals, which hold pixels, are read for the candidates that are shown only, those of one preference at a time.
+Removals hold pixels, and are read for the shown candidates of one preference at a time.
 """
 
 import re
@@ -30,7 +30,6 @@ from pairwright.tasks.store.images import RGB, decode_rgb
 MOST_SHOWN = 24
 """Candidates of one preference; two images have up to 60."""
 HASH = re.compile(r"([0-9a-f]{8})[0-9a-f]{8,}")
-"""The beginning is enough to tell revisions apart."""
 Shown = Sequence[tuple[ImageRow, Picture]]
 
 
@@ -38,31 +37,30 @@ class ElementView(NamedTuple):
     """Element of an image: a tag with a mask."""
 
     number: int
-    """From 1, the same on boxes and candidates."""
+    """From 1, shown on boxes and candidates."""
     row: ElementRow
     mask_score: float
-    """The segmenter's own estimate; -1: not known."""
+    """The segmenter's own estimate; -1: unknown."""
 
     @property
     def tone(self) -> int:
-        """Return the number of its colour."""
+        """Return the index of its colour."""
         return (self.number - 1) % len(TONE_COLOURS)
 
 
 class FoundView(NamedTuple):
-    """What was found in one image: boxes, masks, and what was refused on the way."""
+    """Elements found in one image: boxes, masks, and refusals."""
 
     image: ImageRow
     picture: Picture
     side: int
     masks: str
-    """Overlay of the masks of all elements that can be removed, each in its colour; empty: none."""
+    """Overlay of the masks of all removable elements, by colour; empty: none."""
     elements: Sequence[ElementView]
-    """Those that can be removed first."""
+    """Removable ones first."""
     unboxed: Sequence[str]
-    """Tags for which no box was found, or no mask made."""
+    """Tags without a box or mask."""
     refused_tags: Sequence[RefusedTag]
-    """Names that were not looked for, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +70,8 @@ class CandidateView:
     element: ElementView
     side: int
     picture: Picture
-    """The original."""
     patch: str
-    """Overlay of what the removal changes in it; empty: nothing."""
+    """Overlay of the changed pixels; empty: none."""
     mask: str
     """Overlay; empty: none."""
     inpainter: str
@@ -92,13 +89,13 @@ class CandidateView:
 
     @property
     def why(self) -> str:
-        """Return the check that it failed; empty: none."""
+        """Return the failed check; empty: none."""
         checked = self.score or self.check
         return checked.why if checked else ""
 
     @property
     def facts(self) -> list[str]:
-        """Return what the checks measured, in words."""
+        """Return the measurements of the checks in words."""
         if not (check := self.check):
             return []
         before, after = (
@@ -115,26 +112,23 @@ class CandidateView:
 
 
 class RemovalsView(NamedTuple):
-    """How the images of one preference became a rejected image, or why they did not."""
+    """Making of a preference's rejected image, or the reason why there is none."""
 
     why: str
-    """Why no removal was chosen; empty: one was, or none was looked for yet."""
+    """Why no removal was chosen; empty: one was, or the stage has not run yet."""
     found: Sequence[FoundView]
-    """Per image."""
     candidates: Sequence[CandidateView]
-    """The chosen one first, then by falling score, those that failed a check last."""
+    """The chosen one first, then by falling score, failed ones last."""
     more: int
-    """Candidates that are not shown."""
     side: int
     """Image of the crop."""
     crop: Picture | None
-    """Crop that stands in for a removal."""
     crop_share: float
     """Pixels of the crop / pixels of the image."""
 
 
 class Steps:
-    """Rows of every step but removals about some images, and what was chosen for subjects: pairs, given preferences."""
+    """Rows of every step but removals about some images, and the rejections of subjects (pairs, given preferences)."""
 
     def __init__(self, tables: Tables, subjects: Sequence[str], *, images: Sequence[str]) -> None:
         self.tables = tables
@@ -152,11 +146,11 @@ class Steps:
 
 
 def view_removals(subject: str, shown: Shown, steps: Steps, pictures: PictureFolder) -> RemovalsView | None:
-    """Return what became of the images of one preference; ``None`` where no step has looked at them."""
+    """Return the removals from the images of one preference; ``None`` if no step has read them."""
     rejection = steps.rejections.get(subject)
     if rejection is None and not any(row.key in steps.elements for row, _ in shown):
         return None
-    found = [_found(side, row, picture, steps=steps, pictures=pictures) for side, (row, picture) in enumerate(shown)]
+    found = [_view(side, row, picture, steps=steps, pictures=pictures) for side, (row, picture) in enumerate(shown)]
     scores: list[tuple[int, str, RemovalScore | None]]
     if rejection:
         ranked = sorted(rejection.removal_scores, key=lambda s: (not s.chosen, bool(s.why), -s.score, s.tag, s.side))
@@ -164,7 +158,7 @@ def view_removals(subject: str, shown: Shown, steps: Steps, pictures: PictureFol
     else:  # the build went no further than the checks, or there is no text to score by
         keys = [(one.side, element.row.key) for one in found for element in one.elements]
         scores = [(side, key, None) for side, key in keys if key in steps.inspected]
-    pixels = cache(lambda side: decode_rgb(shown[side][0].image))  # each image of one preference once, if asked for
+    pixels = cache(lambda side: decode_rgb(shown[side][0].image))  # decode each image once, if at all
     side, crop, crop_share = 0, None, 0.0
     if rejection and rejection.maker == "crop":
         side, (x0, y0, x1, y1) = rejection.side, rejection.window
@@ -173,7 +167,7 @@ def view_removals(subject: str, shown: Shown, steps: Steps, pictures: PictureFol
     return RemovalsView(
         why=rejection.why if rejection else "",
         found=found,
-        candidates=list(_candidates(scores[:MOST_SHOWN], found, pixels, steps=steps, pictures=pictures)),
+        candidates=list(_view_candidates(scores[:MOST_SHOWN], found, pixels, steps=steps, pictures=pictures)),
         more=max(len(scores) - MOST_SHOWN, 0),
         side=side,
         crop=crop,
@@ -181,7 +175,7 @@ def view_removals(subject: str, shown: Shown, steps: Steps, pictures: PictureFol
     )
 
 
-def _found(side: int, image: ImageRow, picture: Picture, *, steps: Steps, pictures: PictureFolder) -> FoundView:
+def _view(side: int, image: ImageRow, picture: Picture, *, steps: Steps, pictures: PictureFolder) -> FoundView:
     rows, tags = steps.elements.get(image.key, ()), steps.tags.get(image.key)
     elements = [
         ElementView(number=number, row=row, mask_score=steps.mask_scores.get((row.source_key, row.tag), -1.0))
@@ -200,7 +194,7 @@ def _found(side: int, image: ImageRow, picture: Picture, *, steps: Steps, pictur
     )
 
 
-def _candidates(
+def _view_candidates(
     scores: Sequence[tuple[int, str, RemovalScore | None]], found: Sequence[FoundView], pixels: Callable[[int], RGB],
     *, steps: Steps, pictures: PictureFolder,
 ) -> Iterator[CandidateView]:  # fmt: skip

@@ -1,7 +1,7 @@
-"""Make the table by which the cards of a dataset are searched, filtered and sorted; one card per pair or preference.
+"""Make the table for searching, filtering and sorting the cards of a dataset, one per pair or preference.
 
-Reads narrow columns and texts of all live rows; writes a DuckDB file, some 300 bytes and the compressed texts per card,
-which is made once per state of the tables. Preferences about one image have the columns of pairs, without a second one.
+Reads narrow columns and texts of all live rows; writes a DuckDB file, about 300 bytes and the compressed texts per
+card, once per state of the tables. Preferences about one image have the columns of pairs, without a second image.
 """
 
 import contextlib
@@ -29,12 +29,12 @@ from pairwright.schemas.rows import (
 from pairwright.tasks.report.tables import PREFERENCES, WORDS, Tables, open_database
 from pairwright.tasks.store.files import naming
 
-LAYOUT = "2"
-"""Of the table: a file of another layout, or of another DuckDB, is made anew."""
+LAYOUT = "3"
+"""Version of the layout: a file of another layout, or of another DuckDB, is made anew."""
 WIDTH, PER_BIN = 0.02, 40
-"""Of a bin of similarity, and how many of its candidates are shown to be judged."""
+"""Width of a bin of similarity, and the number of its candidates to judge."""
 PLAIN = "lower(nfc_normalize({}))"
-"""How texts are stored and searched."""
+"""Normal form of stored and searched texts."""
 READ: Mapping[str, tuple[type[Row], Sequence[str], str]] = {
     "pairs": (
         PairRow,
@@ -45,7 +45,7 @@ READ: Mapping[str, tuple[type[Row], Sequence[str], str]] = {
     "images": (
         ImageRow,
         ("key", "name", "captions", "source", "licence"),
-        "key, source, licence, " + PLAIN.format("concat_ws(chr(10), name, array_to_string(captions, chr(10)))"),
+        "key, source, licence, name, " + PLAIN.format("concat_ws(chr(10), name, array_to_string(captions, chr(10)))"),
     ),
     "captions": (CaptionRow, ("subject", "text"), f"subject, {PLAIN.format('text')}"),
     "differences": (DifferenceRow, ("subject", "text"), f"subject, {PLAIN.format('text')}"),
@@ -66,13 +66,12 @@ READ: Mapping[str, tuple[type[Row], Sequence[str], str]] = {
         ),
     ),
 }  # fmt: skip
-"""Of each table the columns that are read, narrow ones and texts, and what is kept of them; last all words."""
+"""Row type, columns to read, and expressions to keep of each table; the last one is all words."""
 NEIGHBOURS = ("subject", "embedders", "neighbours", "similarities")
 TABLES = (*READ, "neighbours", "given_preferences")
-"""All tables that cards are made of."""
 
 IMAGES = """
-CREATE TABLE images AS SELECT row_number() OVER () AS number, i.key, i.source, i.licence,
+CREATE TABLE images AS SELECT row_number() OVER () AS number, i.key, i.source, i.licence, i.name,
     concat_ws(chr(10), i.words, c.words) AS words
 FROM s_images i LEFT JOIN (SELECT subject, string_agg(words, chr(10)) AS words FROM s_captions GROUP BY ALL) c
     ON c.subject = i.key"""
@@ -101,7 +100,7 @@ FROM (SELECT subject, embedders, place, unnest(others) AS other, unnest(listed) 
     (SELECT subject, embedders, unnest(range(len(embedders))) AS place, unnest(neighbours) AS others,
         unnest(similarities) AS listed FROM chunk))
 GROUP BY subject, other HAVING count(*) = max(len(embedders))"""
-"""Candidates that every encoder found, with their lowest and highest similarity: mining bounds both."""
+"""Candidates of every encoder, with their lowest and highest similarity, which mining bounds."""
 CELLS = f"floor(low / {WIDTH}) * {WIDTH} + {WIDTH / 2}, floor(high / {WIDTH}) * {WIDTH} + {WIDTH / 2}"
 SAMPLED = f"QUALIFY row_number() OVER (PARTITION BY floor(low / {WIDTH}) ORDER BY hash(first, second)) <= {PER_BIN}"
 STAGING = (
@@ -115,7 +114,7 @@ SAMPLING = (
     f"""INSERT INTO s_neighbours SELECT least(subject, other) AS first, greatest(subject, other) AS second, low, high,
     embedders, similarities FROM joint {SAMPLED}""",
 )
-"""Count the candidates of some anchors, and keep a sample of them: some kilobytes."""
+"""Count the candidates of some anchors, and keep a small sample."""
 CANDIDATES = (
     f"""CREATE OR REPLACE TEMP TABLE s_neighbours AS SELECT * FROM (SELECT first, second, any_value(low) AS low,
     any_value(high) AS high, any_value(embedders) AS embedders, any_value(similarities) AS similarities
@@ -144,24 +143,24 @@ class CardFile:
 
     path: Path
     about_pairs: bool
-    """Whether a card shows a pair; else a preference about one image."""
+    """Whether cards are about pairs, not about preferences of one image."""
     preferences: str
-    """Table of the preferences; empty: there is none."""
+    """Table of the preferences; empty: none."""
 
 
 def make_cards(tables: Tables, cache: Path, scratch: Path, *, watch: Callable[[int], None]) -> CardFile:
-    """Return the file of a dataset's cards, as it was made before or now.
+    """Return the file of a dataset's cards; make it if it is missing.
 
-    ``cache`` keeps it; where that cannot be written to, the process's ``scratch`` does. ``watch`` hears how many rows
-    were read.
+    It is kept in ``cache`` or, if that is not writable, in the process's ``scratch``. ``watch`` is called with the
+    number of rows read.
     """
     with contextlib.suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
     place = cache if os.access(cache, os.W_OK) else scratch
     preferences = next((name for name in PREFERENCES if tables.has(name)), "")
-    path = place / f"{_mark(tables)}.duckdb"
+    path = place / f"{_state_key(tables)}.duckdb"
     file = CardFile(path, tables.has("pairs"), preferences)
-    if not _opens(path, scratch):
+    if not _is_readable(path, scratch):
         temporary = place / f"{path.name}.tmp-{uuid.uuid4().hex}"
         with naming(str(temporary), "written"):
             try:
@@ -177,8 +176,7 @@ def make_cards(tables: Tables, cache: Path, scratch: Path, *, watch: Callable[[i
     return file
 
 
-def _opens(path: Path, scratch: Path) -> bool:
-    """Return whether a file is there that DuckDB reads: a damaged one is made anew."""
+def _is_readable(path: Path, scratch: Path) -> bool:
     try:
         with open_database(str(path), scratch, read_only=True) as database:
             return bool(database.execute("SELECT count(*) FROM texts").fetchall())
@@ -186,8 +184,8 @@ def _opens(path: Path, scratch: Path) -> bool:
         return False
 
 
-def _mark(tables: Tables) -> str:
-    """Return what identifies the state of the tables that cards are made of, and who reads the file."""
+def _state_key(tables: Tables) -> str:
+    """Return the key of the state of the tables and of the file's format."""
     names = [name for name in TABLES if tables.has(name)]
     ledger, made_by = tables.build.ledger, f"{LAYOUT} DuckDB {duckdb.__version__}"
     return make_key(made_by, *(f"{name} {ledger.places(name)} {' '.join(ledger.part_names(name))}" for name in names))
@@ -196,9 +194,9 @@ def _mark(tables: Tables) -> str:
 def write_cards(
     chunks: Chunks, path: Path, scratch: Path, *, about: CardFile, reasons: pa.Table, watch: Callable[[int], None]
 ) -> None:
-    """Write the file of the cards that some tables give.
+    """Write the file of the cards of some tables.
 
-    ``chunks`` yields some columns of a table, many rows at a time; ``reasons`` (key, reason) say why pairs have no
+    ``chunks`` yields columns of a table in batches; ``reasons`` (key, reason) say why pairs have no preference.
     preference.
     """
     rows = 0

@@ -1,4 +1,4 @@
-"""Gather what was written about a few pairs, and say of each text who wrote it, from what, and what checks found."""
+"""Gather the texts about a few pairs, with their writers, inputs and checks."""
 
 import re
 from collections import defaultdict
@@ -33,7 +33,7 @@ TOLD = {
     "difference_from_edit": "the images, their captions and the edit instruction",
     "difference_from_edit_only": "the images and the edit instruction",
 }
-"""What a model is given for a description, by the prompt file."""
+"""Input of a model for a description, by prompt file."""
 SHOWN = {
     "captions": "the captions",
     "images": "the images",
@@ -44,7 +44,7 @@ TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
 SHOWN_IMAGES = ("images", "rejected_images")
 """Columns of preferences that cards read elsewhere."""
 MOST_WORDS = 4000
-"""Longer texts are not compared: matching takes the square of their length."""
+"""Most words of two texts to compare: matching takes quadratic time."""
 FIRST = re.compile(
     r"\b(?:(?:image|picture|photo(?:graph)?) (?:1|one)|first (?:image|picture|photo(?:graph)?|one)|former)\b",
     re.IGNORECASE,
@@ -53,34 +53,34 @@ SECOND = re.compile(
     r"\b(?:(?:image|picture|photo(?:graph)?) (?:2|two)|second (?:image|picture|photo(?:graph)?|one)|latter)\b",
     re.IGNORECASE,
 )
+WRITTEN = re.compile(r"The difference between the two images is that the first image .*?(, while )the second image ")
+"""Beginning of a description by the template; its halves may name the other image, too."""
 CUT = re.compile(r"(?:[,;]\s+(?:(?:whereas|while|but|and)\s+)?|\.\s+(?=[A-Z])|\s+(?:whereas|while)\s+)", re.IGNORECASE)
 
 
 class Segment(NamedTuple):
-    """Run of text that the other text has too, or has not (``differs``)."""
+    """Run of text that the other text shares, or lacks (``differs``)."""
 
     text: str
     differs: bool
 
 
 class Byline(NamedTuple):
-    """How served models wrote a text."""
+    """Writing of a text by served models."""
 
     prompts: Sequence[str]
-    """Names of the prompt files, in the order in which they were asked."""
+    """Prompt files in the order of the requests."""
     told: str
-    """What the model was given beside the images, or in their place; empty: not known."""
+    """Input of the model; empty: unknown."""
     attempts: int
     several: bool
-    """Whether so many answers were asked for on purpose, to choose from."""
+    """Whether the attempts are samples to choose from."""
     tokens: int
-    """Tokens of the answers that it was made with."""
     seconds: float
-    """Their latency together."""
 
 
 class DifferenceView(NamedTuple):
-    """Description of the difference, or one that was written beside it, marked where it differs from the chosen one."""
+    """Description of the difference, or an alternative marked where it differs from the chosen one."""
 
     row: DifferenceRow
     segments: Sequence[Segment]
@@ -88,7 +88,7 @@ class DifferenceView(NamedTuple):
 
     @property
     def failed(self) -> list[CheckRow]:
-        """Return the checks that it did not pass."""
+        """Return the failed checks."""
         return [check for check in self.checks if not check.passed]
 
 
@@ -100,11 +100,11 @@ class RejectedView(NamedTuple):
     score: float | None
     segments: Sequence[Segment]
     row: RejectedTextRow | None
-    """Says which served model wrote it; none where a rule did."""
+    """Row with the served model that wrote it; ``None``: a rule did."""
 
 
 class Texts:
-    """Rows about some pairs: one of a kind by what it is about, or all of them; captions by image, the rest by pair."""
+    """Rows about some pairs by subject; captions by image."""
 
     def __init__(self, tables: Tables, pairs: Sequence[PairRow]) -> None:
         keys = [pair.key for pair in pairs]
@@ -129,9 +129,9 @@ def _grouped(rows: Iterable[R]) -> Mapping[str, Sequence[R]]:
 
 
 def byline(row: CaptionRow | DifferenceRow | ComparisonRow | QuestionRow | RejectedTextRow) -> Byline | None:
-    """Return how a text was written; none where no served model was asked.
+    """Return the byline of a text; ``None`` if no served model wrote it.
 
-    The attempts are the row's, or the times that one prompt was asked.
+    The attempts are the row's, or the largest number of requests with one prompt.
     """
     if not row.served:
         return None
@@ -152,7 +152,7 @@ def byline(row: CaptionRow | DifferenceRow | ComparisonRow | QuestionRow | Rejec
 
 
 def find_caption(image: ImageRow, texts: Texts) -> CaptionRow | None:
-    """Return an image's description; without one, the captions that its source brought."""
+    """Return an image's caption, or else those that its source brought."""
     brought = " ".join(image.captions)
     if image.key in texts.captions or not brought:
         return texts.captions.get(image.key)
@@ -160,8 +160,8 @@ def find_caption(image: ImageRow, texts: Texts) -> CaptionRow | None:
 
 
 def view_difference(row: DifferenceRow, texts: Texts, *, chosen: DifferenceRow | None) -> DifferenceView:
-    """Return a description of a pair beside the one that was taken."""
-    # The row that was taken may have a key of its own; the one that was checked has the same words.
+    """Return a description of a pair, marked against the chosen one."""
+    # The chosen row has a key of its own; the checked one has the same words.
     keys = {row.key, *(one.key for one in texts.described.get(row.subject, ()) if one.text == row.text)}
     return DifferenceView(
         row=row,
@@ -171,7 +171,7 @@ def view_difference(row: DifferenceRow, texts: Texts, *, chosen: DifferenceRow |
 
 
 def view_candidates(pair: str, texts: Texts) -> list[DifferenceView]:
-    """Return the descriptions that were not taken, those that failed fewest checks first."""
+    """Return the descriptions that were not chosen, those with fewest failed checks first."""
     chosen = texts.differences.get(pair)
     rows = [row for row in texts.described.get(pair, ()) if chosen is None or row.text != chosen.text]
     views = [view_difference(row, texts, chosen=chosen) for row in rows]
@@ -181,14 +181,14 @@ def view_candidates(pair: str, texts: Texts) -> list[DifferenceView]:
 def view_rejected(
     text: Negative | RejectedTextRow, chosen: str, row: RejectedTextRow | None, *, scored: bool = True
 ) -> RejectedView:
-    """Return a rejected text beside the chosen one."""
+    """Return a rejected text, marked against the chosen one."""
     segments = mark_words(text.text, chosen)
     score = text.score if scored else None
     return RejectedView(maker=text.maker, note=text.note, score=score, segments=segments, row=row)
 
 
 def view_unused(pair: str, texts: Texts) -> list[RejectedView]:
-    """Return the rejected texts of a pair that its preference does not hold, in any kind; all where there is none."""
+    """Return the rejected texts of a pair that its preference does not use, in any kind; all without a preference."""
     preference, chosen = texts.preferences.get(pair), texts.differences.get(pair)
     used = set[str]()
     if preference:
@@ -199,15 +199,15 @@ def view_unused(pair: str, texts: Texts) -> list[RejectedView]:
 
 
 def find_author(pair: str, texts: Texts, *, text: str) -> RejectedTextRow | None:
-    """Return the row of a rejected text that a served model wrote; none where a rule did."""
+    """Return the row of a rejected text by a served model; ``None``: a rule wrote it."""
     return next((row for row in texts.rejected.get(pair, ()) if row.text == text and row.served), None)
 
 
 def mark_words(text: str, other: str) -> list[Segment]:
-    """Return the text cut where its words differ from another's; joined, the segments are the text.
+    """Return the text as segments that equal or differ from another text's words.
 
-    Words are compared as they are written; punctuation counts as words, white space does not. Of two texts about two
-    images each, what they say of the first is compared, then what they say of the second.
+    Words are compared exactly; punctuation counts as words, white space does not. Two texts about two images each are
+    compared half by half.
     """
     cut, other_cut = _find_cut(text), _find_cut(other)
     if not (cut and other_cut):
@@ -234,15 +234,17 @@ def _mark(text: str, other: str) -> list[Segment]:
 
 
 def split_sides(statement: str) -> tuple[str, str] | None:
-    """Return what a statement says of the first and of the second image; ``None``: not of one each.
+    """Return the parts of a statement about the first and the second image; ``None``: it has no such parts.
 
-    It is cut once, between what names only the first image and what names only the second, without the conjunction.
+    It is cut once, between the part that names only the first image and the one that names only the second.
     """
     cut = _find_cut(statement)
     return (statement[: cut[0]].strip(), statement[cut[1] :].strip()) if cut else None
 
 
 def _find_cut(text: str) -> tuple[int, int] | None:
+    if written := WRITTEN.match(text):
+        return written.span(1)
     found = None
     for cut in CUT.finditer(text):
         before, after = text[: cut.start()], text[cut.end() :]

@@ -133,6 +133,13 @@ function decide(card, verdict, given = {}) {
   put(card, { key: card.dataset.key, verdict, ...given });
 }
 
+// Who has accepted or rejected a card goes on to the next one; the last of a page stays, so that it can be undone.
+function decideAndGo(card, verdict) {
+  decide(card, verdict);
+  const next = cards[cards.indexOf(card) + 1];
+  if (next && verdict !== "none") choose(next);
+}
+
 function undo() {
   const last = done.pop();
   if (last) {
@@ -164,10 +171,12 @@ async function send() {
 }
 
 async function post(list) {
+  const body = JSON.stringify(list);
   const answer = await fetch(home.decide, {
     method: "POST",
     headers: { "Content-Type": "application/json", "X-Pairwright-Token": home.token },
-    body: JSON.stringify(list),
+    body,
+    keepalive: body.length < 60_000, // a page that is left meanwhile sends it still; browsers allow 64 kB
   });
   if (answer.ok) return;
   const said = await answer.json().catch(() => ({}));
@@ -313,8 +322,8 @@ const KEYS = {
   c: () => view("changed"),
   b: () => view("boxes"),
   g: () => view("regions"),
-  a: () => decide(subject(), "accept"),
-  r: () => decide(subject(), "reject"),
+  a: () => decideAndGo(subject(), "accept"),
+  r: () => decideAndGo(subject(), "reject"),
   e: () => edit(subject()),
   u: undo,
   0: () => judgeByKey(0),
@@ -360,7 +369,7 @@ for (const card of cards) {
     if (judged) judge(card, judged.getAttribute("aria-pressed") === "true" ? "unjudged" : judged.dataset.judge);
     const verdict = event.target.closest("[data-do]")?.dataset.do;
     if (verdict === "edit") edit(card);
-    else if (verdict) decide(card, verdict);
+    else if (verdict) decideAndGo(card, verdict);
   });
   card.addEventListener("focusin", () => choose(card, { focus: false }));
 }

@@ -1,6 +1,6 @@
-"""Gather what was made about a few pairs, or preferences about one image, with their pictures, ready to be shown.
+"""Gather everything about a few pairs, or preferences about one image, with their pictures.
 
-A notebook shows one row as a page of its own, or a few as a table, with pictures and looks inside.
+In a notebook, one row is a page of its own, and a few rows are a table, with embedded pictures and styles.
 """
 
 import base64
@@ -44,7 +44,7 @@ from pairwright.tasks.store.images import decode_rgb
 HERE = Path(__file__).parent
 SIDES = ("first", "second")
 SINGLES = 12
-"""Preferences about one image that a report shows."""
+"""Preferences about one image in a report."""
 
 
 class ImageView(NamedTuple):
@@ -55,13 +55,13 @@ class ImageView(NamedTuple):
     side: str
     caption: CaptionRow | None
     changed: str
-    """Overlay of what is known to be changed; empty: none."""
+    """Overlay of the known changes; empty: none."""
     size: tuple[int, int]
     """Width and height of the image itself."""
 
 
 class PreferenceView(NamedTuple):
-    """Chosen text and everything that is rejected."""
+    """Chosen text and its rejected texts."""
 
     key: str
     prompt: str
@@ -73,7 +73,7 @@ class PreferenceView(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairView:
-    """Pair with all that was made about it."""
+    """Pair with all rows about it."""
 
     number: int
     page: str
@@ -81,37 +81,35 @@ class PairView:
     images: tuple[ImageView, ImageView]
     split: str
     same_group: bool | None
-    """Whether both images are of one group; ``None``: not known."""
+    """Whether both images are of one group; ``None``: unknown."""
     changes: Sequence[tuple[str, str]]
-    """Side and words of each change that is known."""
+    """Side and words of each known change."""
     difference: card_texts.DifferenceView | None
     candidates: Sequence[card_texts.DifferenceView]
-    """Descriptions that were not taken; those that failed no check first."""
+    """Descriptions that were not chosen, those that passed all checks first."""
     preference: PreferenceView | None
     removals: RemovalsView | None
     unused: Sequence[card_texts.RejectedView]
-    """Rejected texts that are in no preference."""
     comparison: ComparisonRow | None
     questions: Sequence[QuestionRow]
     heat: Heat
     decision: Decision | None
-    """What somebody decided about it."""
 
     @property
     def decided(self) -> str:
-        """Return the key that a decision is about: the preference's; without one, the pair's."""
+        """Return the key for a decision: the preference's or, without one, the pair's."""
         return self.preference.key if self.preference else self.row.key
 
     @property
     def places(self) -> Sequence[RegionBox]:
-        """Return the boxes of the check "regions": of the description that was taken, or else of the first one."""
+        """Return the boxes of the check "regions", of the chosen description or else the first."""
         views = (*([self.difference] if self.difference else ()), *self.candidates)
         found = (check.places for view in views for check in view.checks if isinstance(check, RegionsRow))
         return next(found, ())
 
 
 class SingleView(NamedTuple):
-    """Preference about one image, which a source brought: with them there are no pairs to show."""
+    """Preference about one image from a source; a dataset of these has no pairs."""
 
     number: int
     key: str
@@ -123,7 +121,7 @@ class SingleView(NamedTuple):
 
 
 def make_card_environment() -> Environment:
-    """Return what renders the pages on which cards are."""
+    """Return the environment of the pages with cards."""
     return make_environment(
         HERE, byline=card_texts.byline, says_something=says_something, split_sides=card_texts.split_sides
     )
@@ -139,7 +137,7 @@ def gather_pairs(
     decisions: Decisions = UNDECIDED,
     unpaired: Mapping[str, PairRow] = MappingProxyType({}),
 ) -> Iterator[PairView]:
-    """Yield the pairs in the given order, with what was decided about each; ``unpaired`` are none of the dataset's."""
+    """Yield the pairs in the given order, with decisions; ``unpaired`` are candidates outside the dataset."""
     pairs = {row.key: row for row in tables.find("pairs", PairRow, keys)} | dict(unpaired)
     shown = [key for pair in pairs.values() for key in (pair.first, pair.second)]
     images = {row.key: row for row in tables.find("images", ImageRow, shown)}
@@ -157,7 +155,7 @@ def gather_pairs(
             images=views,
             split=splits.get(pair.key, ""),
             same_group=first.group == second.group if first.group and second.group else None,
-            changes=list(_changes(both)),
+            changes=list(_list_changes(both)),
             difference=card_texts.view_difference(difference, texts, chosen=difference) if difference else None,
             candidates=card_texts.view_candidates(pair.key, texts),
             preference=view_preference(preference, texts) if preference else None,
@@ -171,7 +169,7 @@ def gather_pairs(
 
 
 def view_preference(row: PreferenceRow, texts: card_texts.Texts | None = None) -> PreferenceView:
-    """Return a preference, its rejected texts marked where they differ from the chosen one."""
+    """Return a preference, with its rejected texts marked against the chosen one."""
     first = Negative(text=row.rejected, maker=row.rejected_maker, note=row.rejected_note, score=0.0)
     rejected = [
         card_texts.view_rejected(
@@ -195,8 +193,8 @@ def view_preference(row: PreferenceRow, texts: card_texts.Texts | None = None) -
 def _view_images(
     both: tuple[ImageRow, ImageRow], texts: card_texts.Texts, pictures: PictureFolder
 ) -> tuple[ImageView, ImageView]:
-    """Return both images, each with the masks of the objects whose state is not the same in the other."""
-    graphs = _graphs(both)
+    """Return both images, each with the masks of the objects that differ in the other."""
+    graphs = _same_world(both)
     changes = content_changes(graphs[0]) ^ content_changes(graphs[1]) if graphs else ()
     changed = {name for change in changes for name in (change.object_id, *change.object_ids)}
     views: list[ImageView] = []
@@ -217,14 +215,14 @@ def _view_images(
     return views[0], views[1]
 
 
-def _graphs(both: tuple[ImageRow, ImageRow]) -> tuple[SceneGraph, SceneGraph] | None:
+def _same_world(both: tuple[ImageRow, ImageRow]) -> tuple[SceneGraph, SceneGraph] | None:
     first, second = both[0].graph, both[1].graph
     return (first, second) if first and second and first.world == second.world else None
 
 
-def _changes(both: tuple[ImageRow, ImageRow]) -> Iterator[tuple[str, str]]:
-    """Yield what is known of how each photograph differs from its world's base, where the other does not."""
-    graphs = _graphs(both) or ()
+def _list_changes(both: tuple[ImageRow, ImageRow]) -> Iterator[tuple[str, str]]:
+    """Yield the known changes of each photograph from its world's base that the other lacks."""
+    graphs = _same_world(both) or ()
     for side, graph in enumerate(graphs):
         for change in graph.changes:
             if change not in graphs[1 - side].changes:
@@ -233,11 +231,11 @@ def _changes(both: tuple[ImageRow, ImageRow]) -> Iterator[tuple[str, str]]:
 
 
 def gather_preferences(tables: Tables, pictures: PictureFolder, decisions: Decisions = UNDECIDED) -> list[SingleView]:
-    """Return one preference of each of a few images; none where the dataset has pairs."""
+    """Return one preference of each of a few images; none if the dataset has pairs."""
     name = next((name for name in PREFERENCES if tables.has(name)), "")
     if tables.has("pairs") or not name:
         return []
-    # Keys are hashes, so the first of them are a mixed sample, and the same one each time.
+    # Keys are hashes, so the first ones are a fixed random sample.
     query = f"SELECT DISTINCT subject FROM {name} ORDER BY 1 LIMIT {SINGLES}"
     found = [key for (key,) in tables.ask(query, {name: ["subject"]})]
     rows = {row.subject: row for row in tables.find(name, PreferenceRow, found, without=card_texts.SHOWN_IMAGES)}
@@ -249,11 +247,11 @@ def gather_singles(
     tables: Tables, name: str, found: Sequence[tuple[str, str]], *, pictures: PictureFolder, first_number: int,
     decisions: Decisions = UNDECIDED,
 ) -> list[SingleView]:  # fmt: skip
-    """Return some preferences of a table, by their keys and what they are about, in the given order."""
+    """Return preferences of a table, by keys and subjects, in the given order."""
     subjects = [subject for _, subject in found]
     rows = {row.key: row for row in tables.find(name, PreferenceRow, subjects, without=card_texts.SHOWN_IMAGES)}
     images = {row.key: row for row in tables.find("images", ImageRow, subjects)}
-    # A preference with its rejected image was made of the one that the source brought, which is what was scored.
+    # A preference with a rejected image was made from the source's, which was scored.
     own = tables.has("preferences")
     brought = {row.key: row.source_key if own else row.key for row in rows.values()}
     steps = Steps(tables, list(brought.values()), images=subjects)
@@ -280,11 +278,10 @@ KINDS = {".jpg": "jpeg", ".png": "png", ".webp": "webp"}
 THUMBNAIL, QUALITY = 96, 80
 """Longest side in pixels and JPEG quality of a small picture."""
 LONGEST = 2_000
-"""Characters of a field that are shown."""
 
 
 def render_card(tables: Tables, table: str, row: Row) -> str:
-    """Return the page of a table's row: of a pair with all that was made of it, else of its fields and its image."""
+    """Return the page of a table's row: of a pair with everything about it, else of its fields and image."""
     with tempfile.TemporaryDirectory(prefix="pairwright-") as place:
         pictures = PictureFolder(Path(place))
         told: dict[str, Any] = {"pair": None, "single": None, "worded": tables.has("differences")}
@@ -303,33 +300,32 @@ def render_card(tables: Tables, table: str, row: Row) -> str:
         page = make_card_environment().get_template("card.html.j2").render(**told, table=table, row=row, looks=looks)
         for picture in pictures.written.values():
             path = pictures.root / picture.src
-            page = page.replace(f'src="{picture.src}"', f'src="{_address(path.read_bytes(), KINDS[path.suffix])}"')
+            page = page.replace(f'src="{picture.src}"', f'src="{_data_url(path.read_bytes(), KINDS[path.suffix])}"')
         return page
 
 
-def _address(data: bytes, kind: str) -> str:
+def _data_url(data: bytes, kind: str) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShownRow:
-    """Row of a table as it is shown: small pictures, then cells."""
+    """Displayed row of a table: small pictures, then cells."""
 
     pictures: Sequence[str]
-    """Addresses that hold them."""
     cells: Sequence[str]
 
 
 def render_rows(name: str, columns: Sequence[str], rows: Sequence[ShownRow], *, total: int) -> str:
-    """Return the rows as HTML; every text is escaped."""
+    """Return the rows as escaped HTML."""
     template = make_card_environment().get_template("rows.html.j2")
     return template.render(name=name, columns=columns, rows=rows, total=total)
 
 
 def small_picture(data: bytes) -> str:
-    """Return an encoded image as the address of a thumbnail."""
+    """Return the data URL of an encoded image's thumbnail."""
     image = Image.fromarray(decode_rgb(data))
     image.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS)
     sink = io.BytesIO()
     image.save(sink, format="JPEG", quality=QUALITY)
-    return _address(sink.getvalue(), "jpeg")
+    return _data_url(sink.getvalue(), "jpeg")

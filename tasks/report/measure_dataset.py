@@ -1,7 +1,7 @@
 """Measure a whole dataset for its report: similarities, thresholds, lengths, rejected texts and images, mining.
 
-Reads narrow columns and texts; DuckDB counts, so that memory does not grow with the rows. Truth of mining: images that
-their source put into one group (photographs of one rendered world) belong together.
+Reads narrow columns and texts; DuckDB counts, in constant memory. The truth of mining: images of one group of their
+source (photographs of one rendered world) belong together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,14 +19,14 @@ from pairwright.tasks.report.tables import FINE, WORDS, Tables
 from pairwright.tasks.store.ledger import DUPLICATE, Counts
 
 ALL_TRUE = ("swapped text is true", "no edit makes it false", "all similar descriptions are true")
-"""Why a maker drops a pair when its check refuses every candidate."""
+"""Reasons of makers with true candidates only."""
 LENGTHS = {"captions": "text", "differences": "text", "comparisons": "text", "questions": "answer"}
 MOST_PLACES = 40
-"""Thresholds of a picture of yields."""
+"""Thresholds of a chart of yields."""
 RARE, BELOW = 0.01, 0.2
-"""Share of the least similar that such a picture leaves out; how far below the present threshold it goes."""
+"""Share of the least similar that such a chart omits, and its range below the present threshold."""
 TONES = 6
-"""Kinds of lines that the style sheet tells apart, by colour and by dashes."""
+"""Styles of lines in the style sheet, by colour and dashes."""
 MOST_DROPPED = 50
 NONE = Tally(np.empty(0), np.empty(0, np.int64))
 REMOVED, CHECKED = "can be removed", "passed all checks"
@@ -34,35 +34,31 @@ CHOSEN = {"removal": "an element removed", "crop": "a random crop", "": "none"}
 
 
 class Truth(NamedTuple):
-    """What mining found of what there was to find."""
+    """Precision and recall of mining."""
 
     images: int
-    """Images that have a group."""
     groups: int
     possible: int
-    """Pairs within groups that there could be."""
     partnered: int
-    """Images that have a partner."""
     judged: int
-    """Kept pairs of which both images have a group."""
+    """Kept pairs with two groups."""
     right: int
-    """Those of one group."""
+    """Kept pairs of one group."""
     found: int
-    """Images that are in a right pair."""
 
     @property
     def precision(self) -> float:
-        """Return the share of the kept pairs whose two images are of one group."""
+        """Return the share of the kept pairs with two images of one group."""
         return self.right / max(self.judged, 1)
 
     @property
     def recall_of_images(self) -> float:
-        """Return the share of the images with a partner in the collection that are in at least one such pair."""
+        """Return the share of the images with a partner that are in at least one such pair."""
         return self.found / max(self.partnered, 1)
 
     @property
     def recall_of_pairs(self) -> float:
-        """Return the share of all pairs within groups that were kept: low where groups are large, on purpose."""
+        """Return the share of all pairs within groups that were kept, which is low for large groups by design."""
         return self.right / max(self.possible, 1)
 
     @property
@@ -72,22 +68,22 @@ class Truth(NamedTuple):
 
 
 class Maker(NamedTuple):
-    """How one maker of rejected texts did."""
+    """Outcome of one maker of rejected texts."""
 
     name: str
     texts: int
-    """Pairs for which it made one."""
+    """Pairs with a text."""
     none: int
-    """Pairs for which every candidate was true."""
+    """Pairs with only true candidates."""
     true: int
-    """Pairs, of both kinds, whose first candidate was true by accident: the text, had nobody checked."""
+    """Pairs, of both kinds, with a true first candidate, which would be the text without a check."""
     skipped: int
-    """Candidates passed over because they were true, of the texts made."""
+    """True candidates skipped before the texts made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """Everything that is measured over all rows."""
+    """Measurements over all rows."""
 
     similarities: Sequence[Chart]
     yields: Sequence[Chart]
@@ -98,7 +94,7 @@ class Measures:
 
 
 def measure_dataset(tables: Tables, counts: Sequence[Counts], mining: MiningConfig) -> Measures:
-    """Read what is measured, table by table; ``counts`` say what the stages dropped."""
+    """Measure a dataset table by table; ``counts`` have the stages' reasons."""
     pairs, truth = tally_pairs(tables), None
     if tables.has("images") and tables.has("pairs"):
         with tables.database(images=["key", "group"], pairs=["first", "second"]) as database:
@@ -122,7 +118,7 @@ def tally_pairs(tables: Tables) -> dict[str, Tally]:
 
 
 def draw_similarities(tables: Tables, pairs: Mapping[str, Tally]) -> list[Chart]:
-    """Draw the kept pairs' cosines, one chart per embedder and one for the features that pairs were chosen by."""
+    """Draw the kept pairs' cosines, one chart per embedder and one for the features that they were mined by."""
     query = "SELECT 0 AS place, 'together' AS name, similarity AS value FROM pairs"
     whole = {name: own for name, own in tables.tally(query, {"pairs": ["similarity"]}).items() if own.values.any()}
     titles = {**{name: f"Similarity by {name}" for name in pairs}, "together": "Similarity, weighted together"}
@@ -132,7 +128,7 @@ def draw_similarities(tables: Tables, pairs: Mapping[str, Tally]) -> list[Chart]
 
 
 def draw_yields(tables: Tables, pairs: Mapping[str, Tally], mining: MiningConfig) -> list[Chart]:
-    """Draw what lower and higher thresholds would leave of neighbours, found before any, and of pairs."""
+    """Draw the neighbours and pairs that lower and higher thresholds would leave."""
     lists = "unnest(range(len(embedders))) AS place, unnest(embedders) AS name, unnest(similarities) AS listed"
     spread = f"SELECT place, name, unnest(listed) AS value FROM (SELECT {lists} FROM neighbours)"
     within = f"SELECT * FROM ({spread}) WHERE value <= {mining.max_similarity + FINE / 2}"
@@ -145,7 +141,7 @@ def draw_yields(tables: Tables, pairs: Mapping[str, Tally], mining: MiningConfig
 
 
 def _draw_yield(title: str, found: Mapping[str, Tally], *, unit: str, now: float | None) -> Chart | None:
-    """Draw a line per encoder: how many are at least as similar as each threshold."""
+    """Draw a line per encoder: the number at or above each threshold."""
     if not found:
         return None
     low = min(own.quantile(RARE) for own in found.values())
@@ -191,7 +187,7 @@ def _draw_lengths(tables: Tables) -> list[Chart]:
 
 
 def count_words(tables: Tables, name: str, column: str) -> Tally:
-    """Count the texts by their number of words."""
+    """Count texts by their number of words."""
     query = f"SELECT 0 AS place, 'words' AS name, {WORDS.format(column)} AS value FROM {name}"
     return tables.tally(query, {name: [column]}, step=1).get("words", NONE)
 
@@ -209,7 +205,7 @@ def _makers(tables: Tables, counts: Sequence[Counts]) -> list[Maker]:
 
 
 def measure_truth(database: duckdb.DuckDBPyConnection) -> Truth | None:
-    """Compare pairs (first, second) with the groups of images (key, group); ``None``: there are none."""
+    """Compare pairs (first, second) with the groups of images (key, group); ``None``: no groups."""
     ((images, *rest),) = database.execute(
         """WITH grouped AS (SELECT key, "group" AS g FROM images WHERE "group" != ''),
             sizes AS (SELECT count(*) AS n FROM grouped GROUP BY g),
@@ -224,42 +220,38 @@ def measure_truth(database: duckdb.DuckDBPyConnection) -> Truth | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removals:
-    """How images came to be rejected: how many of what came through each step, and why the rest did not."""
+    """Counts of the steps that make rejected images, with the reasons of the rest."""
 
     images: int
-    """Images that were looked at."""
     empty: dict[str, int]
-    """Images in which a step found nothing, by its reason."""
+    """Images without findings of a step, by reason."""
     tags: int
-    """Tags that were looked for or refused."""
+    """Accepted and refused tags."""
     refused_tags: dict[str, int]
     elements: dict[str, int]
-    """Tags with a mask by why they cannot be removed; those that can under ``REMOVED``."""
+    """Tags with a mask, by the reason against removal; removable ones under ``REMOVED``."""
     inspected: dict[str, int]
-    """Removals by the check that they failed; those that passed under ``CHECKED``."""
+    """Removals by failed check; those that passed under ``CHECKED``."""
     made: dict[str, int]
-    """Preferences by how their rejected image was made; under "none" those without. Before there are preferences: what
-    may become one."""
+    """Preferences, or candidates for them, by the maker of their rejected image; "none" without one."""
     why: dict[str, int]
-    """Why no removal was chosen."""
     candidates: float
-    """Candidates of a preference, on average."""
     able: float
-    """Those of them that passed their checks."""
+    """Mean candidates that passed their checks."""
 
     @property
     def total(self) -> int:
-        """Return the preferences, or what may become one."""
+        """Return the number of preferences, or candidates for them."""
         return sum(self.made.values())
 
     @property
     def rejected(self) -> int:
-        """Return those with a rejected image."""
+        """Return the number with a rejected image."""
         return self.total - self.made.get(CHOSEN[""], 0)
 
 
 def measure_removals(tables: Tables, counts: Sequence[Counts]) -> Removals | None:
-    """Read what is counted, table by table; ``None`` where no image was to lose an element."""
+    """Count removals table by table; ``None`` if the build removes nothing."""
     of = {one.stage: one for one in counts}
     if "tags" not in of and "rejections" not in of:
         return None
@@ -286,25 +278,25 @@ def measure_removals(tables: Tables, counts: Sequence[Counts]) -> Removals | Non
 
 
 def _count(tables: Tables, name: str, column: str, blank: str = "") -> dict[str, int]:
-    """Count the values of a column, the most frequent first; those without one get a name, and come before."""
+    """Count the values of a column, the most frequent first; empty ones come first under ``blank``."""
     found = tables.count(f"SELECT {column} AS value FROM {name}", {name: [column]})
     return {blank: found.pop("", 0), **found} if blank and found else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedImages:
-    """Images that a source named and a rule refused."""
+    """Images of the source that a rule refused."""
 
     total: int
-    """Dropped images that are no copies."""
+    """Dropped images without copies."""
     copies: int
-    """Images with the bytes of another one; they have no row that says which."""
+    """Images with the bytes of another one; no row names them."""
     rows: tuple[tuple[str, str], ...]
-    """Name, with what else differs from image to image, and reason; the first ones."""
+    """Name and details, and reason; the first ones."""
 
 
 def list_dropped(tables: Tables, counts: Sequence[Counts]) -> DroppedImages | None:
-    """Return the dropped images; ``None`` where none were dropped."""
+    """Return the dropped images; ``None``: none."""
     count = next((one for one in counts if one.stage == "images" and one.dropped), None)
     if count is None:
         return None

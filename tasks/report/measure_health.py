@@ -1,10 +1,10 @@
-"""Measure whether preferences teach what they should: to look at the images, and not how rejected answers are worded.
+"""Measure whether preferences teach models to look at the images, rather than the wording of rejected answers (ours).
 
 Holds the texts of at most ``MOST_ROWS`` preferences. Needs scikit-learn.
 
-All measures are ours. *Told by the text*: a classifier that sees no image is shown both answers and says which one is
-preferred; it is a logistic regression on words and pairs of words, tested on rows whose images it has not met (five
-folds over the components by which splits are drawn). Half is chance; what is above it can be learnt without looking.
+*Told by the text*: a classifier that sees no image gets both answers and predicts the preferred one. It is a logistic
+regression on words and pairs of words, tested on rows with unseen images (five folds over the components of the
+splits). Half is chance; the rest can be learnt without looking.
 """
 
 import json
@@ -29,15 +29,15 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
 
 MOST_ROWS, MOST_IMAGES = 20_000, 200
-"""Preferences whose texts are looked at, the first by their keys, and removals that are, the first of the table."""
+"""Measured preferences, the first by key, and measured removals, the first of the table."""
 LEAST_ROWS, FOLDS = 40, 5
-"""Fewer rows tell nothing; their components are dealt out to so many folds."""
+"""Least rows to measure, and the number of folds of their components."""
 VISIBLE = 10
-"""Of 255: by less, a pixel is not seen to differ."""
+"""Least visible difference of a pixel, of 255."""
 JUDGED = "judged/preferences.json"
-"""Where the benchmark ``preferences`` writes its scores, unless it is told otherwise; its rows lie beside them."""
+"""Default file of the scores of the benchmark ``preferences``, with its rows beside it."""
 JUDGED_ROWS, REJECTED = "judged/preferences.rows.jsonl", "_rejected"
-"""A line per text that was asked about, and how the question about a preference's rejected text ends."""
+"""One line per judged text; names of questions about rejected texts have this ending."""
 TRAIN, UNMEASURED = "train", "not measured"
 TEXTS = (
     *("key", "subject", "component", "split", "image_keys"),
@@ -47,40 +47,38 @@ TEXTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What was measured of the preferences of a dataset."""
+    """Measurements of the preferences of a dataset."""
 
     rows: int
-    """Preferences looked at."""
     words: tuple[float, float]
-    """Mean number of words of chosen and of rejected texts, of rows that have both."""
+    """Mean number of words of chosen and of rejected texts, of rows with both."""
     longer: Proportion
-    """Rows whose chosen text has more words; one that has as many counts half."""
+    """Rows with a longer chosen text; equal lengths count half."""
     told: Proportion | None
-    """Rows whose chosen text a classifier finds without the images; ``None``: too few rows."""
+    """Chosen texts that a classifier finds without the images; ``None``: too few rows."""
     told_by: Mapping[str, Proportion]
-    """The same by the maker of the rejected text."""
+    """The same by maker of the rejected text."""
     false: Proportion
-    """Chosen texts that do not hold of their images, of those of which it is known."""
+    """Chosen texts that are false of their images, of those with known truth."""
     true: Proportion
-    """Rejected texts that hold of their images, of those of which it is known."""
+    """Rejected texts that are true of their images, of those with known truth."""
     repeated: Proportion
-    """Rows both of whose texts are those of an earlier row."""
+    """Rows with both texts of an earlier row."""
     same: int
-    """Rows whose rejected text is the chosen one."""
+    """Rows with equal chosen and rejected texts."""
     changed: tuple[float, ...]
-    """Of some rejected images, which share of the pixels is seen to differ, rising; crops are left out."""
+    """Shares of visibly changed pixels of some rejected images, rising; without crops."""
     leaked: Proportion
-    """Rows that are not trained on whose chosen text is, word for word, among what training rows reject."""
+    """Held-out rows with a chosen text that training rejects word for word."""
     believed: Proportion
-    """Rejected texts that a judge found right, of those that it rated when they were descriptions of their pair."""
+    """Rejected texts that a judge found right, of those that it rated."""
     chosen_unchecked: Proportion
-    """Chosen texts that nothing looked at, of those that a model wrote."""
+    """Unchecked chosen texts, of those that a model wrote."""
     rejected_unchecked: Proportion
-    """Rejected texts that nothing showed to be wrong."""
 
 
 class Finding(NamedTuple):
-    """One measure in words, and whether it is within its bound."""
+    """Measurement in words, and whether it is within its bound."""
 
     name: str
     value: str
@@ -89,7 +87,7 @@ class Finding(NamedTuple):
 
 
 def judge_health(health: Health, bounds: HealthConfig) -> Iterator[Finding]:
-    """Yield what was measured, each with what it means and whether the profile's bounds hold."""
+    """Yield the measurements with their meaning, judged by the profile's bounds."""
     if told := health.told:
         low, high = told.interval()
         by = ", ".join(f"{maker or 'unnamed'} {share.value:.0%}" for maker, share in health.told_by.items())
@@ -131,7 +129,7 @@ def judge_health(health: Health, bounds: HealthConfig) -> Iterator[Finding]:
 
 
 def measure_health(tables: Tables) -> Health | None:
-    """Measure the preferences; ``None``: there are none."""
+    """Measure the preferences; ``None``: none."""
     query = f"SELECT preferences FROM preferences ORDER BY key LIMIT {MOST_ROWS}"
     rows = [row for (row,) in tables.ask(query, {"preferences": TEXTS})]
     if not rows:
@@ -150,14 +148,14 @@ def measure_health(tables: Tables) -> Health | None:
     return Health(
         rows=len(rows),
         words=(float(lengths[:, 0].mean()), float(lengths[:, 1].mean())) if both else (0.0, 0.0),
-        longer=Proportion(float(_wins(lengths[:, 0] - lengths[:, 1]).sum()), len(both)),
+        longer=Proportion(float(_score(lengths[:, 0] - lengths[:, 1]).sum()), len(both)),
         told=told,
         told_by=told_by,
         false=Proportion(chosen.of - chosen.hits, chosen.of),
         true=rejected,
         repeated=Proportion(len(texts) - len(set(texts)), len(texts)),
         same=sum(chosen == rejected for chosen, rejected in texts),
-        changed=tuple(sorted(_changes(tables))),
+        changed=tuple(sorted(_changed_shares(tables))),
         leaked=_count_leaked(tables, rows),
         believed=_count_believed(tables, both),
         chosen_unchecked=_count_chosen_unchecked(tables, rows),
@@ -165,13 +163,13 @@ def measure_health(tables: Tables) -> Health | None:
     )
 
 
-def _wins(differences: NDArray[Any]) -> NDArray[np.float64]:
-    """Return 1 where a difference is for the chosen text, 1/2 where there is none, else 0."""
+def _score(differences: NDArray[Any]) -> NDArray[np.float64]:
+    """Return 1 for positive differences, 1/2 for zero, else 0."""
     return (np.sign(differences) + 1) / 2
 
 
 def tell(rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64] | None:
-    """Return for each row ``(rows,)`` whether a classifier that sees no image finds the chosen text; 1/2: a draw.
+    """Return for each row ``(rows,)`` whether a classifier finds the chosen text without the images; 1/2: a draw.
 
     ``None``: too few rows or components to learn and to test.
     """
@@ -179,12 +177,12 @@ def tell(rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64] | None:
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
 
-    folds = _deal([row["component"] for row in rows])
+    folds = _assign_folds([row["component"] for row in rows])
     if len(rows) < LEAST_ROWS or len(set(folds)) < FOLDS:
         return None
     words = CountVectorizer(ngram_range=(1, 2), token_pattern=r"\w+|[^\w\s]", binary=True)
     words.fit(row[side] for row in rows for side in ("chosen", "rejected"))
-    # What only one of the two says: of both orders of a row, so that no side is the likelier one.
+    # Words of one of the texts only, in both orders of each row, so that no side is likelier.
     shown = sparse.csr_matrix(words.transform(row["chosen"] for row in rows))
     shown = shown - words.transform(row["rejected"] for row in rows)
     found = np.zeros(len(rows))
@@ -192,12 +190,12 @@ def tell(rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64] | None:
         learnt, tested = shown[folds != fold], shown[folds == fold]
         model = LogisticRegression(fit_intercept=False, solver="liblinear", random_state=0)
         model.fit(sparse.vstack([learnt, -learnt]), np.repeat([1, 0], learnt.shape[0]))
-        found[folds == fold] = _wins(np.round(tested @ model.coef_[0], 9))
+        found[folds == fold] = _score(np.round(tested @ model.coef_[0], 9))
     return found
 
 
-def _deal(components: Sequence[str]) -> NDArray[np.int64]:
-    """Return a fold per row: components go, the largest first, to the fold that has the fewest rows."""
+def _assign_folds(components: Sequence[str]) -> NDArray[np.int64]:
+    """Return a fold per row; components go, the largest first, to the smallest fold."""
     sizes = [0] * FOLDS
     fold_of: dict[str, int] = {}
     for component, count in sorted(Counter(components).items(), key=lambda item: (-item[1], item[0])):
@@ -207,7 +205,7 @@ def _deal(components: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]], of: str) -> Proportion:
-    """Count the texts that hold of their images, where their claims (a column) and the images' graphs are known."""
+    """Count the texts that are true of their images, of those with claims (a column) and scene graphs."""
     wanted = [row for row in rows if row[of] not in ("", "[]", None) and len(row["image_keys"]) == 2]
     keys = sorted({key for row in wanted for key in row["image_keys"]})
     images = tables.find("images", ImageRow, keys, without=["image"])
@@ -222,7 +220,7 @@ def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]], of: str) -> P
 
 
 def _count_leaked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Proportion:
-    """Count the held-out rows whose chosen text training rejects, as the rejected text or as a further negative."""
+    """Count the held-out rows with a chosen text that training rejects, first or as a further negative."""
     answers = [plain_text(row["chosen"]) for row in rows if row["split"] != TRAIN]
     wanted, found = set(answers), set[str]()
     columns = ("split", "rejected", "negatives")
@@ -233,9 +231,9 @@ def _count_leaked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Proporti
 
 
 def _count_believed(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Proportion:
-    """Count the rejected texts that a judge found right; what it gave no rating is not counted.
+    """Count the rejected texts that a judge found right, of those that it rated.
 
-    It was asked about the preferences themselves, or about the texts when they were descriptions.
+    It was asked about the preferences themselves, or about the texts as descriptions.
     """
     ratings = _rows(tables, "judged", "description", "passed", "why")
     verdicts = {key: passed for key, passed, why in ratings if why != NO_RATING}
@@ -248,7 +246,7 @@ def _count_believed(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Propor
 
 
 def _count_chosen_unchecked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Proportion:
-    """Count the chosen texts that have no claims, no person wrote and no check has a score of."""
+    """Count the chosen texts of models without claims or a check's score."""
     written = _rows(tables, "differences", "subject", "text", "model", "checks")
     wanted = {row["subject"] for row in rows}
     checked = {(pair, text): bool(checks) for pair, text, model, checks in written if pair in wanted and model != GIVEN}
@@ -258,7 +256,7 @@ def _count_chosen_unchecked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -
 
 
 def _count_rejected_unchecked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Proportion:
-    """Count the rejected texts whose note says so and that no judge was asked about."""
+    """Count the rejected texts marked unchecked that no judge was asked about."""
     judged = {row["subject"] for row in rows}.intersection(p for (p,) in _rows(tables, "judged_rejected", "subject"))
     asked = read_judged(tables.build.folder)
     unchecked = (row["rejected_note"].endswith(UNCHECKED) for row in rows)
@@ -271,17 +269,18 @@ def _rows(tables: Tables, name: str, *columns: str) -> Iterator[tuple[Any, ...]]
         yield from zip(*(table[column].to_pylist() for column in columns), strict=True)
 
 
-def _changes(tables: Tables) -> Iterator[float]:
-    """Yield of some rejected images which share of their pixels is seen to differ from the image's."""
+def _changed_shares(tables: Tables) -> Iterator[float]:
+    """Yield the share of visibly changed pixels of some rejected images."""
     columns = ["images", "rejected_images", "rejected_image_maker"]
-    rows = (row for table in tables.stream("preferences", columns) for row in table.to_pylist())
+    index = tables.index("preferences")
+    rows = (row for table in (index.batches(columns) if index else ()) for row in table.to_pylist())
     removed = (row for row in rows if row["rejected_image_maker"] == "removal")
     for row in islice(removed, MOST_IMAGES):
         pairs = zip(row["images"], row["rejected_images"], strict=True)
-        yield next((_share(before, after) for before, after in pairs if before != after), 0.0)
+        yield next((_changed_share(before, after) for before, after in pairs if before != after), 0.0)
 
 
-def _share(before: bytes, after: bytes) -> float:
+def _changed_share(before: bytes, after: bytes) -> float:
     one, other = (decode_rgb(data).astype(np.int16) for data in (before, after))
     if one.shape != other.shape:
         return 1.0

@@ -1,12 +1,12 @@
-"""Measure what was written: repetition, variety, verbs and refusals of differences, axes of comparisons, checks.
+"""Measure texts: repetition, variety, verbs and refusals of differences, axes of comparisons, checks.
 
 Reads the texts and narrow columns of ``DifferenceRow``, ``PreferenceRow``, ``ComparisonRow`` and ``CheckRow``; DuckDB
-counts. The variety of texts (ours) is that of a sample, since more texts repeat more.
+counts. Variety (ours) is that of a sample, since more texts repeat more.
 
-Repeated, after paper 001, Table 14: of descriptions that are equal word for word (white space aside; case and full
-stops count, of which the paper says nothing) all but the first. The paper generates once and filters; here a refused
-answer is asked for again, so that what compares with it is the share of first answers that were refused. Paper 003
-counts axes in its Figure 3 (c); of its mean words, those of statements count here, not headings and labels.
+Repeated, after paper 001, Table 14: of equal descriptions (white space aside; case and full stops count, of which the
+paper says nothing) all but the first. The paper generates once and filters; a refused answer is asked for again here,
+so the comparable number is the share of refused first answers. Axes as in paper 003, Figure 3 (c); of its mean words,
+those of statements count here, not headings and labels.
 """
 
 import re
@@ -18,10 +18,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple, get_args
 
 from pairwright.prompts import difference_verbs
-from pairwright.schemas.checks import AGAINST, SEEN_IN_SAME
+from pairwright.schemas.checks import AGAINST, SEEN_IN_SAME, without_bound
 from pairwright.schemas.phrases import NUMBERS, SPOKEN, SURFACE, bare
 from pairwright.tasks.pages.charts import Chart, Tally, draw_histogram
-from pairwright.tasks.report.tables import CHECKS, WORDS, Tables
+from pairwright.tasks.report.tables import WORDS, Tables
 from pairwright.tasks.scenes.vocabulary import COLOURS, DIRECTIONS, HEIGHTS, PLACES, SHAPES, TEXTS, TINTS
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.texts.comparisons import AXES
@@ -29,13 +29,12 @@ from pairwright.tasks.texts.differences import Reason, inflections
 from pairwright.tasks.texts.words import split_by_rules
 
 REFUSALS = get_args(Reason)
-"""Why a validator refuses an answer; pairs dropped for other reasons gave none."""
+"""Reasons of refused answers; pairs dropped for other reasons had none."""
 MOST_SHOWN = 5
 PLAIN = "array_to_string(regexp_extract_all(coalesce(text, ''), '[^\\s]+'), ' ')"
-"""A text by its words, as SQL."""
+"""Text with normalised white space, as SQL."""
 CHANGED = "NOT coalesce(no_change, false)"
 MOST_VARIED = 108
-"""Texts whose variety is counted."""
 UNLABELLED = "no axis named"
 MEANINGS = {
     "swapped": "The pair in the other order must give the description the other way round.",
@@ -53,14 +52,14 @@ UNITS = {
 
 
 class Repetition(NamedTuple):
-    """Sentences counted as in paper 001's Table 14, or parts of texts counted alike."""
+    """Number of all and of different sentences (as in paper 001, Table 14), or other parts of texts."""
 
     total: int
     unique: int
 
     @property
     def repeated(self) -> int:
-        """Return how many repeat another one."""
+        """Return the number of repetitions."""
         return self.total - self.unique
 
     @property
@@ -75,28 +74,28 @@ PAPER = {
     "Spot-the-Diff": Repetition(7_004, 6_439),
     "all three": Repetition(767_697, 744_128),
 }
-"""Paper 001, Table 14, by the images."""
+"""Paper 001, Table 14, by source of the images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differences:
-    """What is measured of the descriptions of differences."""
+    """Measurements of the descriptions of differences."""
 
     sentences: Repetition
     changed: Repetition
-    """Of those that name a change."""
+    """Repetition of those that name a change."""
     most: Sequence[tuple[str, int]]
-    """The sentences that occur most often, and how often, where more than once."""
+    """The most frequent repeated sentences, with their counts."""
     verbs: dict[str, int]
-    """Halves by the verb of the paper's list that opens them, most frequent first."""
+    """Halves by their verb of the paper's list, most frequent first."""
     again: int
-    """Descriptions whose first answer was refused, and a later one taken."""
+    """Descriptions accepted after a refused first answer."""
     refused: dict[str, int]
-    """Pairs of which every answer was refused, by the reason of the last."""
+    """Pairs with refused answers only, by the last reason."""
 
     @property
     def listed(self) -> int:
-        """Return how many verbs the list has."""
+        """Return the number of listed verbs."""
         return len(difference_verbs())
 
     @property
@@ -106,24 +105,24 @@ class Differences:
 
     @property
     def lost(self) -> int:
-        """Return how many pairs have no description because every answer was refused."""
+        """Return the number of pairs with refused answers only."""
         return sum(self.refused.values())
 
     @property
     def asked(self) -> int:
-        """Return how many first answers there were."""
+        """Return the number of first answers."""
         return self.sentences.total + self.lost
 
     @property
     def share_refused(self) -> float:
-        """Return the share of first answers that were refused."""
+        """Return the share of refused first answers."""
         return (self.again + self.lost) / max(self.asked, 1)
 
 
 def measure_differences(tables: Tables, counts: Sequence[Counts]) -> Differences | None:
-    """Measure all descriptions that were written, also those that a check sorted out; ``None`` if there are none."""
+    """Measure all written descriptions, also those that failed a check; ``None``: none."""
     reasons = next((one.reasons for one in counts if one.stage == "described"), {})
-    refused = {reason: number for reason, number in reasons.items() if reason in REFUSALS}
+    refused = {reason: number for reason, number in reasons.items() if without_bound(reason) in REFUSALS}
     some = f"count(*) FILTER ({{0}}), count(DISTINCT hash({PLAIN})) FILTER ({{0}})"  # of 64 bits: none meet by chance
     columns = f"{some.format('true')}, {some.format(CHANGED)}, count(*) FILTER (attempts > 1)"
     found = tables.ask(f"SELECT {columns} FROM described", {"described": ["text", "no_change", "attempts"]})
@@ -145,7 +144,7 @@ def measure_differences(tables: Tables, counts: Sequence[Counts]) -> Differences
 
 
 def group_verbs(found: Mapping[str, int]) -> dict[str, int]:
-    """Count verbs under the form that the paper's list has, most frequent first; one not listed under its own."""
+    """Count verbs by their listed form, most frequent first; an unlisted one under its own."""
     listed = {form: verb for verb in difference_verbs() for form in inflections(verb)}
     counts: Counter[str] = Counter()
     for verb, number in found.items():
@@ -155,17 +154,17 @@ def group_verbs(found: Mapping[str, int]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variety:
-    """How varied some different texts are."""
+    """Variety of a sample of different texts."""
 
     texts: int
     counted: Mapping[str, Repetition]
-    """Words, 2-grams (pairs of neighbouring words of a text) and sentence skeletons."""
+    """Words, 2-grams (neighbouring words of a text) and sentence skeletons."""
     commonest: tuple[str, int]
-    """The skeleton that most sentences have, and how many."""
+    """The most common skeleton, with its count."""
 
 
 def measure_variety(tables: Tables) -> Variety | None:
-    """Measure some chosen texts, the same each time; without preferences, descriptions; ``None``: there are none."""
+    """Measure a fixed sample of chosen texts or, without preferences, of descriptions; ``None``: none."""
     for name, column in (("preferences", "chosen"), ("differences", "text")):
         query = f"""SELECT text FROM (SELECT DISTINCT {column}::VARCHAR AS text FROM {name}) WHERE trim(text) != ''
             ORDER BY md5(text) LIMIT {MOST_VARIED}"""
@@ -189,14 +188,14 @@ def count_variety(texts: Sequence[str]) -> Variety:
 
 
 def strip_sentence(sentence: str) -> str:
-    """Return the skeleton of a sentence: "…" stands for what it names, be it several things or their attributes."""
+    """Return the skeleton of a sentence, with "…" for the things that it names and their attributes."""
     bare_of_number = sentence.lstrip("0123456789. ")  # of an item of a list
     return re.sub(r"…(?:(?:,|,? and|,? or)? …)+", "…", _scene_words().sub("…", bare_of_number).lower())
 
 
 @cache
 def _scene_words() -> re.Pattern[str]:
-    """Match the words of rendered scenes and the verbs of paper 001's list, with what leads to them ("on the")."""
+    """Match the words of rendered scenes and the verbs of paper 001, with prepositions and articles."""
     words = ["object", *SHAPES, *COLOURS, *TINTS, *DIRECTIONS, *HEIGHTS, *NUMBERS, *SPOKEN.values(), *map(bare, PLACES)]
     words += [word for kind in SHAPES.values() for word in (*kind.materials, *kind.poses)]
     words += [word for named in SURFACE.values() for word in named.values()]
@@ -208,24 +207,24 @@ def _scene_words() -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summaries:
-    """What is measured of the comparisons."""
+    """Measurements of the comparisons."""
 
     rows: int
     common_words: float
     """Mean words of the commonalities of one summary."""
     difference_words: float
     axes: dict[str, int]
-    """Summaries that speak of each axis, and those with a statement that names none, where there are any."""
+    """Summaries with each axis, and those with a statement on no axis, if any."""
     per_summary: float
     """Mean number of different axes of a summary."""
     asked: int
     """Conversations with the retrieval question."""
     answers: dict[str, int]
-    """Their right answers ("A" is the first image)."""
+    """Right answers ("A" is the first image)."""
 
 
 def measure_summaries(tables: Tables) -> Summaries | None:
-    """Measure all comparisons; ``None`` if there are none."""
+    """Measure all comparisons; ``None``: none."""
     sums = [WORDS.format(f"array_to_string({side}, ' ')") for side in ("commonalities", "differences")]
     query = f"SELECT count(*), {', '.join(f'avg({one})' for one in sums)} FROM comparisons"
     found = tables.ask(query, {"comparisons": ["commonalities", "differences"]})
@@ -247,7 +246,7 @@ def measure_summaries(tables: Tables) -> Summaries | None:
 
 
 def count_axes(tables: Tables) -> dict[str, int]:
-    """Count the rows whose statements name each axis ("counts, locations"), and those with one that names none."""
+    """Count the rows with statements on each axis ("counts, locations"), and those with one on no axis."""
     known = f"[{', '.join(repr(axis) for axis in AXES)}]"
     named = f"list_intersect(string_split(label, ', '), {known})"
     labels = f"SELECT number, {named} AS named FROM (SELECT number, unnest(axes) AS label FROM comparisons)"
@@ -257,19 +256,18 @@ def count_axes(tables: Tables) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """How descriptions did in one check."""
+    """Outcome of one check."""
 
     name: str
     meaning: str
     rows: int
-    """Descriptions of which it could be made."""
     passed: int
     why: dict[str, int]
-    """Why the others did not, the most frequent reason first."""
+    """Reasons of failures, the most frequent first."""
     off: dict[str, int]
-    """Why it could not be made of further ones."""
+    """Reasons why the check was not possible for others."""
     scores: Chart | None
-    """Of those that passed and those that were found wrong."""
+    """Scores of passed and of wrong descriptions."""
 
     @property
     def share(self) -> float:
@@ -278,21 +276,17 @@ class Check:
 
     @property
     def against(self) -> int:
-        """Return how many were found wrong; of the others that did not pass, nothing was found out."""
-        return sum(number for why, number in self.why.items() if why in AGAINST)
+        """Return the number found wrong, without inconclusive failures."""
+        return sum(number for why, number in self.why.items() if without_bound(why) in AGAINST)
 
 
 def says_something(why: str) -> bool:
-    """Say whether a check that failed found something out, so that its score means something."""
-    return why in AGAINST or why == SEEN_IN_SAME
+    """Return whether a failed check was conclusive, so that its score counts."""
+    return without_bound(why) in AGAINST or why == SEEN_IN_SAME
 
 
-def measure_checks(tables: Tables) -> list[Check]:
-    """Return every check that was made, in the order in which descriptions go through them."""
-    return [check for name in CHECKS for check in _measure(tables, name)]
-
-
-def _measure(tables: Tables, name: str) -> Iterator[Check]:
+def measure_checks(tables: Tables, name: str) -> Iterator[Check]:
+    """Yield the checks of a table."""
     columns = {name: ["check", "passed", "score", "why"]}
     made = f"""(SELECT "check" AS name, coalesce(passed, false) AND coalesce(why, '') = '' AS good,
         coalesce(passed, false) AND coalesce(why, '') != '' AS is_off, score, why FROM {name})"""
@@ -317,7 +311,6 @@ def _measure(tables: Tables, name: str) -> Iterator[Check]:
 
 
 def _draw_scores(check: str, found: Mapping[str, Tally]) -> Chart | None:
-    """Draw the scores of what passed and of what was found wrong; nothing where all have one score."""
     values = {value for own in found.values() for value in own.values.tolist()}
     if len(values) < 2:
         return None

@@ -1,8 +1,7 @@
-"""Measure what served models were asked, list what was written and refused by whom, and say the main numbers.
+"""Measure the use of served models, list the writers and refusals of texts, and state the main numbers.
 
-A request whose answer is in rows of several tables (a description, and the rejected text that became of it) counts
-where it comes first: no two take equally long to the last bit under one seed. Requests for rows that were dropped or
-failed are in no table. The sentences stand in the card of an exported dataset; the pages show the numbers themselves.
+A request with its answer in several tables (a description, and the rejected text made from it) counts in the first
+table: the pair of latency and seed identifies it. Requests for dropped or failed rows are in no table.
 """
 
 from collections import Counter
@@ -11,36 +10,35 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pairwright.tasks.report import measure_texts
-from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.tables import CHECKS, Tables
 from pairwright.tasks.store.ledger import Counts
 
 SEVERAL = frozenset({"sampled"})
-"""Tables whose rows ask for several answers on purpose."""
+"""Tables with several intended answers per row."""
 BY_RULE = {"retrieved": "retrieval", "swapped": "a rule", "edited": "a rule", "refuted": "failed checks"}
-"""Who writes the rejected texts that no model is asked for."""
+"""Writers of the rejected texts that no model writes."""
 
 
 class ServedUse(NamedTuple):
-    """What one model was asked by one stage."""
+    """Requests of one stage to one model."""
 
     stage: str
     model: str
     revisions: Sequence[str]
     rows: int
-    """Rows that were made with it."""
     again: int
-    """Those for which it was asked more than once for one thing."""
+    """Rows with repeated requests for one thing."""
     requests: int
     prompt_tokens: int
     completion_tokens: int
     median: float
-    """Seconds from sending to the whole answer."""
+    """Median latency in seconds until the whole answer."""
     p95: float
     finish_reasons: Mapping[str, int]
 
 
 def measure_served(tables: Tables) -> list[ServedUse]:
-    """Return what each stage asked of each model, in the order of the build; nothing where no model was served."""
+    """Return the requests of each stage to each model, in the order of the build; none without a served model."""
     stages = tables.served()
     parts = [
         f"SELECT {place} AS place, {name in SEVERAL} AS several, number, coalesce(attempts, 1) AS attempts, "
@@ -70,11 +68,11 @@ def measure_served(tables: Tables) -> list[ServedUse]:
 
 
 class Written(NamedTuple):
-    """What became of one stage that writes texts, or checks them."""
+    """Outcome of one stage that writes or checks texts."""
 
     counts: Counts
     writers: Mapping[str, int]
-    """Rows by the model that wrote them, most first; "scene-graph", "given" and "a rule" are none."""
+    """Rows by writer, most first; "scene-graph", "given" and "a rule" are no models."""
 
     @property
     def by(self) -> str:
@@ -86,7 +84,7 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """What is measured of texts; what a dataset has nothing of is ``None`` or empty."""
+    """Measurements of texts; ``None`` or empty where a dataset has none."""
 
     differences: measure_texts.Differences | None
     variety: measure_texts.Variety | None
@@ -97,20 +95,20 @@ class Writing:
 
 
 def measure_writing(tables: Tables, counts: Sequence[Counts]) -> Writing:
-    """Read what is measured, table by table; ``counts`` say what the stages dropped."""
+    """Measure the texts table by table; ``counts`` have the stages' reasons."""
     uses = measure_served(tables)
     return Writing(
         differences=measure_texts.measure_differences(tables, counts),
         variety=measure_texts.measure_variety(tables),
         summaries=measure_texts.measure_summaries(tables),
-        checks=measure_texts.measure_checks(tables),
+        checks=[check for name in CHECKS for check in measure_texts.measure_checks(tables, name)],
         uses=uses,
         written=list_written(tables, counts, uses),
     )
 
 
 def list_written(tables: Tables, counts: Sequence[Counts], uses: Sequence[ServedUse]) -> list[Written]:
-    """Return every stage whose rows are texts, or checks of them, in the order of the build."""
+    """Return every stage of texts, or of their checks, in the order of the build."""
     by_stage = {one.stage: one for one in counts}
     written: list[Written] = []
     for name in (name for name in tables.served() if name in by_stage):
@@ -122,7 +120,7 @@ def list_written(tables: Tables, counts: Sequence[Counts], uses: Sequence[Served
 
 
 def say_writing(writing: Writing) -> Iterator[str]:
-    """Yield the main numbers, a sentence each."""
+    """Yield the main numbers as sentences."""
     if found := writing.differences:
         sentences = found.sentences
         yield (
@@ -140,7 +138,7 @@ def say_writing(writing: Writing) -> Iterator[str]:
             f"{summaries.per_summary:.1f} of six axes."
         )
     for check in writing.checks:
-        off = f" It could not be made of {sum(check.off.values()):,} more." if check.off else ""
+        off = f" It was not possible for {sum(check.off.values()):,} more." if check.off else ""
         yield f'The check "{check.name}" was passed by {check.passed:,} of {check.rows:,} descriptions.{off}'
     for model in dict.fromkeys(use.model for use in writing.uses):
         own = [use for use in writing.uses if use.model == model]

@@ -1,18 +1,18 @@
-"""Search the cards of a dataset: words, filters, an order, and a page of them; every value is bound, none is SQL.
+"""Search the cards of a dataset: words, filters, an order, and a page of hits. Every value is bound, none is SQL.
 
-Pages are found by their neighbour's key, not by a count, so that going on is right also when decisions change what is
-found.
+Pages are found by a neighbour's key, not by a count, so that paging stays right while decisions change the hits.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
+from urllib.parse import urlencode
 
 import duckdb
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from pairwright.schemas.decisions import JUDGEMENTS, Decision, Decisions
+from pairwright.schemas.decisions import JUDGEMENTS, Decision, Decisions, say_errors
 from pairwright.schemas.rows import PairRow
 from pairwright.tasks.report.card_table import PLAIN
 from pairwright.tasks.store.decisions import Sorted, sort_by_keys
@@ -20,7 +20,7 @@ from pairwright.tasks.store.decisions import Sorted, sort_by_keys
 MOST_WORDS = 20
 TERM = re.compile(r'"([^"]+)"|(\S+)')
 NONE = "none"
-"""Stands for nothing: no preference, no licence stated."""
+"""Filter value for missing ones: no preference, no licence."""
 
 Number = Annotated[
     Annotated[float, Field(ge=-10, le=10)] | None, BeforeValidator(lambda value: None if value == "" else value)
@@ -38,32 +38,51 @@ ORDERS: Mapping[str, str] = {
     "gap": "rejected longer first",
 }
 LAST = 1e9
-"""Comes after all other values: cards without a value are last in both directions."""
+"""Sort value of cards without a value, which come last in both directions."""
 
 
-class Search(BaseModel):
-    """Search that a reader asks for: the query string of a page."""
+class PageQuery(BaseModel):
+    """Query string of a page."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
+    @classmethod
+    def parse(cls, query: Mapping[str, str]) -> tuple[Self, str]:
+        """Return the parsed query and, if it is invalid, the default one with the error."""
+        try:
+            return cls.model_validate({**query}), ""
+        except ValidationError as error:
+            return cls(), say_errors(error)
+
+    def query(self, **changes: Any) -> str:
+        """Return the query string with changes, without default values."""
+        return urlencode(self.model_copy(update=changes).model_dump(exclude_defaults=True))
+
+
+class Search(PageQuery):
+    """Query string of a page of cards."""
+
     q: Annotated[str, Field(max_length=500)] = ""
-    """Words, or "words in quotes"; all occur, in any of the card's texts."""
+    """Words, or "words in quotes"; all must occur, in any of the card's texts."""
     split: Name = ""
     licence: Name = ""
-    """Of one of its images, as in the table; "none": not stated."""
+    """Licence of one of its images; "none": not stated."""
     source: Name = ""
     kind: Name = ""
-    """How the pair was found, or what made the rejected text or image; "none": there is no preference."""
+    """Origin of the pair, or maker of the rejected text or image; "none": no preference."""
     reason: Name = ""
-    """Why there is no preference."""
+    about: Key = ""
+    """Key of a card, or of an image on it."""
     decision: Literal["", "undecided", "decided", "accept", "reject", "edit"] = ""
     judge: bool = False
-    """Whether a sample of all candidates of mining is shown, to be judged, in place of the cards."""
+    """Whether to show a sample of all candidates of mining, to judge them, instead of the cards."""
+    unjudged: bool = False
+    """Whether to show only those of the sample that the annotator has not judged."""
     least: Number = None
-    """Similarity."""
+    """Least similarity."""
     most: Number = None
     low_least: Number = None
-    """Lowest similarity of any encoder."""
+    """Bound of the lowest similarity of any encoder."""
     low_most: Number = None
     high_least: Number = None
     high_most: Number = None
@@ -72,23 +91,20 @@ class Search(BaseModel):
     order: Order = "key"
     size: Annotated[int, Field(ge=1, le=50)] = 10
     after: Key = ""
-    """The card before the page."""
     before: Key = ""
-    """The card behind the page."""
 
     @property
     def words(self) -> list[str]:
-        """Return what must occur."""
+        """Return the required words."""
         return [quoted or word for quoted, word in TERM.findall(self.q)][:MOST_WORDS]
 
 
 class Hits(NamedTuple):
-    """Page of what was found."""
+    """Page of hits."""
 
     keys: list[str]
-    """Of the cards."""
     subjects: list[str]
-    """What the cards are about: of a pair its own key, of a preference its image's."""
+    """Subjects of the cards: a pair's own key, a preference's image."""
     first: int
     """Number of the first card among all hits, from 1."""
     total: int
@@ -101,23 +117,23 @@ class Hits(NamedTuple):
 
 @dataclass
 class CardSearch:
-    """Search an open file of cards; one thread at a time."""
+    """Search in an open file of cards; not thread-safe."""
 
     database: duckdb.DuckDBPyConnection
     _words: Sequence[str] = ()
-    """Whose cards the table ``found`` has: those of the last search, of which more pages may be asked for."""
+    """Words of the last search, with its cards in the table ``found`` for further pages."""
 
-    def set_decisions(self, decisions: Decisions) -> None:
-        """Know what is decided now."""
-        self.database.execute("CREATE OR REPLACE TEMP TABLE decided (key VARCHAR, verdict VARCHAR)")
-        self.database.execute("CREATE OR REPLACE TEMP TABLE judged (key VARCHAR, verdict VARCHAR)")
+    def set_decisions(self, decisions: Decisions, annotator: str = "") -> None:
+        """Store the current decisions, and the annotator's judgements."""
         given = {"decided": {key: one.verdict for key, one in decisions.by_key.items()}, "judged": decisions.judged}
+        given["own"] = decisions.by_annotator.get(annotator, {})
         for table, verdicts in given.items():
+            self.database.execute(f"CREATE OR REPLACE TEMP TABLE {table} (key VARCHAR, verdict VARCHAR)")
             columns = [list(verdicts.keys()), list(verdicts.values())]
             self.database.execute(f"INSERT INTO {table} SELECT unnest(?::VARCHAR[]), unnest(?::VARCHAR[])", columns)
 
     def facets(self) -> dict[str, list[tuple[str, int]]]:
-        """Return the values of each filter with how many cards have them, the most frequent first."""
+        """Return the values of each filter with the number of their cards, most frequent first."""
         lists = {
             **{name: f"list_distinct({name}s)" for name in ("licence", "source", "kind")},
             "split": "[split]",
@@ -128,7 +144,7 @@ class CardSearch:
         return {name: self.database.execute(query.format(listed)).fetchall() for name, listed in lists.items()}
 
     def unpaired(self, keys: Sequence[str]) -> dict[str, PairRow]:
-        """Return the candidates among some cards, which are no pairs of the dataset, as pairs that they could be."""
+        """Return the candidates among some cards as the pairs that they could be."""
         query = "SELECT key, first, second, embedders, similarities FROM candidates WHERE key IN (SELECT unnest(?))"
         found = self.database.execute(query, [list(keys)]).fetchall() if keys else []
         return {
@@ -140,11 +156,11 @@ class CardSearch:
         }  # fmt: skip
 
     def count(self) -> int:
-        """Return how many cards there are."""
+        """Return the number of cards."""
         return self._one("SELECT count(*) FROM cards WHERE NOT candidate")[0]
 
     def sort(self, decisions: Sequence[Decision]) -> Sorted:
-        """Return decisions apart by whether there is a card of their key."""
+        """Return the decisions, sorted by whether their card exists."""
         query = """SELECT list(decided) FILTER (whole), list(key) FILTER (second IS NOT NULL AND NOT candidate),
             list(key) FILTER (second IS NOT NULL) FROM cards WHERE list_contains(?, decided) OR list_contains(?, key)"""
         asked = [one.key for one in decisions]
@@ -156,7 +172,7 @@ class CardSearch:
         return apart
 
     def has(self, column: str) -> bool:
-        """Say whether any card has a value in a column that may be empty."""
+        """Return whether any card has a value in a column that may be empty."""
         assert column in ("similarity", "score", "gap")
         return bool(self._one(f"SELECT count({column}) FROM cards")[0])
 
@@ -174,7 +190,7 @@ class CardSearch:
         query = f"SELECT ({value})::DOUBLE, key FROM cards WHERE key = ?"
         place = self.database.execute(query, [search.after or search.before]).fetchone()
         found = self._page(place, search.size, back=not search.after)
-        if place and not search.after and len(found) < search.size:  # there is no full page before: it is the first one
+        if place and not search.after and len(found) < search.size:  # no full page before: show the first one
             found = self._page(None, search.size)
         first = (found[0][2], found[0][0]) if found else (0.0, "")
         before, total = self._one("SELECT count(*) FILTER ((value, key) < (?, ?)), count(*) FROM hits", first)
@@ -183,7 +199,7 @@ class CardSearch:
         )
 
     def _page(self, place: tuple[Any, ...] | None, size: int, *, back: bool = False) -> list[tuple[str, str, float]]:
-        """Return the hits after a place (value and key), or the ones before it; without one, the first."""
+        """Return the hits after, or before, a place (value and key); without a place, the first ones."""
         sign, direction = ("<", "DESC") if place and back else (">", "ASC")
         which = f"WHERE (value, key) {sign} (?, ?)" if place else ""
         query = f"SELECT * FROM hits {which} ORDER BY value {direction}, key {direction} LIMIT {size:d}"
@@ -193,6 +209,11 @@ class CardSearch:
     def _conditions(self, search: Search) -> tuple[str, list[Any]]:
         verdict = {"undecided": "v.verdict IS NULL", "decided": "v.verdict IS NOT NULL"}
         asked: list[tuple[str, list[Any]]] = [("c.sampled" if search.judge else "NOT c.candidate", [])]
+        if search.about:
+            shown = "(SELECT number FROM images WHERE key = ?)"
+            asked.append((f"c.key = ? OR c.first IN {shown} OR c.second IN {shown}", [search.about] * 3))
+        if search.judge and search.unjudged:
+            asked.append(("c.key NOT IN (SELECT key FROM own)", []))
         if search.split:
             asked.append(("c.split = ?", [search.split]))
         for name, column in (("licence", "licences"), ("source", "sources")):

@@ -1,10 +1,11 @@
-"""Serve the pages of a dataset to the person at this machine, and to nobody else.
+"""Serve the pages of a dataset to the user of this machine only.
 
-Listens on 127.0.0.1 only. Whoever has the token that was printed gets a cookie for it; all else is 401. Pages of other
-sites cannot use it (SameSite, Origin, a header that only our pages know, no frames), nor reach this server under
-another name (Host). No part of an address is ever a path: files are found in tables of names.
+Listens on 127.0.0.1. The printed token is exchanged for a cookie; requests without it get 401. Pages of other sites
+cannot use it (SameSite, Origin, a header that only our pages know, no frames), nor reach this server under another name
+(Host). No part of an address is used as a path: files are looked up by name.
 """
 
+import contextlib
 import secrets
 import socket
 from collections.abc import Callable, Mapping
@@ -14,21 +15,23 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import uvicorn
+from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pairwright.schemas.decisions import say_errors
 from pairwright.schemas.errors import ConfigError, StoreError
-from pairwright.tasks.report.browse_pages import FILES, BrowsePages, NotMadeYetError
-from pairwright.tasks.store.decisions import parse_decisions
+from pairwright.tasks.report.browse_pages import FILES, BrowsePages
+from pairwright.tasks.report.explore_pages import NotMadeYetError, Workshop
+from pairwright.tasks.store.decisions import KeptFilter, parse_decisions
 
 HOST = "127.0.0.1"
 HEADER = "x-pairwright-token"
 MOST_BYTES = 8 << 20
-"""Of what a page sends."""
 POLICY = (
     "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -40,16 +43,15 @@ ALWAYS: Mapping[str, str] = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-store",  # no browser keeps a picture that may be removed on request
+    "Cache-Control": "no-store",  # no browser keeps a picture that may have to be removed
 }
-"""Headers of all answers."""
 WAIT = (
     "<!doctype html><meta charset=utf-8><meta name=color-scheme content='light dark'><title>Pairwright</title>"
-    "<p>The charts are being made: some ten seconds for 5,000 rows. Then they are here. <a href='/'>Back</a>"
+    "<p>This page is being made; it takes about ten seconds for 5,000 rows and then appears here. <a href='/'>Back</a>"
 )
 LOCKED_OUT = (
     "<!doctype html><meta charset=utf-8><title>Pairwright</title><p>Open the address that <code>pairwright view</code> "
-    "printed: it holds the token. If you just did, <a href='/'>go on</a>."
+    "printed: it contains the token. If you just did, <a href='/'>continue</a>."
 )
 
 
@@ -59,17 +61,16 @@ class Keys:
 
     port: int
     entry: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    """In the address that is printed."""
+    """Token of the printed address."""
     once: set[str] = field(default_factory=lambda: {secrets.token_urlsafe(32)})
-    """In the address that a browser is started with, which others on this machine see in its command line: used up by
-    the first who comes with it."""
+    """Token of the address that a browser is started with. Other users see it in the command line: it is valid once."""
     cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     page: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    """In the pages: who sends decisions has seen one."""
+    """Token within the pages, required to send decisions."""
 
     @property
     def name(self) -> str:
-        """Return the cookie's name: cookies of one host are shared by all of its ports."""
+        """Return the cookie's name, with the port: ports of one host share cookies."""
         return f"pairwright-{self.port}"
 
     @property
@@ -84,7 +85,7 @@ class Keys:
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket that listens on loopback; port 0: any that is free."""
+    """Return a socket that listens on loopback; port 0: any free one."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -93,15 +94,46 @@ def listen(port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise ConfigError(
-            f"--port {port}: cannot be listened to: {error.strerror or error}. Give another; 0 takes a free one"
+            f"--port {port}: cannot listen: {error.strerror or error}. Choose another port; 0 takes a free one"
         ) from error
     return listener
 
 
-def serve(pages: BrowsePages, keys: Keys, listener: socket.socket) -> None:
+class Opening:
+    """Application behind the guard, whose pages are made from the start on; until they are, it says so."""
+
+    def __init__(self, make: Callable[[], BrowsePages], keys: Keys) -> None:
+        self._workshop, self._make, self._keys = Workshop(), make, keys
+        self._pages: BrowsePages | None = None
+        self._open()
+
+    def _open(self) -> Starlette | None:
+        with contextlib.suppress(NotMadeYetError):
+            return self._workshop.get("the search table", self._make_app)
+        return None
+
+    def _make_app(self) -> Starlette:
+        self._pages = self._make()
+        return make_app(self._pages, self._keys)
+
+    @property
+    def is_busy(self) -> bool:
+        """Say whether something is being made."""
+        return self._workshop.is_busy or (self._pages is not None and self._pages.is_busy)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request (ASGI)."""
+        try:
+            answer = self._open() or HTMLResponse(WAIT, headers={"Refresh": "1"})
+        except StoreError as error:
+            answer = PlainTextResponse(f"{error}\n", 500)
+        await answer(scope, receive, send)
+
+
+def serve(opening: Opening, keys: Keys, listener: socket.socket) -> None:
     """Serve until Ctrl-C, which may be raised as ``KeyboardInterrupt``."""
     config = uvicorn.Config(
-        Guard(make_app(pages, keys), keys),
+        Guard(opening, keys),
         log_config=None,
         log_level="warning",
         access_log=False,  # addresses hold the token
@@ -117,30 +149,35 @@ def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
     """Return the application behind the guard."""
 
     def page(request: Request) -> Response:
-        render = pages.thresholds if request.url.path == "/thresholds" else pages.page
-        text, status = render(request.query_params, keys.page)
+        text, status = renders[request.url.path](request.query_params, keys.page)
         return HTMLResponse(text.encode("utf-8", "replace"), status)
 
-    def overview(request: Request) -> Response:
-        try:
-            return _file(pages.overview(request.path_params["name"]))
-        except NotMadeYetError:
-            return HTMLResponse(WAIT, headers={"Refresh": "1"})
-        except StoreError as error:
-            return PlainTextResponse(f"{error}\n", 500)
+    renders = {"/": pages.page, "/thresholds": pages.thresholds, "/explore": pages.explore.grid, "/map": pages.map}
+
+    def waiting(answer: Callable[[Request], Response]) -> Callable[[Request], Response]:
+        def wait(request: Request) -> Response:
+            try:
+                return answer(request)
+            except NotMadeYetError:
+                return HTMLResponse(WAIT, headers={"Refresh": "1"})
+            except StoreError as error:
+                return PlainTextResponse(f"{error}\n", 500)
+
+        return wait
 
     def serving(find: Callable[[str], Path | None]) -> Callable[[Request], Response]:
         return lambda request: _file(find(request.path_params["name"]))
 
     app = Starlette(
         routes=[
-            Route("/", page, methods=["GET"]),
-            Route("/thresholds", page, methods=["GET"]),
+            *(Route(path, waiting(page), methods=["GET"]) for path in renders),
             Route("/index.html", lambda _: RedirectResponse("/", 303), methods=["GET"]),
             Route("/favicon.ico", lambda _: Response(status_code=204), methods=["GET"]),
-            Route("/decisions", partial(_take, pages), methods=["POST"]),
+            Route("/decisions", partial(_receive, partial(_decide, pages)), methods=["POST"]),
+            Route("/filters", partial(_receive, partial(_save_filter, pages)), methods=["POST"]),
+            Route("/thumbs/{name}", serving(pages.explore.thumbnail), methods=["GET"]),
             Route("/images/{name}", serving(pages.picture), methods=["GET"]),
-            Route("/overview/{name:path}", overview, methods=["GET"]),
+            Route("/overview/{name:path}", waiting(serving(pages.overview)), methods=["GET"]),
             Route("/{name}", serving(FILES.get), methods=["GET"]),
         ]
     )
@@ -150,30 +187,37 @@ def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
 
 def _file(path: Path | None) -> Response:
     if path is None or not path.is_file():
-        return PlainTextResponse("There is nothing of this name.\n", 404)
+        return PlainTextResponse("Not found.\n", 404)
     return FileResponse(path)
 
 
-async def _take(pages: BrowsePages, request: Request) -> Response:
-    """Store the decisions that a page sends."""
+async def _receive(store: Callable[[bytes], Response], request: Request) -> Response:
+    """Pass the body of a request to ``store``."""
     body = bytearray()
     async for piece in request.stream():
         body += piece
         if len(body) > MOST_BYTES:
-            return _fault(413, f"more than {MOST_BYTES >> 20} MB at once")
+            return _fault(413, f"request body larger than {MOST_BYTES >> 20} MB")
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        return _fault(415, "decisions come as application/json")
+        return _fault(415, "the content type must be application/json")
     try:
-        decisions = parse_decisions(bytes(body))
+        return await run_in_threadpool(store, bytes(body))
     except ValueError as error:
-        return _fault(400, str(error))
-    try:
-        apart = await run_in_threadpool(pages.decide, decisions)
+        return _fault(400, say_errors(error) if isinstance(error, ValidationError) else str(error))
     except StoreError as error:
         return _fault(500, str(error))
+
+
+def _save_filter(pages: BrowsePages, body: bytes) -> Response:
+    pages.keep_filter(KeptFilter.model_validate_json(body))
+    return JSONResponse({"kept": True})
+
+
+def _decide(pages: BrowsePages, body: bytes) -> Response:
+    apart = pages.decide(parse_decisions(body))
     refused = len(apart.unknown) + len(apart.wordless)
     if refused and not apart.known:
-        return _fault(400, "about rows that this version has not, or about texts that the row has not")
+        return _fault(400, "the decisions are about rows or texts that this version does not have")
     return JSONResponse({"stored": len(apart.known), "refused": refused})
 
 
@@ -183,9 +227,9 @@ def _fault(status: int, why: str) -> Response:
 
 @dataclass(frozen=True)
 class Guard:
-    """Guard that lets nobody pass but who has the token, and nothing without the headers that protect them."""
+    """Guard that rejects requests without the token, and adds security headers to all answers."""
 
-    app: Starlette
+    app: ASGIApp
     keys: Keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -203,25 +247,25 @@ class Guard:
         await (answer or self.app)(scope, receive, send_safely)
 
     def _refuse(self, request: Request) -> Response | None:
-        """Return an answer that ends the request; ``None``: it may pass."""
+        """Return the response to a rejected request; ``None``: it may pass."""
         if request.headers.getlist("host") not in [[f"{name}:{self.keys.port}"] for name in (HOST, "localhost")]:
-            return PlainTextResponse("This server has another name.\n", 421)
+            return PlainTextResponse("Wrong host name: use the printed address.\n", 421)
         if request.url.path == "/" and "token" in request.query_params and request.method == "GET":
             return self._enter(request)
-        if not _same(request.cookies.get(self.keys.name, ""), self.keys.cookie):
+        if not _is_equal(request.cookies.get(self.keys.name, ""), self.keys.cookie):
             return HTMLResponse(LOCKED_OUT, 401)
         if request.method not in ("GET", "HEAD"):
             is_ours = request.headers.get("origin") == f"http://{request.headers['host']}"
-            if not is_ours or not _same(request.headers.get(HEADER, ""), self.keys.page):
-                return _fault(403, "this page is of another start of `pairwright view`: load it again")
+            if not is_ours or not _is_equal(request.headers.get(HEADER, ""), self.keys.page):
+                return _fault(403, "the server was restarted: reload this page")
         return None
 
     def _enter(self, request: Request) -> Response:
-        """Give the cookie for the token, and lead to the page without it."""
+        """Exchange the token for the cookie, and redirect to the page without it."""
         given = request.query_params["token"]
         if given in self.keys.once:
             self.keys.once.discard(given)
-        elif not _same(given, self.keys.entry):
+        elif not _is_equal(given, self.keys.entry):
             return HTMLResponse(LOCKED_OUT, 401)
         rest = urlencode([(name, value) for name, value in request.query_params.multi_items() if name != "token"])
         answer = RedirectResponse(f"/?{rest}" if rest else "/", 303)
@@ -229,5 +273,5 @@ class Guard:
         return answer
 
 
-def _same(given: str, wanted: str) -> bool:
+def _is_equal(given: str, wanted: str) -> bool:
     return secrets.compare_digest(given.encode("utf-8", "replace"), wanted.encode())

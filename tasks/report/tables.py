@@ -1,6 +1,6 @@
-"""Reach the settled tables of a build by name; a table that the build did not reach is empty.
+"""Settled tables of a build by name; a table that the build did not reach is empty.
 
-What is counted over all rows is counted by DuckDB, within the store's memory limit; it spills beside.
+DuckDB counts over all rows, within the store's memory limit; it spills to disk.
 """
 
 import contextlib
@@ -25,51 +25,45 @@ from pairwright.tasks.store.stage import Planned
 CHECKS = ("controlled", "grounded", "regions", "judged")
 """Tables of checks, in the order in which descriptions pass them."""
 PREFERENCES = ("preferences", "given_preferences")
-"""Tables of preferences, the last made first."""
+"""Tables of preferences, the latest first."""
 CHUNK_ROWS = 50_000
 FINE = 0.0001
-"""Step of cosines and scores: finer than what is shown of them."""
+"""Step of counted cosines and scores, finer than their display."""
 WORDS = "len(regexp_extract_all({}, '[^\\s]+'))"
-"""Words of a text, as SQL."""
+"""Number of words of a text, as SQL."""
 Columns = Mapping[str, Sequence[str]]
-"""Columns of tables that are read, by table."""
 
 
 @dataclass(frozen=True)
 class Tables:
-    """Build whose stages are settled; the index of a table is looked for once."""
+    """Settled build with the indexes of its tables, each opened once."""
 
     build: Build
     _indexes: dict[str, Index] = field(default_factory=dict[str, Index], compare=False, repr=False)
 
     def has(self, name: str) -> bool:
-        """Say whether the build went as far as this table, and its stage is on."""
+        """Return whether the build reached this table, and its stage is on."""
         return self._planned(name) is not None
 
     def open_all(self) -> None:
-        """Look for the indexes of all tables now; after that the build's ledger is not asked for them."""
+        """Open all indexes now, so that the build's ledger is not read later."""
         for planned in self.build.planned:
-            self._index(planned.stage.name)
+            self.index(planned.stage.name)
 
     def find(self, name: str, row_type: type[R], subjects: Iterable[str], *, without: Sequence[str] = ()) -> list[R]:
         """Return the live rows about the subjects, ordered by subject and key."""
-        index = self._index(name)
+        index = self.index(name)
         if index is None:
             return []
         rows = index.rows(index.find(subjects), row_type, columns_without(row_type, without))
         return sorted(rows, key=lambda row: (row.subject, row.key))
 
-    def stream(self, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield some columns of all live rows, a row group at a time."""
-        index = self._index(name)
-        yield from () if index is None else index.batches(columns)
-
     def chunks(self, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield some narrow columns of all live rows, tens of thousands at a time: what is done per batch is not free.
+        """Yield narrow columns of all live rows in large batches, since each batch has a cost.
 
-        Columns that the table does not have are left out, so that tables of different rows may be asked alike.
+        Missing columns are left out, so that tables of different rows can be read alike.
         """
-        planned, index = self._planned(name), self._index(name)
+        planned, index = self._planned(name), self.index(name)
         has = schema_of(planned.stage.writes).names if planned else []
         wanted = [column for column in columns if column in has]
         if index is None or not wanted:
@@ -87,9 +81,9 @@ class Tables:
 
     @contextlib.contextmanager
     def database(self, **columns: Sequence[str]) -> Generator[duckdb.DuckDBPyConnection]:
-        """Open DuckDB with some narrow columns of all live rows of tables, and a ``number`` per row.
+        """Open DuckDB with narrow columns of all live rows of tables, and a ``number`` per row.
 
-        What the rows lack is null; so are all columns of a table that the build did not reach.
+        Missing columns are null, as are all columns of a table that the build did not reach.
         """
         with (
             tempfile.TemporaryDirectory(prefix="pairwright-") as scratch,
@@ -109,14 +103,14 @@ class Tables:
             yield database
 
     def ask(self, query: str, columns: Columns, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return what a query about some columns of tables gives; nothing where the build reached none of them."""
+        """Return the result of a query about columns of tables; nothing if the build reached none of them."""
         if not any(map(self.has, columns)):
             return []
         with self.database(**columns) as database:
             return database.execute(query, list(given)).fetchall()
 
     def tally(self, query: str, columns: Columns, given: Sequence[Any] = (), *, step: float = FINE) -> dict[str, Tally]:
-        """Count values under names, rounded to a step; the query gives ``place``, by which names are ordered, both."""
+        """Count rounded values by name; the query returns ``place``, the order of names, ``name`` and ``value``."""
         counted = f"""SELECT name, list(steps ORDER BY steps), list(rows ORDER BY steps) FROM (
             SELECT min(place) AS place, name, round(value / {step})::BIGINT AS steps, count(*) AS rows
             FROM ({query}) WHERE value IS NOT NULL GROUP BY name, steps) GROUP BY name ORDER BY min(place), name"""
@@ -124,21 +118,21 @@ class Tables:
         return {name: Tally(np.round(np.array(steps) * step, 4), np.array(rows)) for name, steps, rows in found}
 
     def count(self, query: str, columns: Columns, given: Sequence[Any] = ()) -> dict[str, int]:
-        """Return how often each ``value`` of a query occurs, the most frequent first; null is empty."""
+        """Return the counts of each ``value`` of a query, the most frequent first; null counts as empty."""
         counted = f"SELECT coalesce(value, ''), count(*) FROM ({query}) GROUP BY 1 ORDER BY 2 DESC, 1"
         return dict(self.ask(counted, columns, given))
 
     def served(self) -> list[str]:
-        """Return the tables whose rows say what served models were asked for them, in the order of the build."""
+        """Return the tables with records of served requests, in the order of the build."""
         planned = [one.stage for one in self.build.planned]
         return [stage.name for stage in planned if "served" in schema_of(stage.writes).names]
 
     def refused(self, name: str) -> Iterator[tuple[str, str, str]]:
-        """Yield status, reason and detail of each input that a table's stage dropped or failed, copies left out."""
+        """Yield status, reason and detail of each input that a table's stage dropped or failed, without copies."""
         planned = self._planned(name)
         yield from () if planned is None else (row[:3] for row in self.build.refused(planned))
 
-    def _index(self, name: str) -> Index | None:
+    def index(self, name: str) -> Index | None:
         """Return the index of a table's live rows; ``None``: the build did not reach it."""
         if name not in self._indexes and (planned := self._planned(name)):
             self._indexes[name] = live_index(self.build, planned)
@@ -160,7 +154,7 @@ def open_database(path: str, scratch: Path, *, read_only: bool = False) -> Gener
     database = duckdb.connect(path, read_only=read_only, config=config)
     try:
         database.execute("SET enable_progress_bar = false")
-        database.execute("SET enable_external_access = false")  # no query, whatever is in it, reads another file
+        database.execute("SET enable_external_access = false")  # no query can read another file
         yield database
     finally:
         database.close()

@@ -1,56 +1,63 @@
-"""Suggest thresholds of mining from what a reader judged of its candidates, range by range of similarity.
+"""Suggest mining thresholds from a reader's judgements of candidates, range by range of similarity.
 
-Reads the file of cards and the judgements. A candidate is in the band when its lowest similarity of any encoder is at
-least ``min_similarity`` and its highest at most ``max_similarity``: so unrelated pairs set the one, near-identical ones
-the other. Shares stand with the interval that holds the true share nine times in ten (Wilson).
+Reads the file of cards and the judgements. A candidate is in the band if its lowest similarity of any encoder is at
+least ``min_similarity`` and its highest at most ``max_similarity``: unrelated pairs determine the one, near-identical
+ones the other. Shares have a Wilson interval that holds the true share nine times in ten. A range is within a limit if
+its interval ends at most there; ranges farther inside count as no worse, unless judged otherwise.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import combinations
 from typing import Annotated, NamedTuple
 
 import duckdb
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from pairwright.schemas.config import MiningConfig
 from pairwright.tasks.pages.charts import Chart, Proportion, Tally, draw_histogram
-from pairwright.tasks.report.card_table import WIDTH
+from pairwright.tasks.report.card_table import PER_BIN, WIDTH
+from pairwright.tasks.report.search_cards import PageQuery
 
-ENOUGH = 6
-"""Judgements from which on a range counts; fewer where it shows fewer pairs."""
+Z = 1.645
+"""Quantile of a 90 % interval."""
 Percent = Annotated[float, Field(ge=0, le=100)]
 
 
-class Limits(BaseModel):
-    """Shares in percent that a range inside the band may have."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
+class Limits(PageQuery):
+    """Largest shares in percent of a range inside the band; thresholds picked from the tables."""
 
     unrelated: Percent = 10
     near: Percent = 10
+    low: Annotated[float, Field(ge=-2, le=2)] | None = None
+    high: Annotated[float, Field(ge=-2, le=2)] | None = None
 
 
 class Range(NamedTuple):
-    """Candidates of one range of similarity, from ``low`` to below ``high``, and what was judged of them."""
+    """Candidates of one range of similarity, ``low`` <= similarity < ``high``, and their judgements."""
 
     low: float
     high: float
     candidates: int
     shown: int
     bad: Proportion
-    """Of the judged ones, those that are unrelated, or near-identical, whichever is asked."""
+    """Unrelated, or near-identical, ones among the judged."""
+    whole: bool = False
+    """Whether all candidates are shown, so that their share is exact once all are judged."""
 
     @property
-    def counts(self) -> bool:
-        """Say whether enough of it was judged."""
-        return 0 < self.bad.of >= min(ENOUGH, self.shown)
+    def interval(self) -> tuple[float, float]:
+        """Return the interval of its share."""
+        if not self.bad.of:
+            return 0.0, 1.0
+        counted = self.whole and self.bad.of == self.shown
+        return (self.bad.value, self.bad.value) if counted else self.bad.interval(Z)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThresholdsView:
-    """What the page shows."""
+    """Content of the page."""
 
     charts: Sequence[Chart]
     lows: Sequence[Range]
@@ -58,17 +65,16 @@ class ThresholdsView:
     highs: Sequence[Range]
     judged: int
     band: tuple[float, float]
-    """The present thresholds."""
     suggested: tuple[float, float] | None
-    """``None``: nothing suggests any."""
+    owed: Sequence[tuple[str, Range]]
+    """Range to judge next, by side ("low", "high")."""
 
 
 def view_thresholds(database: duckdb.DuckDBPyConnection, mining: MiningConfig, limits: Limits) -> ThresholdsView:
-    """Return what was judged, and the widest band whose ranges keep within the limits."""
+    """Return the judgements, and the widest band of ranges within the limits."""
     lows, highs = read_ranges(database, "low", "unrelated"), read_ranges(database, "high", "near-identical")
-    falling = [one for one in lows if one.counts]
-    rising = [one for one in reversed(highs) if one.counts]
-    low, high = _reach(falling, limits.unrelated), _reach(rising, limits.near)
+    low, low_owed = _reach(lows, limits.unrelated)
+    high, high_owed = _reach(highs[::-1], limits.near)
     ((judged,),) = database.execute("SELECT count(*) FROM judged").fetchall()
     band = (max(low.low, 0.0), min(high.high, 1.0)) if low and high else (1.0, 0.0)
     charts = [
@@ -82,6 +88,7 @@ def view_thresholds(database: duckdb.DuckDBPyConnection, mining: MiningConfig, l
         judged=judged,
         band=(mining.min_similarity, mining.max_similarity),
         suggested=band if band[0] < band[1] else None,
+        owed=[(side, one) for side, one in (("low", low_owed), ("high", high_owed)) if one],
     )
 
 
@@ -96,12 +103,46 @@ def read_ranges(database: duckdb.DuckDBPyConnection, side: str, bad: str) -> lis
             USING (cell) ORDER BY cell DESC""",
         [bad],
     ).fetchall()
-    return [Range(*numbers, bad=Proportion(many, of)) for *numbers, many, of in rows]
+    query = f"SELECT 1 FROM cards WHERE sampled GROUP BY floor(low / {WIDTH}) HAVING count(*) >= {PER_BIN} LIMIT 1"
+    whole = not database.execute(query).fetchall()
+    return [Range(*numbers, bad=Proportion(many, of), whole=whole) for *numbers, many, of in rows]
 
 
-def _reach(ranges: Sequence[Range], limit: float) -> Range | None:
-    within = list(takewhile(lambda one: one.bad.hits <= limit / 100 * one.bad.of + 1e-9, ranges))
-    return within[-1] if within else None
+def _reach(ranges: Sequence[Range], limit: float) -> tuple[Range | None, Range | None]:
+    """Return the outermost range within a limit, and the range to judge next.
+
+    The latter is in the middle between the former and the first range beyond the limit, halving the open ranges.
+    """
+    share = limit / 100 + 1e-9
+    # An interval even for an exact share, so that one slip among a few pairs does not end the band.
+    beyond = [place for place, one in enumerate(ranges) if one.bad.of and one.bad.interval(Z)[0] > share]
+    end = beyond[0] if beyond else len(ranges)
+    within = [place for place in range(end) if ranges[place].interval[1] <= share]
+    start = within[-1] + 1 if within else 0
+    owed = [one for one in ranges[start:end] if one.bad.of < one.shown]
+    return ranges[within[-1]] if within else None, owed[len(owed) // 2] if owed else None
+
+
+class Agreement(NamedTuple):
+    """Agreement of two annotators on the pairs that both judged."""
+
+    names: tuple[str, str]
+    same: Proportion
+    kappa: float | None
+    """Cohen's kappa; ``None``: a single verdict, on which chance would agree as often."""
+
+
+def compare_annotators(judged: Mapping[str, Mapping[str, str]]) -> Iterator[Agreement]:
+    """Yield the agreement of every two annotators with a common pair."""
+    for one, other in combinations(sorted(judged), 2):
+        said = [(judged[one][key], judged[other][key]) for key in sorted(judged[one].keys() & judged[other].keys())]
+        if said:
+            from sklearn.metrics import cohen_kappa_score
+
+            same = Proportion(sum(a == b for a, b in said), len(said))
+            first, second = zip(*said, strict=True)
+            kappa = float(cohen_kappa_score(first, second)) if len({*first, *second}) > 1 else None
+            yield Agreement((one, other), same, kappa)
 
 
 def _draw(title: str, ranges: Sequence[Range], word: str, now: float) -> Chart | None:

@@ -1,7 +1,7 @@
-"""Write the pictures of a report: images as their source gave them, small previews of large ones, masks as overlays.
+"""Write the pictures of a report: images as their source gave them, previews of large ones, masks as overlays.
 
-Browsers show JPEG, PNG and WebP themselves; what they would not show as models see it (TIFF, moving pictures), and what
-is large, is decoded by our own rule.
+Browsers show JPEG, PNG and WebP themselves; formats that they would show differently from models' input (TIFF, moving
+pictures), and large images, are decoded by our own rule.
 """
 
 import io
@@ -25,25 +25,25 @@ FOLDER = "images"
 MOST_SIDE = 640
 SHOWN_AS_THEY_ARE = {"jpeg": "jpg", "png": "png", "webp": "webp"}
 MOVING = (b"acTL", b"ANIM")
-"""Chunks of moving PNG and WebP files, of which models see the first frame."""
+"""Chunks of animated PNG and WebP files, of which models see the first frame."""
 QUALITY = 85
 FILL, EDGE = 96, 255
 REACH = 6
-"""Pixels of a picture around a patch: the filter reaches 3 beyond it, and needs 3 more for those."""
+"""Pixels of a picture around a patch: the filter reaches 3 beyond it, and those need 3 more."""
 SAME_SHAPE = 0.02
-"""By how much of their ratio the shapes of two pictures may differ: sides are whole pixels."""
+"""Relative tolerance of two pictures' aspect ratios, as sides are whole pixels."""
 
 Colour = tuple[int, int, int]
 Window = tuple[int, int, int, int]
 Patch = tuple[bytes, Window]
-"""PNG, and the pixels x0, y0, x1, y1 that it replaces, the last two exclusive."""
+"""PNG, and the replaced window x0, y0, x1, y1, the last two exclusive."""
 CHANGED: Colour = (0, 190, 220)
 REMOVED: Colour = (255, 45, 120)
 TONE_COLOURS: tuple[Colour, ...] = (
     (255, 77, 109), (64, 201, 255), (255, 190, 11), (128, 237, 110),
     (200, 125, 255), (255, 133, 51), (45, 212, 191), (255, 120, 220),
 )  # fmt: skip
-"""Of elements of one image, by tone; the style sheet has the same."""
+"""Colours of an image's elements by tone, as in the style sheet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +57,26 @@ class Picture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heat:
-    """Map of where the two images of a pair differ."""
+    """Map of the differences of a pair's images."""
 
     src: str
-    """Overlay of both pictures; empty: they differ all over, or nowhere."""
+    """Overlay of both pictures; empty: they differ everywhere, or nowhere."""
     share: float
-    """Of the picture, how much differs visibly."""
+    """Share of the picture that differs visibly."""
     stretched: bool
-    """Whether the second image was brought to the first's shape."""
+    """Whether the second image was resized to the first's shape."""
 
 
 @dataclass
 class PictureFolder:
-    """Write each picture once."""
+    """Folder of pictures, each written once."""
 
     root: Path
     written: dict[str, Picture] = field(default_factory=dict[str, Picture])
     """By key."""
 
     def add_image(self, row: ImageRow) -> Picture:
-        """Write an image, or a preview of it."""
+        """Write an image or its preview."""
         if row.key in self.written:
             return self.written[row.key]
         moving = any(mark in row.image[:4096] for mark in MOVING)
@@ -89,7 +89,7 @@ class PictureFolder:
         return self._add_jpeg(row.key, shown)
 
     def add_crop(self, key: str, pixels: RGB, window: Window) -> Picture:
-        """Write what of an image ``(h, w, 3)`` is in a window, at the size of the whole image."""
+        """Write a window of an image ``(h, w, 3)`` at the size of the whole image."""
         return self.written.get(key) or self._add_jpeg(key, _preview(show_window(pixels, window)))
 
     def _add_jpeg(self, key: str, image: Image.Image) -> Picture:
@@ -98,10 +98,10 @@ class PictureFolder:
         return self._write(key, sink.getvalue(), ending="jpg", size=image.size)
 
     def add_patch(self, key: str, pixels: RGB, patch: Patch, *, over: Picture) -> str:
-        """Write what a patch changes in an image ``(h, w, 3)`` as an overlay of its picture; empty: nothing.
+        """Write the pixels of an image ``(h, w, 3)`` that a patch changes as an overlay of its picture; empty: none.
 
-        Pixels that the patch leaves as they are stay transparent: two sizes of one image show the same elsewhere.
-        Only what is around the patch is brought to the picture's size: images are large, and have many patches.
+        Unchanged pixels stay transparent, since two sizes of one image differ slightly. Only the surroundings of the
+        patch are resized: images are large, and have many patches.
         """
         if key in self.written:
             return self.written[key].src
@@ -121,7 +121,7 @@ class PictureFolder:
         return self._add_overlay(key, shown, over)
 
     def add_masks(self, key: str, masks: Sequence[tuple[Mask, Colour]], *, over: Picture) -> str:
-        """Write masks as one transparent overlay of a picture, neighbours of one colour joined; empty: none to show."""
+        """Write masks as one transparent overlay of a picture, adjacent ones of a colour joined; empty: none."""
         if key in self.written:
             return self.written[key].src
         shown = np.zeros((over.height, over.width, 4), np.uint8)
@@ -133,7 +133,7 @@ class PictureFolder:
         return self._add_overlay(key, shown, over)
 
     def add_heat(self, key: str, first: Picture, second: Picture) -> Heat:
-        """Write where two written pictures differ as one overlay."""
+        """Write the differences of two written pictures as an overlay."""
         png, share = draw_heat(*(decode_rgb((self.root / one.src).read_bytes()) for one in (first, second)))
         shapes = [picture.width / picture.height for picture in (first, second)]
         src = self._write(key, png, ending="png", size=(first.width, first.height)).src if png else ""
@@ -156,7 +156,7 @@ class PictureFolder:
 
 
 def _around(start: int, stop: int, size: int, shown: int) -> tuple[int, int, int, int]:
-    """Return first and last pixel of a picture that a change of an image reaches, and those of the image below them."""
+    """Return the range of a picture's pixels that a change of an image affects, and the image's pixels below."""
     scale = size / shown
     first, last = max(int(start / scale) - REACH, 0), min(math.ceil(stop / scale) + REACH, shown)
     return first, last, int(first * scale), min(math.ceil(last * scale), size)
@@ -169,7 +169,7 @@ def _preview(pixels: RGB) -> Image.Image:
 
 
 def paint_mask(mask: NDArray[np.bool_], colour: Colour) -> NDArray[np.uint8]:
-    """Return RGBA pixels: the mask half transparent, its rim full, nothing elsewhere."""
+    """Return RGBA pixels: the mask translucent, its rim opaque, the rest transparent."""
     padded = np.pad(mask, 1)
     inside = padded[:-2, 1:-1] & padded[2:, 1:-1] & padded[1:-1, :-2] & padded[1:-1, 2:]
     pixels = np.zeros((*mask.shape, 4), np.uint8)
@@ -179,25 +179,25 @@ def paint_mask(mask: NDArray[np.bool_], colour: Colour) -> NDArray[np.uint8]:
 
 
 VISIBLE = 10.0
-"""Distance of colours from which two pixels are said to differ."""
+"""Least colour distance of differing pixels."""
 GREATEST = 60.0
-"""Distance that is shown lightest; greater ones look the same."""
+"""Colour distance of the lightest shade; greater ones look the same."""
 MOST_SHARE = 0.4
-"""Share of the picture beyond which there is no map."""
+"""Largest share of a picture that a map shows as different."""
 SIDE = 320
-"""Pixels of the overlay's longer side: blurred things need no more."""
+"""Pixels of the blurred overlay's longer side."""
 BLUR = 1.5
 LEVELS = 64
 VEIL, FULL = 150, 235
-"""Opacity of 255 where nothing differs, and where most does."""
+"""Opacity, of 255, of the least and the greatest difference."""
 
 Floats = NDArray[np.float32]
 
 
 def draw_heat(first: RGB, second: RGB) -> tuple[bytes, float]:
-    """Return the map of two pictures ``(h, w, 3)`` as PNG, and the share of the picture that differs visibly.
+    """Return the map of two pictures ``(h, w, 3)`` as PNG, and the share that differs visibly.
 
-    The second is brought to the first's size. The map is empty where the pictures differ all over, or nowhere.
+    The second is resized to the first. The map is empty if the pictures differ everywhere, or nowhere.
     """
     distance = measure_distance(first, second)
     share = float((distance > VISIBLE).mean())

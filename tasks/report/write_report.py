@@ -1,4 +1,4 @@
-"""Write a report: static pages that show a dataset, opened from disk, without server and without network.
+"""Write a report: static pages of a dataset, which open from disk without a server or network.
 
 DIR/report/
   index.html         what is in the dataset, its charts, its stages
@@ -7,7 +7,7 @@ DIR/report/
   report.css, pairs.css, report.js, decide.js
   images/            pictures of the sampled pairs and masks
 
-Texts are shown, never interpreted: templates escape them, and the pages forbid themselves everything from elsewhere.
+Texts are never interpreted: templates escape them, and the pages' policy forbids external resources.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,8 @@ from typing import Any
 from pairwright.schemas.config import Profile
 from pairwright.schemas.decisions import UNDECIDED, Decisions
 from pairwright.tasks.pages.environment import copy_looks, write_page
-from pairwright.tasks.report.gather_cards import (
-    HERE,
-    PairView,
-    gather_pairs,
-    gather_preferences,
-    make_card_environment,
-)
+from pairwright.tasks.report import gather_cards
+from pairwright.tasks.report.gather_cards import HERE, PairView
 from pairwright.tasks.report.measure_dataset import list_dropped, measure_dataset, measure_removals
 from pairwright.tasks.report.measure_health import judge_health, measure_health
 from pairwright.tasks.report.measure_writing import measure_writing
@@ -35,48 +30,51 @@ from pairwright.tasks.store.ledger import Counts
 
 PAIRS_PER_PAGE = 10
 SHOWN_FIRST = 6
-"""Pairs that the first page shows small."""
+"""Small pairs on the first page."""
 FILES = ("report.js", "decide.js", "pairs.css")
 PREFERENCES = "preferences.html"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """Dataset that a report is about."""
+    """Dataset of a report."""
 
     name: str
     version: str
-    """"version 3", or what it is instead."""
+    """"version 3", or a description instead."""
     made: str
-    """Day of that version; empty: none."""
     counts: Sequence[Counts]
     profile: Profile
     pairs: int
-    """How many pairs to show."""
     held: Sequence[str] = ()
-    """Why this build, or one after the version that is shown, was held back: what its gates measured, in words."""
+    """Failed gates of this build, or of a later one than the version shown, with the measured values."""
     decisions: Decisions = UNDECIDED
-    """What people decided about its rows."""
     back: str = ""
-    """Address of the page that leads to these; empty: none does."""
+    """Address of the parent page; empty: none."""
+
+    @property
+    def caveat(self) -> str:
+        """Limitation of the vectors that its pairs were mined by; empty: none is known, or no pairs were mined."""
+        mined = any(one.stage == "neighbours" and one.of for one in self.counts)
+        return self.profile.caveat if mined else ""
 
     @property
     def source(self) -> str:
-        """Where the images come from; of a folder only the last name: reports are passed on."""
+        """Source of the images; of a folder only the last name, since reports are passed on."""
         source = self.profile.sources
         return "rendered scenes" if source.kind == "scenes" else f"{source.kind} {Path(source.path).name}".strip()
 
 
 def write_report(build: Build, folder: Path, *, subject: Subject) -> int:
-    """Write all pages into an empty folder, and return how many pairs they show; the build's stages are settled."""
+    """Write all pages into an empty folder, and return the number of pairs shown; the build's stages are settled."""
     tables = Tables(build)
-    environment = make_card_environment()
+    environment = gather_cards.make_card_environment()
     keys = sample_pairs(tables, subject.pairs)
     starts = range(0, len(keys), PAIRS_PER_PAGE)
     names = tuple(f"pairs-{number}.html" for number in range(1, len(starts) + 1))
     pictures = PictureFolder(folder)
     first: list[PairView] = []
-    singles = gather_preferences(tables, pictures, subject.decisions)
+    singles = gather_cards.gather_preferences(tables, pictures, subject.decisions)
     in_full = PREFERENCES if any(one.removals for one in singles) else ""
     frame: dict[str, Any] = {
         "subject": subject,
@@ -89,7 +87,7 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> int:
     for name, start in zip(names, starts, strict=True):
         part = keys[start : start + PAIRS_PER_PAGE]
         told: dict[str, Any] = {"page": name, "first_number": start + 1, "decisions": subject.decisions}
-        views = list(gather_pairs(tables, part, pictures=pictures, **told))
+        views = list(gather_cards.gather_pairs(tables, part, pictures=pictures, **told))
         first += views[: SHOWN_FIRST - len(first)]
         write_page(folder / name, environment.get_template("pairs.html.j2").render(**frame, here=name, pairs=views))
     if in_full:
@@ -112,7 +110,7 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> int:
 
 
 def sample_pairs(tables: Tables, number: int) -> list[str]:
-    """Return the keys of at most so many pairs, the same each time, mixed: every split, evenly over similarities."""
+    """Return the keys of at most ``number`` pairs: a fixed sample of every split, even over similarities."""
     if not number or not tables.has("pairs"):
         return []
     with tables.database(pairs=["key", "similarity"], splits=["subject", "split"]) as database:
@@ -127,12 +125,12 @@ def sample_pairs(tables: Tables, number: int) -> list[str]:
         keys: list[str] = []
         for (split, size), share in zip(sizes.items(), share_out(list(sizes.values()), number), strict=True):
             keys += [key for (key,) in database.execute(chosen, [split, share, size]).fetchall()] if share else []
-        # Keys are hashes: another part of them is as good as chance.
+        # Keys are hashes: ordering by another part of them mixes the pairs reproducibly.
         return sorted(keys, key=lambda key: key[8:])
 
 
 def share_out(counts: Sequence[int], number: int) -> list[int]:
-    """Divide a number among splits by their size, but give each a sixth where it has as many."""
+    """Divide a number among splits by their size, with at least a sixth each if it has as many."""
     number = min(number, sum(counts))
     shares = [min(count, number // 6) for count in counts]
     while sum(shares) < number:

@@ -128,6 +128,16 @@ def test_halves_about_one_image_each_are_compared_with_each_other():
     assert marked(f"{first}, while {second}.", swapped) == ["a red ball", "no cube"]
 
 
+def test_halves_of_the_template_are_compared_also_where_they_name_the_other_image():
+    both = ("has a ball", "shows a cube, unlike the first image")
+    text, swapped = (
+        f"The difference between the two images is that the first image {one}, while the second image {other}."
+        for one, other in (both, both[::-1])
+    )
+    assert marked(swapped, text) == ["shows", "cube, unlike the first image", "has", "ball"]
+    assert marked(text, swapped) == ["has", "ball", "shows", "cube, unlike the first image"]
+
+
 words = st.text(alphabet="ab ,.\n<>&é'-", max_size=40)
 
 

@@ -233,7 +233,7 @@ def test_the_page_says_it_first_and_marks_what_is_beyond(tmp_path: Path) -> None
     made = make_whole()
     made.tables["preferences"] = [replace(one, rejected=one.chosen) for one in made.of("preferences")]
     page = read(report(tmp_path, made))
-    assert page.text.index("Health of the preferences") < page.text.index("Point at an image")
+    assert page.text.index("Health of the preferences") < page.text.index("Hover over an image")
     assert "Beyond the bound." in page.text
     assert [one for tag, one in page.tags if tag == "div" and one.get("class") == "beyond"]
 

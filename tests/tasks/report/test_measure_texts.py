@@ -22,7 +22,7 @@ from pairwright.tasks.report.measure_texts import (
     says_something,
     strip_sentence,
 )
-from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.tables import CHECKS, Tables
 from tests.tasks.report.handmade import Handmade, build_handmade, make_whole
 from tests.tasks.report.handmade_served import LINE_SERVED, make_served
 
@@ -88,7 +88,7 @@ def test_descriptions_of_a_dataset(tmp_path, whole):
     pairs = [row.key for row in whole.of("pairs") if row.key not in {one.source_key for one in rows}]
     refused = [
         Dropped(source_key=pairs[0], reason="cut off", detail="length"),
-        Dropped(source_key=pairs[1], reason="too long"),
+        Dropped(source_key=pairs[1], reason="too long (differences.max_words=120)"),
         Dropped(source_key=pairs[2], reason="no captions"),
     ]
     made = Handmade({**whole.tables, "differences": [*rows, *refused]})
@@ -100,7 +100,7 @@ def test_descriptions_of_a_dataset(tmp_path, whole):
     assert found.listed == 49
     # Refused: the first answers of rows 1 and 3, which came good, and of two pairs that have none.
     assert (found.again, found.lost, found.asked) == (2, 2, 7)
-    assert found.refused == {"cut off": 1, "too long": 1}
+    assert found.refused == {"cut off": 1, "too long (differences.max_words=120)": 1}
     assert found.share_refused == pytest.approx(4 / 7)
 
 
@@ -201,7 +201,7 @@ def made():
 @pytest.fixture(scope="module")
 def checks(made, tmp_path_factory):
     with build_handmade(tmp_path_factory.mktemp("checks"), made, until="judged", line=LINE_SERVED) as (build, _):
-        return {check.name: check for check in measure_checks(Tables(build))}
+        return {check.name: check for name in CHECKS for check in measure_checks(Tables(build), name)}
 
 
 def test_passed_and_failed_with_reasons_and_scores(made, checks):

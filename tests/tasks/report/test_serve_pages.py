@@ -1,13 +1,16 @@
 """Who is let in, as far as that is no matter of the running server (see ``tests/flows/test_view_dataset.py``)."""
 
 import socket
+import time
+from threading import Event
 
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
+from starlette.testclient import TestClient
 
-from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.report.serve_pages import Guard, Keys, listen
+from pairwright.schemas.errors import ConfigError, StoreError
+from pairwright.tasks.report.serve_pages import Guard, Keys, Opening, listen
 
 
 def asked(keys: Keys, query: str) -> Request:
@@ -35,3 +38,21 @@ def test_a_port_that_is_taken_is_named():
             pass
     with listen(port) as again:
         assert isinstance(again, socket.socket)
+
+
+def test_pages_that_are_being_made_say_so_and_a_fault_is_told():
+    made = Event()
+
+    def make():
+        made.wait(60)
+        raise StoreError("cards.duckdb: the disk is full")
+
+    opening = Opening(make, Keys(1))
+    client = TestClient(opening)
+    answer = client.get("/")
+    assert (answer.status_code, answer.headers["refresh"], opening.is_busy) == (200, "1", True)
+    made.set()
+    while opening.is_busy:
+        time.sleep(0.01)
+    answer = client.get("/")
+    assert (answer.status_code, "the disk is full" in answer.text) == (500, True)

@@ -70,7 +70,7 @@ def test_the_first_page_says_what_models_were_asked_and_refused(pages, made):
                    "grounding: no half says what is there 5", "1 × off the template",
                    "1 × no description passed its checks", "1 × no answer in time"):  # fmt: skip
         assert phrase in text
-    why = text.split("Dropped, and why")[1]
+    why = text.split("Dropped rows by reason")[1]
     assert "preferences" in why
     assert "off the template" not in why, "it stands in the table of what was written"
 
@@ -100,7 +100,7 @@ def test_a_pair_says_who_wrote_its_texts_and_what_checks_found(pages, made):
 
 
 def test_texts_are_marked_and_shown_not_interpreted(pages):
-    text = article(pages, lambda part: "No description of this pair was taken." in part)
+    text = article(pages, lambda part: "No description of this pair was accepted." in part)
     assert "other description" not in text
     assert "Failed grounded" in text
     assert "grounding: second half fits the first image as well" in text

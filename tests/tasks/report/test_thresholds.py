@@ -1,6 +1,7 @@
 """Candidates to be judged, the ranges that they are in, and the thresholds that judgements suggest, by hand."""
 
 import html
+import urllib.parse
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -10,7 +11,7 @@ from pairwright.tasks.report.browse_pages import BrowsePages
 from pairwright.tasks.report.card_table import make_cards
 from pairwright.tasks.report.search_cards import CardSearch, Search
 from pairwright.tasks.report.tables import Tables, open_database
-from pairwright.tasks.report.thresholds import Limits, Range, read_ranges, view_thresholds
+from pairwright.tasks.report.thresholds import Limits, Range, _reach, compare_annotators, read_ranges, view_thresholds
 from pairwright.tasks.report.write_report import Subject
 from tests.tasks.report.handmade import PROFILE
 from tests.tasks.report.handmade_neighbours import MINING, build_neighbours, make_five, pair_key
@@ -39,8 +40,8 @@ def browsing(root):
             yield images, pages, CardSearch(database)
 
 
-def judge(key, verdict):
-    return Decision(key=key, verdict=verdict, at=datetime.now(UTC))
+def judge(key, verdict, by=""):
+    return Decision(key=key, verdict=verdict, by=by, at=datetime.now(UTC))
 
 
 def test_candidates_are_cards_only_where_they_are_to_be_judged(tmp_path):
@@ -85,7 +86,16 @@ def test_the_page_counts_candidates_and_suggests_a_band(tmp_path):
         shown = Reader(pages.thresholds({}, "token")[0]).text
         # Going down, DE is the first range of unrelated pairs, after BC's; going up, AB that of copies, after AC's.
         assert "Suggested: 0.50 to 0.82" in " ".join(shown.split())
-        assert "--set mining.min_similarity=0.50" in shown
+        assert "--set mining.min_similarity=0.5 " in shown
+        assert "next" not in " ".join(shown.split()).split("Suggested")[1].split("Judgements")[0]
+        text, _ = pages.thresholds({"unrelated": "20"}, "token")
+        cell = next(
+            given["href"] for tag, given in Reader(text).tags if "min_similarity 0.30" in given.get("title", "")
+        )
+        picked = dict(urllib.parse.parse_qsl(cell.partition("?")[2].partition("#")[0]))
+        shown = Reader(pages.thresholds(picked, "token")[0]).text
+        assert "--set mining.min_similarity=0.3 --set mining.max_similarity=0.82" in shown
+        assert 'value="20"' in pages.thresholds(picked, "token")[0]
         assert pages.thresholds({"unrelated": "many"}, "token")[1] == 400
         assert html.escape("five <b>") in text
 
@@ -98,11 +108,58 @@ def test_counts_are_of_all_candidates(tmp_path):
         assert sum(one.shown for one in lows) == 7
         view = view_thresholds(cards.database, pages.subject.profile.mining, Limits())
         assert (view.judged, view.suggested) == (0, None)
+        # The middle of six ranges of lows (.74 .62 .50 .30 .18 .12), and of six of highs, from below.
+        assert [(side, one.low) for side, one in view.owed] == [("low", 0.3), ("high", 0.56)]
         assert [chart.now.label for chart in view.charts] == ["min 0.5", "max 0.9"]
 
 
-def test_enough_of_a_range_must_be_judged():
-    def judged(of, *, shown):
-        return Range(low=0.5, high=0.52, candidates=20, shown=shown, bad=Proportion(hits=0, of=of)).counts
+def ranges(*judged, shown=40):
+    """Return ranges from 0.9 down, each with how many were judged bad, of how many."""
+    return [
+        Range(low=0.9 - n / 50, high=0.92 - n / 50, candidates=90, shown=shown, bad=Proportion(*one))
+        for n, one in enumerate(judged)
+    ]
 
-    assert [judged(10, shown=10), judged(5, shown=10), judged(2, shown=2)] == [True, False, True]
+
+def test_a_range_is_taken_where_its_interval_ends_within_the_limit():
+    # Wilson, z = 1.645: 0 of n reaches z^2 / (n + z^2), 9.8 % with 25 and 10.1 % with 24.
+    found = ranges((0, 25), (0, 24), (3, 3), (0, 40))
+    assert [round(one.interval[1], 3) for one in found[:2]] == [0.098, 0.101]
+    assert _reach(found, 10) == (found[0], found[1])
+    found = ranges((0, 0), (0, 25), (0, 0), (0, 0), (0, 0), (3, 3))
+    assert _reach(found, 10) == (found[1], found[3]), "the middle of what is open; what is inside is no worse"
+    found = ranges((2, 40), (30, 40))
+    assert _reach(found, 10) == (None, None), "nothing is left to be judged"
+    (whole,) = (one._replace(whole=True) for one in ranges((1, 20), shown=20))
+    assert whole.interval == (0.05, 0.05)
+    assert _reach([whole], 5) == (whole, None)
+    slip, sound = (one._replace(whole=True) for one in ranges((1, 5), (0, 5), shown=5))
+    assert _reach([slip, sound], 10) == (sound, None), "one slip of five, 4.6 % at the least, does not end the band"
+
+
+def test_judgements_are_kept_by_annotator_and_compared(tmp_path):
+    with browsing(tmp_path) as (images, pages, _):
+        keys = [pair_key(images, letters) for letters in ("AB", "AC", "BC", "DE")]
+        given = {"anna": "fits fits unrelated fits", "<b>ben": "fits unrelated unrelated unrelated"}
+        for name, words in given.items():
+            pages.annotator = name
+            pages.page({}, "")  # looks at what is decided
+            pages.decide([judge(key, word, by="nobody") for key, word in zip(keys, words.split(), strict=True)])
+        assert f'data-pair="{keys[1]}" data-judged="unrelated"' in pages.page({"judge": "1"}, "")[0]
+        pages.annotator, pages._known = "anna", None
+        assert f'data-pair="{keys[1]}" data-judged="fits"' in pages.page({"judge": "1"}, "")[0]
+        text, _ = pages.page({"judge": "1", "unjudged": "1"}, "")
+        assert text.count("data-judged=") == 7 - 4
+        text, _ = pages.thresholds({}, "")
+        # Alike 2 of 4; by chance (3 * 1 + 1 * 3) / 16 = 0.375; kappa = (0.5 - 0.375) / 0.625 = 0.2.
+        shown = " ".join(Reader(text).text.split())
+        assert "<b>ben and anna judged 4 pairs both, 50 % alike; Cohen's kappa 0.20." in shown
+        assert "<b>ben" not in text.replace("<b>&lt;b&gt;ben", "")
+        pages.decide([judge(keys[1], "unjudged")])
+        pages.page({}, "")
+        assert pages._decisions.judged[keys[1]] == "unrelated", "what another one said stays"
+
+
+def test_one_verdict_throughout_has_no_kappa():
+    (one,) = compare_annotators({"a": {"x": "fits"}, "b": {"x": "fits", "y": "fits"}, "c": {}})
+    assert (one.same.value, one.kappa) == (1.0, None)

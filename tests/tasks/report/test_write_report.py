@@ -97,10 +97,10 @@ def test_the_same_dataset_gives_the_same_report(tmp_path, whole, made):
 def test_a_build_that_stopped_at_mining_shows_its_pairs(tmp_path, made):
     folder = report(tmp_path, made, until="pairs")
     index, pairs = " ".join(read(folder).text.split()), " ".join(read(folder, "pairs-1.html").text.split())
-    assert "How alike the pairs are" in index
+    assert "Similarity of the pairs" in index
     for word in ("Lengths", "Rejected texts", "preferences"):
         assert word not in index
-    for word in ("Chosen", "Rejected", "What was found", "Captions", "No text"):
+    for word in ("Chosen", "Rejected", "Found elements", "Captions", "No text"):
         assert word not in pairs
 
 

@@ -1,0 +1,225 @@
+"""Render the pages of a dataset's images: a grid of thumbnails, an image's neighbours, a map of images and pairs.
+
+Reads the file of cards, the vectors, and the images of requested thumbnails. Thumbnails are made on request and deleted
+with this process, since a picture may have to be removed.
+"""
+
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import duckdb
+from jinja2 import Environment
+from PIL import Image
+from pydantic import Field
+
+from pairwright.schemas.decisions import Decisions
+from pairwright.schemas.errors import StoreError
+from pairwright.schemas.rows import ImageRow, make_key
+from pairwright.tasks.models import perceptual_hash
+from pairwright.tasks.report.card_table import PLAIN
+from pairwright.tasks.report.map_images import MOST_IMAGES, Drawn, find_nearest, map_images
+from pairwright.tasks.report.search_cards import NONE, Key, Name, PageQuery, Search
+from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.store.images import decode_rgb
+from pairwright.tasks.store.index import Index
+from pairwright.tasks.store.vectors import Vectors, open_vectors, write_vectors
+
+ON_A_PAGE, MOST_LINES = 100, 5_000
+SIDE = 240
+"""Pixels of a thumbnail's longer side."""
+SIZE = (1000, 640)
+NAME = re.compile(r"([0-9a-f]{32})\.jpg")
+SHADES = 5
+OPEN = ("is-open", "none")
+
+
+class NotMadeYetError(Exception):
+    """The requested result is not ready."""
+
+
+class Workshop:
+    """Results of slow calls, made in the background one at a time and each once, by name."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1)
+        self.made: dict[str, Future[Any]] = {}
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether a call is running."""
+        return not all(one.done() for one in [*self.made.values()])
+
+    def get(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return the result; ``NotMadeYetError``: try again. Not thread-safe."""
+        if name not in self.made:
+            self.made[name] = self._pool.submit(make)
+        if not self.made[name].done():
+            raise NotMadeYetError
+        try:
+            return self.made[name].result()
+        except Exception as error:
+            raise StoreError(f"cannot make {name}: {error}") from error
+
+
+class Exploration(PageQuery):
+    """Query string of a page of images."""
+
+    q: Annotated[str, Field(max_length=500)] = ""
+    source: Name = ""
+    licence: Name = ""
+    like: Key = ""
+    """Image to show the neighbours of."""
+    space: Name = ""
+    """Embedder of the neighbours; empty: the first."""
+    page: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    colour: Literal["cluster", "similarity", "decision"] = "cluster"
+
+
+class Thumbnail(NamedTuple):
+    """Image of the grid."""
+
+    key: str
+    name: str
+    pairs: int
+    total: int
+    cosine: float | None = None
+    """Cosine with the image of the neighbours."""
+
+
+@dataclass
+class ExplorePages:
+    """Render the pages about images."""
+
+    tables: Tables
+    database: duckdb.DuckDBPyConnection
+    """A cursor of its own, used concurrently with the cards'."""
+    cache: Path
+    scratch: Path
+    environment: Environment
+    frame: Mapping[str, Any]
+    workshop: Workshop
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._index = self.tables.index("embeddings")
+        (self.scratch / "thumbs").mkdir()
+
+    def _spaces(self) -> dict[str, Vectors]:
+
+        def write(index: Index) -> dict[str, Vectors]:
+            write_vectors(self.scratch / "vectors", index)
+            return open_vectors(self.scratch / "vectors")
+
+        found = self.workshop.get("the matrix of vectors", partial(write, self._index)) if self._index else {}
+        return {name: space for name, space in found.items() if name != perceptual_hash.NAME}
+
+    def grid(self, query: Mapping[str, str], token: str) -> tuple[str, int]:
+        """Return the page of thumbnails of a query string, and its HTTP status."""
+        asked, fault = Exploration.parse(query)
+        with self._lock:
+            spaces = self._spaces() if asked.like else {}
+            space = spaces.get(asked.space) or next(iter(spaces.values()), None)
+            if asked.like and (space is None or space.units_of([asked.like]) is None):
+                asked, fault, space = Exploration(), "the image has no vector", None
+            if space is not None:
+                nearest = dict(find_nearest(space, asked.like, ON_A_PAGE))
+                found = {one.key: one for one in self._find(["i.key IN (SELECT unnest(?))"], [list(nearest)])}
+                shown = [found[key]._replace(cosine=cosine) for key, cosine in nearest.items() if key in found]
+            else:
+                shown = self._search(asked)
+        total = shown[0].total if shown else 0
+        told = {"here": "explore", "token": token, "asked": asked, "fault": fault, "shown": shown, "total": total}
+        told |= {"first": (asked.page - 1) * ON_A_PAGE + 1, "spaces": list(spaces), "previous": asked.page - 1}
+        told |= {"next": asked.page + 1 if asked.page * ON_A_PAGE < total else 0}
+        return self.environment.get_template("explore.html.j2").render({**self.frame, **told}), 400 if fault else 200
+
+    def _search(self, asked: Exploration) -> list[Thumbnail]:
+        terms = Search(q=asked.q).words
+        filters = {name: value for name in ("source", "licence") if (value := getattr(asked, name))}
+        which = [f"contains(i.words, {PLAIN.format('?')})" for _ in terms] + [f"i.{name} = ?" for name in filters]
+        values = [*terms, *("" if value == NONE else value for value in filters.values())]
+        return self._find(which, values, skip=(asked.page - 1) * ON_A_PAGE)
+
+    def _find(self, which: Sequence[str], values: list[Any], *, skip: int = 0) -> list[Thumbnail]:
+        query = f"""SELECT i.key, i.name, (SELECT count(*) FROM cards c WHERE NOT c.candidate AND c.second IS NOT NULL
+            AND i.number IN (c.first, c.second)), count(*) OVER () FROM images i WHERE {" AND ".join(["true", *which])}
+            ORDER BY i.name, i.key LIMIT {ON_A_PAGE} OFFSET {skip:d}"""
+        return [Thumbnail(*row) for row in self.database.execute(query, values).fetchall()]
+
+    def thumbnail(self, name: str) -> Path | None:
+        """Return the file of an image's thumbnail; ``None`` for other names."""
+        if not NAME.fullmatch(name):
+            return None
+        path = self.scratch / "thumbs" / name
+        with self._lock:  # one at a time: an image may be large
+            for row in () if path.is_file() else self.tables.find("images", ImageRow, [path.stem]):
+                image = Image.fromarray(decode_rgb(row.image))
+                image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+                image.save(path, format="JPEG", quality=85)
+        return path
+
+    def map(self, query: Mapping[str, str], token: str, decisions: Decisions) -> tuple[str, int]:
+        """Return the page of the map, and its HTTP status; ``NotMadeYetError``: ask again."""
+        asked, fault = Exploration.parse(query)
+        if self._index is None:
+            return "", 404
+        with self._lock:
+            spaces = self._spaces()
+            name = asked.space if asked.space in spaces else next(iter(spaces))
+            names = self._sample(spaces[name])
+            file = self.cache / f"{make_key('map', self._index.table, name, *names)}.npz"
+            make = partial(map_images, spaces[name], list(names), file)
+            drawn = self.workshop.get(f"the map of {name}", make)
+            pairs = self._pairs(list(names))
+        told = {"here": "map", "token": token, "asked": asked, "fault": fault, "spaces": list(spaces), "space": name}
+        told |= {"size": SIZE, "names": names, "most": MOST_IMAGES, "most_lines": MOST_LINES}
+        told |= _plot(asked.colour, list(names), drawn, pairs, decisions)
+        return self.environment.get_template("map.html.j2").render({**self.frame, **told}), 400 if fault else 200
+
+    def _sample(self, space: Vectors) -> dict[str, str]:
+        """Return the images of the map with names: those of the first pairs by key, as keys are hashes."""
+        query = """SELECT i.key, i.name FROM images i LEFT JOIN (SELECT number, min(key) AS pair FROM
+            (SELECT unnest([first, second]) AS number, key FROM cards WHERE NOT candidate) GROUP BY 1) p USING (number)
+            WHERE i.key IN (SELECT unnest(?)) ORDER BY p.pair NULLS LAST, i.key LIMIT ?"""
+        known = [key.decode() for key in space.keys.tolist()]
+        return dict(self.database.execute(query, [known, MOST_IMAGES]).fetchall())
+
+    def _pairs(self, keys: list[str]) -> list[tuple[str, str, str, str, float | None]]:
+        """Return key, key of the decision, both images and similarity of the pairs on the map."""
+        query = f"""SELECT c.key, c.decided, a.key, b.key, c.similarity FROM cards c JOIN images a ON a.number = c.first
+            JOIN images b ON b.number = c.second WHERE NOT c.candidate AND a.key IN (SELECT unnest($1))
+            AND b.key IN (SELECT unnest($1)) ORDER BY c.key LIMIT {MOST_LINES}"""
+        return self.database.execute(query, [keys]).fetchall()
+
+
+def _plot(colour: str, keys: Sequence[str], drawn: Drawn, pairs: Sequence[Any], decisions: Decisions) -> dict[str, Any]:
+    at = dict(zip(keys, (drawn[0] * SIZE).round(1).tolist(), strict=True))
+    known = [one[4] for one in pairs if one[4] is not None]
+    low = min(known, default=0.0)
+    step = max((max(known, default=0.0) - low) / SHADES, 1e-9)
+
+    def style(pair: Any) -> tuple[str, str]:
+        one = decisions.by_key.get(pair[1]) or decisions.by_key.get(pair[0])
+        if colour == "decision":
+            return (f"is-{one.verdict}", one.verdict) if one else OPEN
+        if colour == "cluster" or pair[4] is None:
+            return OPEN
+        shade = min(int((pair[4] - low) / step), SHADES - 1)
+        return f"shade{shade}", f"{low + shade * step:.3f} to {low + (shade + 1) * step:.3f}"
+
+    clusters = [(f"tone{number}", f"cluster {number + 1}") for number in drawn[1].tolist()]
+    dots = clusters if colour == "cluster" else [OPEN] * len(keys)
+    lines = [style(pair) for pair in pairs]
+    legend = Counter(dots if colour == "cluster" else lines)
+    return {
+        "dots": [(key, *at[key], look) for key, (look, _) in zip(keys, dots, strict=True)],
+        "lines": [(pair[0], *at[pair[2]], *at[pair[3]], look) for pair, (look, _) in zip(pairs, lines, strict=True)],
+        "legend": [(*words, count) for words, count in sorted(legend.items())],
+    }
