@@ -1,1 +1,1 @@
-"""Readers of what users bring: each lists items and reads one item."""
+"""Readers of sources: each lists items and reads them."""

@@ -1,7 +1,7 @@
 """Read annotations that come with a data set: JSON files, JSON lines, texts.
 
-Annotations are hostile: files, lines, texts and counts have limits. What spoils one record raises
-``RefusedEntryError``, which readers turn into an item that is dropped with its reason; what spoils the source raises
+Annotations may be hostile: files, lines, texts and counts have limits. A fault of one record raises
+``RefusedEntryError``, which readers turn into a dropped item with its reason; a fault of the source raises
 ``SourceError``. Reads local files; no network.
 """
 
@@ -16,20 +16,20 @@ from pairwright.tasks.sources.read_entry import RefusedEntryError, is_unicode, s
 T = TypeVar("T")
 Record = Mapping[str, Any]
 MAX_FILE_BYTES = 1 << 30
-"""Annotations that are read as a whole may have this many bytes: far above any that are known."""
+"""Maximum size of annotations that are read as a whole, far above any known ones."""
 MAX_LINE_BYTES = 8 << 20
-"""Those of Localized Narratives have 27 thousand bytes on average."""
+"""Maximum size of a line; those of Localized Narratives have 27 thousand bytes on average."""
 MAX_TEXTS, MAX_CHARACTERS = 1000, 100_000
-"""Texts of one item, and their characters together."""
+"""Maximum texts of one item, and their total characters."""
 MAX_WORD = 1000
-"""Characters of a licence, group, split or id."""
+"""Maximum characters of a licence, group, split or id."""
 CAPTIONS = ("caption", "captions", "text")
 """Usual names of the field that holds captions."""
 LICENCES = ("licence", "license")
 
 
 def check_texts(value: object, *, keep_blank: bool = False) -> tuple[str, ...]:
-    """Return one text or a list of texts, by default those that are not blank; else ``RefusedEntryError``."""
+    """Return a text or list of texts, by default without blank ones; ``RefusedEntryError`` for anything else."""
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
         raise RefusedEntryError("captions are not texts")
@@ -41,14 +41,14 @@ def check_texts(value: object, *, keep_blank: bool = False) -> tuple[str, ...]:
 
 
 def texts_of(value: object) -> tuple[str, ...]:
-    """Return the texts in a value; what is blank, overlong or no text is left out."""
+    """Return the texts in a value, without blank or overlong ones and other types."""
     values = value if isinstance(value, list) else [value]
     texts = (clean_text(one) for one in values[:MAX_TEXTS] if isinstance(one, str))
     return tuple(text for text in texts if text and len(text) <= MAX_CHARACTERS)
 
 
 def check_word(record: Record, *fields: str) -> str:
-    """Return the first of these fields, a text or a whole number, as a text; ``RefusedEntryError`` where it is none."""
+    """Return the first of these fields, a text or whole number, as text; ``RefusedEntryError`` if it is neither."""
     value = next((record[field] for field in fields if record.get(field) is not None), "")
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18:
         return str(value)
@@ -58,30 +58,30 @@ def check_word(record: Record, *fields: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Return a text without white space around it; halves of surrogate pairs, which JSON can spell, are replaced."""
+    """Return a stripped text; lone surrogates, which JSON can spell, are replaced."""
     return text.strip().encode("utf-8", "replace").decode("utf-8")
 
 
 def choose_splits(address: str | Path, wanted: Sequence[str], there: Sequence[str]) -> list[str]:
-    """Return the splits to read, in the source's own order; ``SourceError`` where one is wanted that is not there."""
+    """Return the splits to read, in the source's own order; ``SourceError`` if a requested one is missing."""
     if unknown := sorted(set(wanted) - set(there)):
         raise SourceError(
-            f"{address}: reading.splits names {', '.join(map(repr, unknown))}; there are: "
+            f"{address}: reading.splits has unknown {', '.join(map(repr, unknown))}; choose from: "
             f"{', '.join(map(shown_name, there)) or 'none'}"
         )
     return [name for name in there if not wanted or name in wanted]
 
 
 def load_json(path: Path, kind: type[T]) -> T:
-    """Return what a JSON file holds; ``SourceError`` where it is too large, no JSON, or JSON of another kind."""
+    """Return the content of a JSON file; ``SourceError`` if it is too large, invalid, or of another type."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise SourceError(f"{path}: has {path.stat().st_size} bytes; annotations may have {MAX_FILE_BYTES}")
+            raise SourceError(f"{path}: has {path.stat().st_size} bytes; at most {MAX_FILE_BYTES} are read: split it")
         found = json.loads(path.read_bytes())
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise SourceError(f"{path}: is no JSON: {error}") from error
+        raise SourceError(f"{path}: is not JSON: {error}") from error
     if not isinstance(found, kind):
         wanted = "an object" if kind is dict else "a list"
         raise SourceError(f"{path}: must hold {wanted}, not {type(found).__name__}")
@@ -89,7 +89,7 @@ def load_json(path: Path, kind: type[T]) -> T:
 
 
 def load_lists(path: Path) -> dict[str, list[Any]]:
-    """Return a JSON object of lists, like splits and their members; ``SourceError`` where it is something else."""
+    """Return a JSON object of lists, such as splits and their members; ``SourceError`` for anything else."""
     found = load_json(path, dict)
     for name, values in found.items():
         if not isinstance(values, list):
@@ -98,7 +98,7 @@ def load_lists(path: Path) -> dict[str, list[Any]]:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
-    """Yield number and bytes of each line that is not blank; ``None`` for one that is too long."""
+    """Yield number and bytes of each non-blank line; ``None`` for one that is too long."""
     try:
         with path.open("rb") as file:
             number = 0
@@ -115,7 +115,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
 
 
 def parse_record(line: bytes | None) -> dict[str, Any]:
-    """Return the JSON object of a line; ``RefusedEntryError`` where it holds none."""
+    """Return the JSON object of a line; ``RefusedEntryError`` if it holds none."""
     if line is None:
         raise RefusedEntryError("line too long", f"the limit is {MAX_LINE_BYTES} bytes")
     try:
@@ -125,7 +125,7 @@ def parse_record(line: bytes | None) -> dict[str, Any]:
 
 
 def check_record(record: object) -> dict[str, Any]:
-    """Return a record that is a JSON object; ``RefusedEntryError`` where it is something else."""
+    """Return a record that is a JSON object; ``RefusedEntryError`` for anything else."""
     if not isinstance(record, dict):
         raise RefusedEntryError("no record", f"a {type(record).__name__} where an object belongs")
     return record

@@ -2,12 +2,12 @@
 
 Reads Parquet (``id, image, conversations``; those two are Python literals in text), the JSON lists of the same, and the
 question-answer set (``image, question`` or ``text, answer``; Parquet or JSON Lines). The records are read once, while
-listing; each becomes one ``ItemRow`` whose locator holds all but the pixels. It is read into the ``PairRow`` of its two
-images and a ``ComparisonRow``: the first answer is its text, taken apart where it follows the published layout (else
-commonalities and differences are empty), and the conversation is kept as it is, ``<image>`` marks included.
+listing; each becomes one ``ItemRow`` with everything but the pixels in its locator. It is read into the ``PairRow`` of
+its two images and a ``ComparisonRow``: the first answer is its text, parsed if it follows the published layout (else
+commonalities and differences are empty), and the conversation is kept unchanged, ``<image>`` marks included.
 
-The images are COCO's, Open Images' and others': they do not come with it. ``reading.images`` names the folder that
-paths start from, or they start beside the file. No licence is stated.
+The images (COCO's, Open Images' and others') are not included. Their paths are relative to ``reading.images``, or to
+the file's folder. No licence is stated.
 """
 
 import ast
@@ -41,18 +41,18 @@ COLUMNS = ("image", "conversations", "question", "text", "answer", "id", "questi
 ROLES = {"human": "user", "gpt": "assistant"}
 MAX_TURNS, MAX_CHARACTERS = 64, 200_000
 MAX_LITERAL = 500_000
-"""Characters of a Python literal; the longest conversation has some ten thousand."""
-# Possessive: no text takes more than one look at each character.
+"""Maximum characters of a Python literal; the longest conversation has some ten thousand."""
+# Possessive quantifiers: each character is looked at once, whatever the text.
 _LITERAL = re.compile(
     r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|[\[\](){},:\s]|None|True|False|-?\d{1,20})*+""", re.DOTALL
 )
 
 
 def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
-    """Yield the records; ``SourceError`` where there is none, or the folder of images has none of theirs."""
+    """Yield the records; ``SourceError`` if there is none, or none of their images is found."""
     folder = image_folder(config)
     if not folder:
-        raise SourceError(f"{config.path}: brings no images; name their folder with --set reading.images=FOLDER")
+        raise SourceError(f"{config.path}: has no images; name their folder with --set reading.images=FOLDER")
     count, found = 0, False
     for name, make in islice(_entries(config, limit), limit):
         item = make_item("cad-inst", Path(folder), name, make)
@@ -63,8 +63,8 @@ def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
         raise SourceError(f"{config.path}: holds no records of CaD-Inst")
     if not found and limit != 0:
         raise SourceError(
-            f"{config.path}: none of the images that it names is in {folder}; "
-            "name the folder that their paths start from with --set reading.images=FOLDER"
+            f"{config.path}: none of its images is in {folder}; "
+            "name the folder of their relative paths with --set reading.images=FOLDER"
         )
     log.info("%s: listed %d records", shown_name(config.path), count)
 
@@ -95,7 +95,7 @@ def _entries(config: SourceConfig, limit: int | None) -> Iterator[Listed]:
 
 
 def _json_files(source: str) -> list[Path]:
-    """Return the JSON files that a local source names, or holds beside no table; none: it is made of tables."""
+    """Return the JSON files of a local source without tables; none: it consists of tables."""
     path = Path(source)
     if "://" in source or path.suffix.lower() in ENDINGS:
         return [path] if "://" not in source else []
@@ -133,7 +133,7 @@ def _paths(record: dict[str, Any]) -> tuple[str, str]:
 
 
 def read_turns(record: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return roles and texts of a record's conversation, one answer at the least, or of its question and answer."""
+    """Return roles and texts of a record's conversation, with at least one answer, or of its question and answer."""
     if "conversations" in record:
         said = _value(record, "conversations")
         if not isinstance(said, list | tuple) or not 0 < len(said) <= MAX_TURNS:
@@ -163,9 +163,9 @@ def _value(record: dict[str, Any], name: str) -> Any:
 
 
 def parse_literal(text: str) -> Any:
-    """Return the value that a text spells (lists, dicts, strings, whole numbers), or ``None`` for any other text.
+    """Return the value of a Python literal (lists, dicts, strings, whole numbers), or ``None`` for any other text.
 
-    What else a literal may hold is refused before Python's parser sees it, whose limits end the process, not the row.
+    Anything else is refused before Python's parser sees it, since exceeding its limits ends the process, not the row.
     """
     if len(text) > MAX_LITERAL or not _LITERAL.fullmatch(text):
         return None
@@ -201,7 +201,7 @@ def _recognises(path: str) -> bool:
 
 READER = Reader(
     kind="cad-inst",
-    about="CaD-Inst: pairs with commonalities and differences, Parquet or JSON; the images are yours to bring",
+    about="CaD-Inst: pairs with commonalities and differences, Parquet or JSON; you provide the images",
     example="cad-inst:phase1_278K.parquet --set reading.images=IMAGES",
     details=__doc__ or "",
     list_items=list_items,

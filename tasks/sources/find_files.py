@@ -1,7 +1,7 @@
-"""Find the files that a source names: one path, a pattern, a folder; on a local disk or wherever fsspec reaches.
+"""Find the files of a source: a path, a pattern or a folder, on a local disk or any store that fsspec knows.
 
-Reads names, sizes and times, never a file's contents. Names are relative to the folder before the first wildcard, so
-that a moved collection keeps its keys; those that begin with a dot are left out. Patterns may hold braces
+Reads names, sizes and times, never contents. Names are relative to the folder before the first wildcard, so that a
+moved collection keeps its keys; names that begin with a dot are left out. Patterns may have braces
 (``shards-{000..011}.tar``), as in shells.
 """
 
@@ -23,14 +23,14 @@ from pairwright.schemas.errors import SourceError
 from pairwright.tasks.sources.read_entry import RefusedEntryError, shown_words
 
 MAX_NAMES = 100_000
-"""Names that the braces of a pattern may stand for."""
+"""Maximum names that the braces of a pattern expand to."""
 _WILD = re.compile(r"[*?\[{]")
 _INNERMOST = re.compile(r"\{([^{}]*,[^{}]*|\d{1,18}\.\.\d{1,18})\}")
 _STAMPS = (
     *("ETag", "etag", "blob_id", "sha256", "mtime"),
     *("LastModified", "last_modified", "updated", "modified", "created"),
 )
-"""What file systems call the mark of a file's version; the first one that there is counts."""
+"""Names of the version mark in different file systems; the first present one is used."""
 _PACKAGES = {
     "hf": "huggingface_hub", "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs",
 }  # fmt: skip
@@ -38,28 +38,28 @@ _PACKAGES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """One file as it was when it was looked at."""
+    """One file as it was when it was listed."""
 
     name: str
-    """Relative to its place."""
+    """Name relative to its place."""
     size: int
     stamp: str
-    """Its time of change, or a remote store's own mark of its version."""
+    """Time of change, or a remote store's version mark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Folder of a source's files, and the pattern of their names; no pattern: all below it."""
+    """Folder of a source's files, with the pattern of their names; without one, all files below it."""
 
     address: str
-    """As the source was written."""
+    """The source as given."""
     system: Any
     root: str
     pattern: str
 
     @property
     def is_local(self) -> bool:
-        """Say whether it is on this machine's disk."""
+        """Return whether it is on this machine's disk."""
         return isinstance(self.system, LocalFileSystem)
 
     def path(self, name: str) -> str:
@@ -67,13 +67,13 @@ class Place:
         return f"{self.root}/{name}" if self.root or self.is_local else name
 
     def look(self, name: str, listed: dict[str, Any] | None = None) -> SourceFile:
-        """Return a file as it is now; ``RefusedEntryError`` where it is none, or is not as it was ``listed``."""
+        """Return a file as it is now; ``RefusedEntryError`` if it is not one, or has changed since ``listed``."""
         with _refusing():
             info = self.system.info(self.path(name))
         if info["type"] != "file":
             raise RefusedEntryError("not a regular file")
         stamp = next((info[key] for key in _STAMPS if info.get(key)), "")
-        # The same time comes as a number in a listing and as a date for one file.
+        # The same time is a number in a listing and a date for a single file.
         stamp = str(stamp.timestamp() if isinstance(stamp, datetime) else stamp)
         file = SourceFile(name=name, size=int(info.get("size") or 0), stamp=stamp)
         if listed and (file.size, file.stamp) != (listed["size"], listed["stamp"]):
@@ -81,12 +81,12 @@ class Place:
         return file
 
     def open(self, name: str, **options: Any) -> BinaryIO:
-        """Open a file for reading at any place in it; ``options`` are the file system's."""
+        """Open a file for random access reading; ``options`` are the file system's."""
         with _refusing():
             return self.system.open(self.path(name), "rb", **options)
 
     def names(self, endings: tuple[str, ...]) -> list[str]:
-        """Return the names of the files, in order; below a folder, those with one of these endings."""
+        """Return the sorted names of the files; below a folder, those with one of these endings."""
         with reaching(self.address):
             if not self.pattern:
                 below = walk_files(Path(self.root or "/")) if self.is_local else self.system.find(self.root)
@@ -110,12 +110,12 @@ class Place:
 
 
 def walk_files(root: Path) -> Iterator[str]:
-    """Yield the relative paths of the files below a folder; of a folder that cannot be listed, its own with a slash.
+    """Yield the relative paths of the files below a folder; for an unreadable folder, its own path with a slash.
 
-    Links are followed; a folder that several links lead to is listed once, under its first name, so links cannot loop.
+    Links are followed; a folder with several links is listed once, under its first name, so links cannot loop.
     """
     seen: set[tuple[int, int]] = set()
-    stack = [""]  # not recursion: folders may be nested deeper than Python recurses
+    stack = [""]  # no recursion: folders may be nested deeper than Python's limit
     while stack:
         folder = stack.pop()
         try:
@@ -145,7 +145,7 @@ def _is_shown(name: str) -> bool:
 
 
 def open_place(address: str) -> Place:
-    """Return where a source's files are; nothing is listed."""
+    """Return the place of a source's files, without listing them."""
     with reaching(address):
         system, path = fsspec.url_to_fs(address) if "://" in address else (LocalFileSystem(), address)
         if system.isdir(path):
@@ -157,7 +157,7 @@ def open_place(address: str) -> Place:
 
 @contextmanager
 def reaching(address: str) -> Generator[None]:
-    """Turn what a store raises, of any type, into a ``SourceError`` that names the address."""
+    """Turn any exception of a store into a ``SourceError`` that names the address."""
     try:
         yield
     except SourceError:
@@ -179,10 +179,10 @@ def _refusing() -> Generator[None]:
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """Return the names that a pattern stands for, in order, each once; itself where it has no braces to expand."""
+    """Return the distinct names that a pattern expands to, in order; the pattern itself if it has no braces."""
     names = list(islice(_expand(pattern), MAX_NAMES + 1))
     if len(names) > MAX_NAMES:
-        raise SourceError(f"{pattern}: its braces stand for more than {MAX_NAMES} names")
+        raise SourceError(f"{pattern}: its braces expand to more than {MAX_NAMES} names; use a smaller range")
     return list(dict.fromkeys(names))
 
 
@@ -196,7 +196,7 @@ def _expand(pattern: str) -> Iterator[str]:
 
 
 def _numbers(first: str, last: str) -> Iterator[str]:
-    """Yield the numbers from one to the other, padded where one of them is written with a leading zero."""
+    """Yield the numbers of a range, padded if one of its ends has a leading zero."""
     padded = any(len(end) > 1 and end.startswith("0") for end in (first, last))
     width = max(len(first), len(last)) if padded else 1
     step = 1 if int(first) <= int(last) else -1

@@ -2,13 +2,13 @@
 
 Lists ``ItemRow`` without reading any file, and reads one item into an ``ImageRow``. Needs no network and no model.
 
-What is listed: everything below the folder whose name ends like an image's (any case) and that is no folder, in the
-order of the bytes of its relative path. Names that begin with a dot are left out; other endings are ignored and counted
-in the log. Links are followed, also out of the folder; a folder that several links lead to is listed once, under its
-first name, so links cannot loop. Names are bytes: whatever is no printable UTF-8 is shown escaped.
+Listed are all files below the folder with an image's extension (any case), in the byte order of their relative paths.
+Names that begin with a dot are left out; other extensions are ignored and counted in the log. Links are followed, also
+out of the folder; a folder with several links is listed once, under its first name, so links cannot loop. Names are
+bytes: anything but printable UTF-8 is shown escaped.
 
-An item's key hashes relative path, size and time of change, so that neither listing again nor moving the folder reads
-anything again. What cannot be read is listed all the same and ends as a dropped row.
+An item's key hashes relative path, size and time of change, so that listing again or moving the folder reads no file
+again. Unreadable files are listed too and end as dropped rows.
 """
 
 import json
@@ -41,23 +41,23 @@ log = logging.getLogger(__name__)
 
 
 def list_items(config: SourceConfig, limit: int | None = None) -> Iterator[ItemRow]:
-    """Yield the folder's images in order, the first ``limit`` of them; ``SourceError`` when there is none to list."""
+    """Yield the folder's images in order, at most ``limit``; ``SourceError`` if there is none."""
     if "://" in config.path:
         raise SourceError(
-            f"{config.path}: folders are read from local disks only; copy or mount it, and give the local path"
+            f"{config.path}: folders are read from local disks only; copy or mount it and give the local path"
         )
     root = Path(config.path)
     if not root.is_dir():
-        found = "is a file" if root.exists() else "there is no such folder"
-        raise SourceError(f"{root}: {found}; give a folder that holds images")
+        found = "is a file" if root.exists() else "no such folder"
+        raise SourceError(f"{root}: {found}; give a folder of images")
     if not os.access(root, os.R_OK | os.X_OK):
-        raise SourceError(f"{root}: may not be read")
+        raise SourceError(f"{root}: permission denied; make it readable for this user")
     names = list(walk_files(root))
     images = sorted((name for name in names if name.lower().endswith((*EXTENSIONS, "/"))), key=os.fsencode)
     ignored = len(names) - len(images)
     if not images:
         endings = " ".join(EXTENSIONS)
-        raise SourceError(f"{root}: no image found ({ignored} other files); names of images end in {endings}")
+        raise SourceError(f"{root}: no image found ({ignored} other files); images have the extensions {endings}")
     log.info("%s: found %d images, ignored %d other files", shown_name(str(root)), len(images), ignored)
     for name in images[:limit]:
         size, time_ns = size_and_time(root, name)
@@ -65,7 +65,7 @@ def list_items(config: SourceConfig, limit: int | None = None) -> Iterator[ItemR
 
 
 def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
-    """Yield the image of each listed file, or why there is none."""
+    """Yield the image of each listed file, or the reason why there is none."""
     for item in items:
         yield from read_one(item, partial(_read, item, config))
 
@@ -80,7 +80,7 @@ def _read(item: ItemRow, config: SourceConfig) -> list[ImageRow]:
 
 READER = Reader(
     kind="folder",
-    about="a local folder of images, read recursively; its path alone will do",
+    about="a local folder of images, read recursively; its path alone is enough",
     example="folder:PHOTOS",
     details=__doc__ or "",
     list_items=list_items,

@@ -1,4 +1,4 @@
-"""Read data sets that come as Parquet in columns of their own.
+"""Read data sets that are Parquet tables with their own columns.
 
 LLaVA-ReCap, InstructPix2Pix, Scene-Difference, RLAIF-V-Dataset.
 """
@@ -21,7 +21,7 @@ from pairwright.tasks.sources.tables import TableRow, table_reader
 RLAIF_V_LICENCE = "CC-BY-NC-4.0"
 RLAIF_V_TEXTS = ("question", "chosen", "rejected")
 RLAIF_V_NOTES = ("ds_name", "origin_dataset", "idx")
-"""Columns that say where a row is from; not every release has them all."""
+"""Columns with the origin of a row; not every release has all of them."""
 
 
 def _choose(
@@ -50,9 +50,8 @@ LLAVA_RECAP = table_reader(
     example="llava-recap:hf://datasets/lmms-lab/LLaVA-ReCap-CC3M",
     details="""LLaVA-ReCap (lmms-lab/LLaVA-ReCap-CC3M and its like): Parquet with an image and a conversation.
 
-Reads one row into an ImageRow whose caption is the first answer in the conversation; what was asked is left out.
-A row without an answer is dropped. The images are those of the web pages that CC3M names, so that no licence is
-known.""",
+Reads one row into an ImageRow with the first answer of the conversation as caption; the question is left out. A row
+without an answer is dropped. The images come from the web pages that CC3M lists, so no licence is known.""",
 )
 
 
@@ -143,7 +142,7 @@ def _read_preference(row: TableRow) -> Iterable[Given]:
 
 
 def answering_model(text: Any) -> str:
-    """Return the model that ``origin_split`` names; the data set's own name where it names none."""
+    """Return the model that ``origin_split`` names; the data set's own name if it names none."""
     try:
         found = json.loads(text) if isinstance(text, str) and len(text) < 10_000 else None
     except (ValueError, RecursionError):
@@ -160,8 +159,8 @@ RLAIF_V = table_reader(
     example="rlaif-v:hf://datasets/openbmb/RLAIF-V-Dataset",
     details="""RLAIF-V-Dataset (openbmb): Parquet with one image, a question, a chosen and a rejected answer.
 
-Reads one row into an ImageRow and the PreferenceRow of its one image. origin_split is a JSON text that names the model
-which answered. All rows are for training, as published; all preferences of one image are in one component. What the
-data set says of itself, CC-BY-NC-4.0, is the licence.""",
+Reads one row into an ImageRow and the PreferenceRow of its image. origin_split is a JSON text with the model that
+answered. All rows are for training, as published; all preferences of one image are in one component. The licence is
+that of the data set, CC-BY-NC-4.0.""",
     brings=(PreferenceRow,),
 )

@@ -1,32 +1,32 @@
 """Read images, or pairs of them, from manifests: files of JSON Lines, each line an object that names an image.
 
-A line looks like ``{"image": "a.jpg", "caption": "A dog."}``. Its fields, each optional but the first:
+A line looks like ``{"image": "a.jpg", "caption": "A dog."}``. Its fields, all optional but the first:
 
-* ``image``, ``image_path``, ``file_name``, ``path`` or ``images``: a path below ``reading.images`` or, without it, the
-  manifest's folder; never an address, and never outside of that folder;
-* ``caption``, ``captions`` and ``text``, or the field that ``reading.caption_column`` names: a text or a list of texts;
+* ``image``, ``image_path``, ``file_name``, ``path`` or ``images``: a path below ``reading.images`` or, if unset, the
+manifest's folder; never an address, never outside that folder;
+* ``caption``, ``captions`` and ``text``, or the field named by ``reading.caption_column``: a text or a list of texts;
 * ``licence`` or ``license``, ``group`` (images of one group go to the same split), ``split``, ``id``.
 
-A folder of manifests is read whole; a line that names no ``split`` is of the split that its file is named after.
+All manifests of a folder are read; a line without ``split`` belongs to the split that its file is named after.
 
-Two images, as a list or as ``image1`` and ``image2``, are a pair, in the source's own order. What a source brings
-decides which stages run, before it is read, so that a manifest of pairs has a kind of its own, ``jsonl-pairs``; where
-no kind is given, the first line that names images tells. Read as ``jsonl``, a line of two images gives both and no
-pair; read as ``jsonl-pairs``, a line of one image is dropped. A pair may have:
+Two images, as a list or as ``image1`` and ``image2``, are a pair, in the source's own order. The kind of source decides
+which stages run before it is read, so a manifest of pairs has its own kind, ``jsonl-pairs``; without a kind, the first
+line with images decides. As ``jsonl``, a line with two images gives both and no pair; as ``jsonl-pairs``, a line with
+one image is dropped. A pair may have:
 
-* ``difference`` or ``differences``, and likewise ``caption``, ``captions`` and ``text`` (or the field that
-  ``reading.caption_column`` names): what people wrote about the difference, one text or a list;
+* ``difference`` or ``differences``, and likewise ``caption``, ``captions`` and ``text`` (or the field named by
+``reading.caption_column``): people's texts about the difference, one or a list;
 * ``caption1`` and ``caption2``: captions of the first and of the second image;
-* ``instruction``: the edit that made the second image of the first;
-* ``change_types``: one or several; ``no_change``: true where nothing changed (or the one type ``no_change``), so that
-  the images may be the same. Two equal images are dropped otherwise;
+* ``instruction``: the edit that turned the first image into the second;
+* ``change_types``: one or several; ``no_change``: true if nothing changed (or the single type ``no_change``), so that
+the images may be identical. Otherwise two equal images are dropped;
 * ``source`` and ``scene``: pairs of one scene are one group.
 
-The kind ``omnidiff`` reads the same lines. The form in which OmniDiff is published was not known when this was written;
-a few lines of script turn it, and sets like it, into this one.
+The kind ``omnidiff`` reads the same lines. OmniDiff's published format was not known when this was written; a few lines
+of script convert it, and similar sets, to this one.
 
-Lists ``ItemRow`` from the lines and from the sizes and times of the images that they name; an item's key hashes these
-and what its line says, not where the line stands. A line that makes no sense is a dropped item. Local disks only.
+Lists ``ItemRow`` from the lines and the sizes and times of their images; an item's key hashes these and the content of
+its line, not its position. An invalid line is a dropped item. Local disks only.
 """
 
 from collections.abc import Iterator
@@ -55,13 +55,13 @@ PAIR = ("image1", "image2")
 DIFFERENCES = ("difference", "differences")
 ENDINGS = (".jsonl", ".ndjson")
 LOOKED_AT = 100
-"""Lines that are looked at to tell a manifest from another file, and one of pairs from one of images."""
+"""Lines read to recognise a manifest, and to tell pairs from images."""
 MAX_SPLITS = 50
-"""Names of splits that a message lists."""
+"""Maximum names of splits in a message."""
 
 
 def _count_images(path: Path) -> int:
-    """Return how many images the first line that names any has, of the first 100 lines; 0: none does."""
+    """Return the number of images in the first line that has any, of the first 100 lines; 0: none has."""
     for _, line in islice(read_lines(path), LOOKED_AT):
         try:
             return len(_images(parse_record(line)))
@@ -71,7 +71,7 @@ def _count_images(path: Path) -> int:
 
 
 def _is_manifest(path: str, *, images: int) -> bool:
-    """Say whether a path ends like a manifest, and its lines name so many images; one that is missing names one."""
+    """Return whether a path has a manifest's extension and lines with this many images; a missing file counts as 1."""
     if not path.lower().endswith(ENDINGS):
         return False
     return "://" in path or not Path(path).is_file() or max(1, _count_images(Path(path))) == images
@@ -82,7 +82,7 @@ def _entries(layout: Layout, *, pairs: bool) -> Iterator[Listed]:
     for path in layout.find_lines():
         if not _count_images(path):
             raise SourceError(
-                f"{path}: is no manifest: none of its first {LOOKED_AT} lines is a JSON object with the path of an "
+                f"{path}: is not a manifest: none of its first {LOOKED_AT} lines is a JSON object with the path of an "
                 f"image in {', '.join(IMAGES)}, or image1 and image2"
             )
         file_split = "" if path == layout.root else path.stem
@@ -146,7 +146,7 @@ def _texts(record: Record, *fields: str) -> tuple[str, ...]:
 READER = layout_reader(
     partial(_entries, pairs=False),
     kind="jsonl",
-    about="a manifest: JSON Lines that name images, with captions",
+    about="a manifest: JSON Lines with paths of images and captions",
     example="jsonl:manifest.jsonl",
     details=__doc__ or "",
     recognises=partial(_is_manifest, images=1),
@@ -154,7 +154,7 @@ READER = layout_reader(
 PAIRS_READER = layout_reader(
     partial(_entries, pairs=True),
     kind="jsonl-pairs",
-    about="a manifest of pairs: JSON Lines that name two images, with differences or an edit instruction",
+    about="a manifest of pairs: JSON Lines with two images, and differences or an edit instruction",
     example="jsonl-pairs:pairs.jsonl",
     details=__doc__ or "",
     brings=(PairRow,),
@@ -163,7 +163,7 @@ PAIRS_READER = layout_reader(
 OMNIDIFF = replace(
     PAIRS_READER,
     kind="omnidiff",
-    about="pairs with captions, change types and scenes, as JSON Lines of our own form",
+    about="pairs with captions, change types and scenes, as JSON Lines in our own format",
     example="omnidiff:omnidiff",
     recognises=never,
 )

@@ -1,8 +1,8 @@
-"""Read data sets that are folders of images with annotation files beside them: what their readers share.
+"""Shared parts of readers of data sets that are folders of images with annotation files.
 
-A reader turns the annotations into ``Entry`` rows. Each becomes an ``ItemRow`` whose locator holds everything but the
-pixels (paths, sizes, times, texts), so that annotations are read once, while listing. Each item becomes one image, or
-one pair with both its images, or one ``Dropped`` or ``Failed``. Local disks only.
+A reader turns the annotations into ``Entry`` rows. Each becomes an ``ItemRow`` with everything but the pixels in its
+locator (paths, sizes, times, texts), so that annotations are read once, while listing. Each item becomes one image, or
+one pair with its two images, or one ``Dropped`` or ``Failed``. Local disks only.
 """
 
 import json
@@ -40,18 +40,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One image or pair as the annotations describe it."""
+    """One image or pair in the annotations."""
 
     images: tuple[str, ...]
     """Paths below the folder of images: one, or the two of a pair in the source's order."""
     captions: tuple[tuple[str, ...], ...] = ((), ())
-    """Those of each image."""
+    """Captions of each image."""
     about: About = field(default_factory=About)
-    """Blank texts are among its ``human_differences`` where they are in the annotations: evaluation counts them."""
+    """Its ``human_differences`` include blank texts of the annotations, since evaluation counts them."""
     turns: tuple[tuple[str, str], ...] = ()
     """Roles and texts of a conversation about a pair."""
     name: str = ""
-    """What people call it, where that is not the name under which it is listed."""
+    """Readable name, if it differs from the listed one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,31 +59,31 @@ class Layout:
     """Place of a data set on disk."""
 
     root: Path
-    """What was named on the command line."""
+    """Path given on the command line."""
     images: Path
-    """Where paths of images start: ``reading.images``, or the root (its folder, where it is a file)."""
+    """Base of the images' paths: ``reading.images``, or the root (its folder, if it is a file)."""
     reading: ReadingConfig
 
     def find_folder(self, *names: str) -> str:
-        """Return the first of these folders of images that is there, with a final slash; "" stands for all."""
+        """Return the first existing one of these folders of images, with a final slash; "" stands for all."""
         found = next((name for name in names if (self.images / name).is_dir()), "")
         return f"{found}/" if found else ""
 
     def find_image(self, *paths: str) -> str:
-        """Return the first of these paths at which there is something, else the first."""
+        """Return the first existing one of these paths, else the first."""
         for path in paths:
             check_path(path)
         return next((path for path in paths if size_and_time(self.images, path) != NO_FILE), paths[0])
 
     def find_file(self, *names: str) -> Path:
-        """Return the first of these files that is there; ``SourceError`` where there is none of them."""
+        """Return the first existing one of these files; ``SourceError`` if there is none."""
         for name in names:
             if (self.root / name).is_file():
                 return self.root / name
         raise SourceError(f"{self.root}: holds no {' or '.join(names)}")
 
     def find_lists(self, folders: Sequence[str], splits: Sequence[str]) -> tuple[str, dict[str, Path]]:
-        """Return the first folder that holds the list ``<split>.json`` of a split, and the lists that it holds."""
+        """Return the first folder with a list ``<split>.json``, and its lists."""
         for folder in folders:
             paths = {split: self.root / f"{folder}{split}.json" for split in splits}
             if found := {split: path for split, path in paths.items() if path.is_file()}:
@@ -91,25 +91,25 @@ class Layout:
         raise SourceError(f"{self.root}: holds no {', '.join(f'{folders[0]}{split}.json' for split in splits)}")
 
     def find_lines(self) -> list[Path]:
-        """Return the root, where it is a file, else the JSON Lines files in it, in the order of their names."""
+        """Return the root if it is a file, else its JSON Lines files, sorted by name."""
         if self.root.is_file():
             return [self.root]
         paths = sorted(path for path in self.root.glob("*.jsonl") if path.is_file() and path.name[0] != ".")
         if not paths:
-            raise SourceError(f"{self.root}: holds no file *.jsonl")
+            raise SourceError(f"{self.root}: has no *.jsonl file")
         return paths
 
     def choose_splits(self, there: Sequence[str]) -> list[str]:
-        """Return the splits to read, in the source's own order; ``SourceError`` where one is not there."""
+        """Return the splits to read, in the source's own order; ``SourceError`` if one is missing."""
         return annotations.choose_splits(self.root, self.reading.splits, there)
 
 
 Listed = tuple[str, Callable[[], Entry] | RefusedEntryError]
-"""Name of a record, and what makes its entry or raises ``RefusedEntryError``, or that error."""
+"""Name of a record, and the function that makes its entry or raises ``RefusedEntryError``, or that error."""
 
 
 def of_split(split: str, make: Callable[[], Entry]) -> Callable[[], Entry]:
-    """Return what makes the same entry, of a published split."""
+    """Return a function that makes the same entry with a published split."""
 
     def entry() -> Entry:
         made = make()
@@ -119,7 +119,7 @@ def of_split(split: str, make: Callable[[], Entry]) -> Callable[[], Entry]:
 
 
 def layout_reader(entries: Callable[[Layout], Iterator[Listed]], **declaration: Any) -> Reader:
-    """Return the reader of a data set of this form; all else is declared as in any ``Reader``."""
+    """Return the reader of a data set of this form; the rest is declared as in any ``Reader``."""
     return Reader(list_items=partial(_list_entries, entries=entries), read_items=read_entries, **declaration)
 
 
@@ -137,7 +137,7 @@ def _list_entries(
 
 
 def make_item(kind: str, base: Path, name: str, make: Callable[[], Entry] | RefusedEntryError) -> ItemRow:
-    """Return an entry as an item. A record that is there twice has one key, and so is read once."""
+    """Return an entry as an item. A repeated record has the same key, so it is read once."""
     try:
         if isinstance(make, RefusedEntryError):
             raise make
@@ -154,14 +154,14 @@ def make_item(kind: str, base: Path, name: str, make: Callable[[], Entry] | Refu
 
 
 def read_entries(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
-    """Yield the image of each item, or the pair with its images, or why there is none."""
+    """Yield the image of each item, or the pair with its images, or the reason why there is none."""
     base = _images_folder(config).resolve()
     for item in items:
         yield from read_one(item, partial(read_item, item, base, config))
 
 
 def read_item(item: ItemRow, base: Path, config: SourceConfig) -> list[ImageRow | PairRow]:
-    """Return the image, or the pair with its images, that a locator names."""
+    """Return the image, or the pair with its images, of a locator."""
     place: dict[str, Any] = json.loads(item.locator)
     if "refused" in place:
         raise RefusedEntryError(place["refused"], place["detail"])
@@ -185,13 +185,13 @@ def _images_folder(config: SourceConfig) -> Path:
 def _open_layout(config: SourceConfig) -> Layout:
     for path in filter(None, (config.path, config.reading.images)):
         if "://" in path:
-            raise SourceError(f"{path}: {config.kind} is read from local disks only; copy or mount it")
+            raise SourceError(f"{path}: {config.kind} is read from local disks only; copy or mount it there")
     root, images = Path(config.path), _images_folder(config)
-    for path, what in ((root, "where the data set is"), (images, "reading.images")):
+    for path, what in ((root, "the path of the data set"), (images, "reading.images")):
         if not path.exists():
-            raise SourceError(f"{path}: there is no such file or folder; give {what}")
+            raise SourceError(f"{path}: no such file or folder; give {what}")
         if not os.access(path, os.R_OK | os.X_OK * path.is_dir()):
-            raise SourceError(f"{path}: may not be read")
+            raise SourceError(f"{path}: permission denied; make it readable for this user")
     if not images.is_dir():
-        raise SourceError(f"{images}: is no folder; reading.images names the folder of the images")
+        raise SourceError(f"{images}: is not a folder; set reading.images to the folder of the images")
     return Layout(root=root, images=images, reading=config.reading)

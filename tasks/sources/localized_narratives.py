@@ -4,12 +4,11 @@ Layout: JSON Lines ``<collection>_localized_narratives[-0000i-of-0000n].jsonl`` 
 images in ``reading.images``: ``<image_id>.jpg`` (COCO's with twelve digits) there, in ``images``, or in a folder named
 like the dataset_id or its last word ("train2017"). Splits are the collections ("coco_train", "open_images_train_v6").
 
-An image is one row with the captions of all its annotators, so two rows never show the same image. Its lines stand
-anywhere in the files, so all narratives are held while listing (those of all collections take a few hundred MB). Of a
-line only the part before ``timed_caption`` is parsed, the first percent of its bytes.
+An image is one row with the captions of all its annotators, so two rows never show the same image. Its lines may be
+anywhere in the files, so all narratives are in memory while listing (a few hundred MB for all collections). Of a line
+only the part before ``timed_caption`` is parsed, the first percent of its bytes.
 
-The annotations' licence is CC BY 4.0. The images have their own, one for each collection or image: state it with
-``images.licence``.
+The annotations' licence is CC BY 4.0. The images have their own, per collection or image: set ``images.licence``.
 """
 
 import re
@@ -25,7 +24,7 @@ from pairwright.tasks.sources.read_entry import RefusedEntryError
 _FILE = re.compile(r"(.+?)_localized_narratives(-\d+-of-\d+)?\.jsonl")
 _WORD = re.compile(r"[\w-][\w.-]{0,199}", re.ASCII)
 _TRACES = b', "timed_caption":'
-"""Where the part begins that is not needed. It cannot be inside a text: there a quotation mark follows a backslash."""
+"""Start of the part that is not needed. It cannot be inside a text: there a quotation mark follows a backslash."""
 _NEEDED = (b'"dataset_id"', b'"image_id"', b'"caption"')
 
 
@@ -44,7 +43,7 @@ def _entries(layout: Layout) -> Iterator[Listed]:
 
 
 def _collect(path: Path, captions: dict[tuple[str, str], list[str]]) -> Iterator[Listed]:
-    """Add a file's narratives to the captions of each image; yield the lines that hold none."""
+    """Add a file's narratives to the captions of each image; yield the lines without one."""
     good = False
     for number, line in read_lines(path):
         try:
@@ -55,7 +54,7 @@ def _collect(path: Path, captions: dict[tuple[str, str], list[str]]) -> Iterator
             good = True
             captions.setdefault((dataset, image), []).append(caption)
     if not good:
-        raise SourceError(f"{path}: no line is a narrative with dataset_id, image_id and caption")
+        raise SourceError(f"{path}: no line has dataset_id, image_id and caption; give files of Localized Narratives")
 
 
 def _narrative(line: bytes | None) -> tuple[str, str, str]:
@@ -67,7 +66,7 @@ def _narrative(line: bytes | None) -> tuple[str, str, str]:
 
 
 def _head(line: bytes) -> bytes:
-    """Return the part of a line that is needed, as an object of its own, or the line where that stands behind."""
+    """Return the needed part of a line as a JSON object, or the whole line if that part comes last."""
     head, traces, rest = line.partition(_TRACES)
     if not traces or not all(name in head for name in _NEEDED):
         return line
@@ -91,7 +90,7 @@ def _entry(layout: Layout, folders: Sequence[str], image: str, captions: list[st
 READER = layout_reader(
     _entries,
     kind="localized-narratives",
-    about="Localized Narratives: photographs with long captions by their annotators",
+    about="Localized Narratives: photographs with long captions by annotators",
     example="localized-narratives:ANNOTATIONS --set reading.images=IMAGES",
     details=__doc__ or "",
     recognises=lambda path: "://" not in path and _FILE.fullmatch(Path(path).name) is not None,

@@ -1,8 +1,8 @@
-"""Open one table, read its rows one by one in bounded memory, and find the columns that hold images and captions.
+"""Open one table, read its rows one by one in bounded memory, and find its columns of images and captions.
 
-Files are hostile: a count of rows is believed only within what the file could hold, Arrow buffers are validated before
-they are touched, and rows are decoded singly, so that a small file cannot unfold to many large values at once. What
-remains in memory is a page of a Parquet file, which is as large as its writer made it (2 GB at the most).
+Files may be hostile: row counts are limited by the file's size, Arrow buffers are validated before use, and rows are
+decoded singly, so that a small file cannot expand to many large values at once. Memory holds one page of a Parquet
+file, as large as its writer made it (at most 2 GB).
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,29 +17,29 @@ from pairwright.schemas.config import ReadingConfig
 from pairwright.tasks.sources.read_entry import RefusedEntryError, shown_name
 
 BUFFER_BYTES = 4 << 20
-"""What is read of a column at once."""
+"""Bytes of a column read at once."""
 IMAGE_NAMES = ("image", "images", "img", "jpg", "jpeg", "png", "webp", "picture", "photo", "image_bytes", "bytes")
-"""Names by which columns of plain bytes are taken for images."""
+"""Names of columns of plain bytes that are taken for images."""
 CAPTION_NAMES = ("caption", "captions", "text", "texts", "sentence", "sentences", "description", "descriptions")
 
 
 class ParquetTable:
-    """Parquet file, read a column chunk in pieces of ``BUFFER_BYTES``."""
+    """Parquet file; column chunks are read in pieces of ``BUFFER_BYTES``."""
 
     def __init__(self, file: Any, size: int) -> None:
         """Read the footer."""
         self._size = size
-        # Without pre_buffer, columns are streamed; with it, a whole row group would be fetched first.
+        # Without pre_buffer, columns are streamed; otherwise a whole row group would be fetched first.
         self._file = pq.ParquetFile(pa.PythonFile(file, mode="r"), buffer_size=BUFFER_BYTES, pre_buffer=False)
         self.schema: pa.Schema = self._file.schema_arrow
 
     def group_rows(self) -> list[int]:
-        """Return how many rows each row group has, from the footer."""
+        """Return the number of rows of each row group, from the footer."""
         meta = self._file.metadata
         return _believed([meta.row_group(group).num_rows for group in range(meta.num_row_groups)], self._size)
 
     def read_group(self, group: int, columns: Sequence[str], rows: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """Yield some rows of a row group, ascending, each as a batch of one; read up to the last of them."""
+        """Yield some rows of a row group, ascending, each as a batch of one; reads up to the last of them."""
         wanted = iter(rows)
         row = next(wanted, -1)
         batches = self._file.iter_batches(1, row_groups=[group], columns=list(columns), use_threads=False)
@@ -56,7 +56,7 @@ class ParquetTable:
 
 
 class ArrowTable:
-    """Arrow IPC stream of a local disk, mapped into memory; its record batches are the groups."""
+    """Arrow IPC stream on a local disk, mapped into memory; its record batches are the groups."""
 
     def __init__(self, path: bytes, size: int) -> None:
         """Map the file and read its schema."""
@@ -67,7 +67,7 @@ class ArrowTable:
         self.schema: pa.Schema = self._open().schema
 
     def group_rows(self) -> list[int]:
-        """Return how many rows each record batch has; their data stay on the disk."""
+        """Return the number of rows of each record batch, without reading the data."""
         rows: list[int] = []
         for batch in self._open():
             batch.validate()
@@ -97,13 +97,13 @@ class ArrowTable:
 
 def to_record(batch: pa.RecordBatch) -> dict[str, Any]:
     """Return the row of a batch of one as Python values."""
-    # Arrow's own files are not checked when they are read: offsets that point outside would end the process.
+    # Arrow does not check IPC files when reading: offsets that point outside would crash the process.
     batch.validate(full=True)
     return batch.to_pylist()[0]
 
 
 def _believed(rows: list[int], size: int) -> list[int]:
-    """Refuse counts that a file of this size cannot hold: each would be listed as an item."""
+    """Refuse row counts that a file of this size cannot hold, since each row would be listed as an item."""
     if any(count < 0 for count in rows) or sum(rows) > size:
         raise ValueError(f"{sum(rows)} rows in {size} bytes")
     return rows
@@ -111,14 +111,14 @@ def _believed(rows: list[int], size: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One image of a row: its bytes, or the path of a file that holds them."""
+    """One image of a row: its bytes, or the path of its file."""
 
     data: bytes | None
     path: str
 
 
 def cells_of(value: Any) -> list[Cell]:
-    """Return the images in a value; nulls, and what is of another type, are none."""
+    """Return the images in a value; nulls and other types are left out."""
     if isinstance(value, list):
         return [cell for one in value if not isinstance(one, list) for cell in cells_of(one)]
     if isinstance(value, bytes):
@@ -134,7 +134,7 @@ def cells_of(value: Any) -> list[Cell]:
 
 
 def only_cell(value: Any) -> Cell:
-    """Return the one image in a value; ``RefusedEntryError`` where there is none, or more than one."""
+    """Return the one image in a value; ``RefusedEntryError`` if there is none, or more than one."""
     match cells_of(value):
         case [cell]:
             return cell
@@ -143,7 +143,7 @@ def only_cell(value: Any) -> Cell:
 
 
 def image_columns(schema: pa.Schema, reading: ReadingConfig) -> list[str]:
-    """Return the columns that hold images, in the table's order; ``RefusedEntryError`` where it is not clear which."""
+    """Return the columns of images, in the table's order; ``RefusedEntryError`` if that is ambiguous."""
     kinds = _kinds(schema)
     if name := reading.image_column:
         if name not in kinds or not (_holds_images(kinds[name]) or _is_text(kinds[name])):
@@ -161,7 +161,7 @@ def image_columns(schema: pa.Schema, reading: ReadingConfig) -> list[str]:
 
 
 def caption_columns(schema: pa.Schema, reading: ReadingConfig) -> list[str]:
-    """Return the column that holds captions; none where no name is a usual one."""
+    """Return the column of captions; none if no column has a usual name."""
     texts = [name for name, kind in _kinds(schema).items() if _is_text(kind)]
     if name := reading.caption_column:
         if name not in texts:
@@ -172,7 +172,7 @@ def caption_columns(schema: pa.Schema, reading: ReadingConfig) -> list[str]:
 
 
 def need(schema: pa.Schema, names: Sequence[str], *, images: Sequence[str] = ()) -> dict[str, str]:
-    """Return the columns that a known data set has, under their own names; ``RefusedEntryError`` where one lacks."""
+    """Return the columns of a known data set, by name; ``RefusedEntryError`` if one is missing."""
     kinds = _kinds(schema)
     if missing := sorted({*names, *images} - kinds.keys()):
         raise _wrong_columns(f"has no column {', '.join(missing)}", schema)
@@ -188,7 +188,7 @@ def _wrong_columns(fault: str, schema: pa.Schema) -> RefusedEntryError:
 
 
 def _kinds(schema: pa.Schema) -> dict[str, pa.DataType]:
-    """Return what each column holds, or holds lists of."""
+    """Return the type of each column, or of its list items."""
     if len(set(schema.names)) < len(schema.names):
         raise _wrong_columns("two columns have one name", schema)
     return {field.name: field.type.value_type if _is_list(field.type) else field.type for field in schema}

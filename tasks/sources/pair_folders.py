@@ -1,6 +1,6 @@
-"""Read data sets of pairs that are folders of images with lists beside them in JSON.
+"""Read data sets of pairs that are folders of images with JSON lists.
 
-CLEVR-Change, CLEVR-DC, Spot-the-Diff, Image-Editing-Request; what their files look like is said at each reader.
+CLEVR-Change, CLEVR-DC, Spot-the-Diff, Image-Editing-Request; each reader describes its files.
 """
 
 import logging
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def _has_files(names: Sequence[str], path: str) -> bool:
-    """Say whether a folder, or ``data`` in it, holds all of these files."""
+    """Return whether a folder, or ``data`` in it, holds all of these files."""
     places = (Path(path), Path(path, "data")) if "://" not in path else ()
     return any(all((place / name).is_file() for name in names) for place in places)
 
@@ -63,7 +63,7 @@ def _default_numbers(layout: Layout, folder: str, captions: Mapping[str, object]
     names = {*captions, *(path.name for path in (layout.images / f"{folder}images").glob("*"))}
     found = [match[1] for name in sorted(names) if (match := _DEFAULT_IMAGE.fullmatch(name))]
     if len(found) < len(names):
-        log.warning("%s: %d names are none of CLEVR-Change and are left out", layout.root, len(names) - len(found))
+        log.warning("%s: left out %d names that are not CLEVR-Change's", layout.root, len(names) - len(found))
     return found
 
 
@@ -79,10 +79,10 @@ Layout, at the root or in its folder ``data``: ``images/CLEVR_default_%06d.png``
 ``no_change_captions.json``, both from the name of the default image to its captions; ``splits.json`` from a split to
 numbers; ``type_mapping.json`` (may be missing) from a type of change to names ``%06d.png``.
 
-A number of ``splits.json`` is a place in the sorted list of default images, which is not the number in the name where
-one is missing. The list is of all names in the captions and on disk, so that it is whole where only some of the images
-were copied. Each place gives two pairs, named as in evaluation: ``000000.png`` and, for the distractor,
-``000000.png_n``, whose images may be alike. What is in no split is not read. The images' licence is not stated.""",
+A number of ``splits.json`` is an index into the sorted list of default images, which differs from the number in the
+name if images are missing. The list has all names in the captions and on disk, so that it is complete even if only some
+of the images were copied. Each index gives two pairs, named as in evaluation: ``000000.png`` and, for the distractor,
+``000000.png_n``, which may have equal images. Images in no split are not read. The licence is not stated.""",
     brings=(PairRow,),
     recognises=partial(_has_files, ("change_captions.json", "no_change_captions.json", "splits.json")),
 )
@@ -129,17 +129,17 @@ def _clevr_dc_pair(layout: Layout, number: int, folders: tuple[str, str], captio
 CLEVR_DC = layout_reader(
     _list_clevr_dc,
     kind="clevr-dc",
-    about="CLEVR-DC: rendered pairs from far viewpoints with captions",
+    about="CLEVR-DC: rendered pairs from distant viewpoints with captions",
     example="clevr-dc:clevr-dc",
-    details="""CLEVR-DC: rendered scenes before and after a change, seen from quite another side.
+    details="""CLEVR-DC: rendered scenes before and after a change, seen from very different viewpoints.
 
 Layout: ``bef/{i}.png`` (before) and ``aft/{i}.png``, ``captions.json`` from "i" or "i.png" to captions, ``split.json``
-from a split to numbers. Also read is what DIRL's scripts make of it: ``images`` and ``sc_images`` with six digits, and
-``change_captions.json``, where "i.png" has become "00000i.png.png". So of a name only the digits before the first dot
-count.
+from a split to numbers. The output of DIRL's scripts is read too: ``images`` and ``sc_images`` with six digits, and
+``change_captions.json``, in which "i.png" has become "00000i.png.png". So only the digits before the first dot of a
+name count.
 
-No file says which pairs are those whose action was "do nothing": they are told by their captions, all of which are of
-the few sentences that CLEVR-Change's generator has for it. Their images may be alike. The licence is not stated.""",
+No file marks the pairs with the action "do nothing": they are recognised by their captions, the few sentences of
+CLEVR-Change's generator for it. Their images may be equal. The licence is not stated.""",
     brings=(PairRow,),
     recognises=partial(_has_files, ("captions.json", "split.json")),
 )
@@ -182,14 +182,14 @@ SPOT_THE_DIFF = layout_reader(
     kind="spot-the-diff",
     about="Spot-the-Diff: surveillance frames with sentences about their differences",
     example="spot-the-diff:spot-the-diff/data",
-    details="""Spot-the-Diff: frames of surveillance cameras some time apart, with sentences about what differs.
+    details="""Spot-the-Diff: frames of surveillance cameras some time apart, with sentences about their differences.
 
 Layout: ``annotations/{train,val,test}.json`` (also below ``data``, or beside the images), each a list of
 ``{"img_id": ..., "sentences": [...]}``; images ``<img_id>.png`` and ``<img_id>_2.png`` in ``resized_images``, in
 ``images`` or at the root. ``<img_id>_diff.jpg`` is not read.
 
-Several records may share an img_id: they become one pair with all sentences in their order. Blank sentences are left
-out of it. No file says which pairs are of one camera. The licence is not stated.""",
+Records with the same img_id become one pair with all sentences in order, without blank ones. No file states which pairs
+are from one camera. The licence is not stated.""",
     brings=(PairRow,),
 )
 
@@ -226,7 +226,7 @@ Layout: ``{train,valid,test}.json`` (also in ``dataset/adobe`` or ``data``), eac
 root, or beside the lists. The split is named ``valid``. Images are JPEG, PNG and GIF, and the two of a pair often
 differ in size.
 
-A request is both what people wrote about the difference and the instruction of the edit: all of them are kept as the
-first, and the first of them as the second. The licence is not stated.""",
+A request is both a person's text about the difference and an edit instruction: all requests are kept as texts, the
+first one also as the instruction. The licence is not stated.""",
     brings=(PairRow,),
 )

@@ -1,13 +1,13 @@
-"""Read the images of Parquet files, and of folders that ``datasets`` saved, from local disks and remote stores.
+"""Read images of Parquet files, and of folders saved by ``datasets``, from local disks and remote stores.
 
-Lists one ``ItemRow`` per row, from the files' footers, and reads one into the ``ImageRow`` rows that its image columns
-hold, with its captions. Needs pyarrow; remote addresses (``hf://``, ``s3://``, ``gs://``) need their file system's
-package for fsspec.
+Lists one ``ItemRow`` per row, from the files' footers, and reads it into an ``ImageRow`` for each image in its image
+columns, with its captions. Needs pyarrow; remote addresses (``hf://``, ``s3://``, ``gs://``) need their package for
+fsspec.
 
-Images are found by the type of their column, captions by its name, or both by ``reading.image_column`` and
-``reading.caption_column``. Where a row holds one image, its captions are the row's. Several images of a row are one
-group, so that they go to one split; whose a caption is is then not known, and none is kept. An image that is only a
-path is read from ``reading.images``, or else from the source's folder, and never from outside of it.
+Image columns are found by type, caption columns by name, or both by ``reading.image_column`` and
+``reading.caption_column``. The captions of a row with one image are that image's. Several images of a row are one
+group, so that they go to one split; their captions are dropped, since it is unknown which image each describes. An
+image given as a path is read from ``reading.images``, or else from the source's folder, never from outside it.
 """
 
 from collections.abc import Iterable
@@ -23,11 +23,11 @@ from pairwright.tasks.sources.reader import Given
 from pairwright.tasks.sources.tables import TableRow, table_reader
 
 SAVED = {"dataset_dict.json", "state.json"}
-"""Files that ``save_to_disk`` writes."""
+"""Files written by ``save_to_disk``."""
 MAX_IMAGES = 64
-"""Of one row."""
+"""Maximum images of one row."""
 CAPTION = "caption"
-"""What a record calls its captions; its images have numbers."""
+"""Name of the captions in a record; its images have numbers."""
 
 
 def _choose(schema: pa.Schema, reading: ReadingConfig) -> dict[str, str]:
@@ -49,7 +49,7 @@ def _read_row(row: TableRow) -> Iterable[Given]:
 
 
 def recognises(address: str) -> bool:
-    """Say whether an address names Parquet files, or a local folder of them that holds no images beside."""
+    """Return whether an address names Parquet files, or a local folder of them without image files."""
     if address.lower().endswith(".parquet") or address.startswith("hf://"):
         return True
     if "://" in address or not Path(address).is_dir():
@@ -69,7 +69,7 @@ READER = table_reader(
     _choose,
     _read_row,
     kind="parquet",
-    about="Parquet files with an image column, or what `datasets` saved; local, hf://, s3:// or gs://",
+    about="Parquet files with an image column, or a folder saved by `datasets`; local, hf://, s3:// or gs://",
     example="parquet:hf://datasets/OWNER/NAME",
     details=__doc__ or "",
     recognises=recognises,

@@ -1,8 +1,8 @@
-"""Turn what one item of a source holds into checked rows: images, pairs, or the reason why there are none.
+"""Turn one item of a source into checked rows: images, pairs, or the reason why there are none.
 
-All images are decoded here, so that whatever is in the tables can be shown to a model. Reads files below a folder that
-annotations name. Such names are hostile: absolute paths, ``..`` and links that lead out of the folder are refused, and
-only regular files of a limited size are read.
+All images are decoded here, so that every image in the tables can be decoded later. Reads files below a folder by names
+from annotations, which may be hostile: absolute paths, ``..`` and links out of the folder are refused, and only regular
+files of limited size are read.
 """
 
 import errno
@@ -23,21 +23,21 @@ from pairwright.tasks.sources.reader import Given, Read
 from pairwright.tasks.store.images import RGB, RefusedImageError, decode_rgb, probe_image
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif")
-"""Endings of the names of images."""
+"""Extensions of images."""
 MAX_PATH = 4096
 SPLITS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
-"""Our names of published splits; others are none of ours, and such pairs are drawn."""
+"""Our names of published splits; pairs of other splits are drawn."""
 MISSING, LEAVES = "missing file", "path leaves the folder"
 NO_FILE = (-1, 0)
-"""Size and time where there is no readable file, so that one that comes is another item."""
+"""Size and time of an unreadable file, so that it is another item once it can be read."""
 
 
 class RefusedEntryError(SourceError):
-    """An item that is not usable: a constant ``reason``, and the particulars in ``detail``."""
+    """Unusable item: a constant ``reason``, and particulars in ``detail``."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
@@ -47,43 +47,43 @@ class RefusedEntryError(SourceError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """One image as a source gave it."""
+    """Image as its source gave it."""
 
     data: bytes
-    """The encoded file."""
+    """Bytes of the encoded file."""
     name: str
     captions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What a source knows about an image or a pair."""
+    """Metadata of an image or a pair in a source."""
 
     licence: str = ""
-    """The published licence of the data set; the configured one goes before it."""
+    """Published licence of the data set; a configured one overrides it."""
     group: str = ""
     """Images of one group go to the same split."""
     origin: str = "given"
-    """"given" (the source paired them) or "edit" (it made the second of the first)."""
+    """"given" (the source paired them) or "edit" (the source edited the first into the second)."""
     human_differences: tuple[str, ...] = ()
     instruction: str = ""
     change_types: tuple[str, ...] = ()
     split: str = ""
-    """Of a pair, in the source's own word."""
+    """Split of a pair, by the source's own name."""
     may_be_identical: bool = False
-    """Whether the source says that nothing changed, so that two equal images are right."""
+    """Whether the source states that nothing changed, so that two equal images are valid."""
 
 
 def list_item(kind: str, name: str, locator: dict[str, Any]) -> ItemRow:
-    """Return an item of a source: its key hashes the locator, which says where it is and of what size and time."""
-    # ASCII, since Parquet's strings cannot hold the surrogates that stand for undecodable bytes.
+    """Return an item of a source; its key hashes the locator, which has its path, size and time."""
+    # ASCII, since Parquet's strings cannot hold the surrogates of undecodable bytes.
     place = json.dumps(locator, ensure_ascii=True, sort_keys=True)
     key = make_key(kind, place)
     return ItemRow(key=key, source_key=key, subject=key, name=name, locator=place)
 
 
 def read_one(item: ItemRow, read: Callable[[], Iterable[Given]]) -> Sequence[Read]:
-    """Return what ``read`` finds in an item; where it raises, one row that says why."""
+    """Return the result of ``read`` on an item; if it raises, one row with the reason."""
     try:
         return list(read())
     except (RefusedEntryError, OSError) as error:
@@ -91,7 +91,7 @@ def read_one(item: ItemRow, read: Callable[[], Iterable[Given]]) -> Sequence[Rea
 
 
 def refuse(item: ItemRow, error: Exception) -> Dropped | Failed:
-    """Return why an item gives nothing: dropped by a rule, or failed, since disks and networks recover."""
+    """Return the row of an unread item: dropped by a rule, or failed if disk or network may recover."""
     if isinstance(error, RefusedEntryError):
         detail = f"{item.name}: {error.detail}" if error.detail else item.name
         return Dropped(source_key=item.key, reason=error.reason, detail=detail)
@@ -99,21 +99,21 @@ def refuse(item: ItemRow, error: Exception) -> Dropped | Failed:
 
 
 def shown_words(error: BaseException) -> str:
-    """Return what an error says, cut and escaped."""
+    """Return the message of an error, shortened and escaped."""
     return shown_name(f"{type(error).__name__}: {error}"[:300])
 
 
 def read_image(item: ItemRow, picture: Picture, config: SourceConfig, about: About) -> ImageRow:
-    """Return an image; ``RefusedEntryError`` where it cannot be decoded, or breaks a limit."""
+    """Return an image; ``RefusedEntryError`` if it cannot be decoded, or exceeds a limit."""
     return _decode(item, picture, config, about)[0]
 
 
 def read_pair(
     item: ItemRow, pictures: Sequence[Picture], config: SourceConfig, about: About
 ) -> list[ImageRow | PairRow]:
-    """Return two images (one, where they are the same file) and their pair, in the source's order.
+    """Return two images (one, if they are the same file) and their pair, in the source's order.
 
-    ``RefusedEntryError``: one cannot be decoded, or both show the same though something is said to have changed.
+    ``RefusedEntryError``: one cannot be decoded, or both are equal although something is stated to have changed.
     """
     (first, before), (second, after) = (_decode(item, picture, config, about) for picture in pictures)
     if not about.may_be_identical and np.array_equal(before, after):
@@ -166,7 +166,7 @@ def _decode(item: ItemRow, picture: Picture, config: SourceConfig, about: About)
 
 
 def shown_name(text: str) -> str:
-    """Return a path for people: undecodable bytes as ``\\xNN``, control characters and backslashes escaped."""
+    """Return a readable path: undecodable bytes as ``\\xNN``, control characters and backslashes escaped."""
     return "".join(_shown(sign) for sign in text)
 
 
@@ -177,16 +177,16 @@ def _shown(sign: str) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Say whether a text can be stored; JSON can name halves of characters, which cannot."""
+    """Return whether a text can be stored; lone surrogates, which JSON can spell, cannot."""
     return not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
 def check_path(path: object) -> str:
-    """Return a path that stays below its folder as it is written; links are looked at when the file is opened."""
+    """Return a path that stays below its folder as written; links are checked when the file is opened."""
     if not isinstance(path, str) or not path:
         raise RefusedEntryError("no path of an image", f"a {type(path).__name__}")
     parts = PurePosixPath(path.replace("\\", "/")).parts
-    # "C:" and "s3:" begin paths with a drive letter, and addresses.
+    # "C:" begins a path with a drive letter, "s3:" an address.
     leaves = not parts or parts[0].startswith("/") or parts[0].endswith(":") or ".." in parts
     if leaves or len(path) > MAX_PATH or "\0" in path or not is_unicode(path):
         is_address = bool(parts) and parts[0].endswith(":") and len(parts[0]) > len("C:")
@@ -196,7 +196,7 @@ def check_path(path: object) -> str:
 
 
 def size_and_time(root: str | Path, relative: str) -> tuple[int, int]:
-    """Return a file's size and time of change (ns), ``NO_FILE`` where there is none to read."""
+    """Return a file's size and time of change (ns); ``NO_FILE`` if it cannot be read."""
     path = Path(root) / relative
     try:
         status = path.stat()
@@ -206,7 +206,7 @@ def size_and_time(root: str | Path, relative: str) -> tuple[int, int]:
 
 
 def read_below(root: str | Path, relative: str, config: ImagesConfig, listed: Sequence[int] = NO_FILE) -> bytes:
-    """Return the bytes of a file below ``root``; its size and time must be those ``listed``, unless none was then."""
+    """Return the bytes of a file below ``root``; size and time must be those ``listed``, if it was readable then."""
     check_path(relative)
     shown = shown_name(relative[:200])
     try:
@@ -219,10 +219,10 @@ def read_below(root: str | Path, relative: str, config: ImagesConfig, listed: Se
 
 
 def read_file(path: Path, config: ImagesConfig, listed: Sequence[int], shown: str = "") -> bytes:
-    """Return the bytes of a regular file of limited size; ``shown`` names it where it is refused."""
+    """Return the bytes of a regular file of limited size; ``shown`` is its name in a refusal."""
     try:
-        _check_status(path.stat(), config, listed, shown)  # opening a device may do things
-        # Opening a pipe that took the file's place would wait for a writer.
+        _check_status(path.stat(), config, listed, shown)  # opening a device may have side effects
+        # Opening a pipe that replaced the file would wait for a writer.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             _check_status(os.fstat(file.fileno()), config, listed, shown)
             return file.read(config.max_bytes)

@@ -1,12 +1,12 @@
-"""Read what the items of a source hold: images, and the pairs, comparisons and preferences that it brings beside them.
+"""Read the items of a source: images, and the pairs, comparisons and preferences that it brings beside them.
 
-Writes ``ImageRow`` and, to a table for each type of row that a source may bring, the rows of that type. An item is read
-once for its images and once for each of these tables, which is far cheaper than what is asked of models about it.
+Writes ``ImageRow``, and the other rows that a source may bring to one table per type. An item is read once for its
+images and once for each of these tables, which is far cheaper than the model calls about it.
 
-Where a profile says so, images and texts are perturbed (paper 001, A.3). Texts are captions, differences and edits,
-statements of comparisons, answers of preferences; questions, labels and what models write later stay. An image is
-written as PNG, so its key changes with its bytes, and with it the keys of all rows that show it. What is drawn depends
-on the keys of what the source gave, so a copy of an image becomes a copy again.
+If the profile asks for it, images and texts are perturbed (paper 001, A.3). Texts are captions, differences and edits,
+statements of comparisons, answers of preferences; questions, labels and texts that models write later stay. A perturbed
+image is a PNG, so its key changes, and with it the keys of all rows about it. Random draws depend on the source's keys,
+so copies of an image stay copies.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ KEYS = ("key", "subject", "first", "second", "component", "image_keys")
 
 
 def perturb_source(rows: Iterable[Read], config: RobustnessConfig) -> Iterator[Read]:
-    """Yield the rows of a source, all of one item before the next, perturbed; as they are where nothing is wanted."""
+    """Yield the rows of a source, all of one item before the next, perturbed if configured."""
     if config.is_off:
         yield from rows
         return
@@ -59,7 +59,7 @@ def _perturb_bytes(data: bytes, key: str, config: RobustnessConfig) -> bytes:
 
 
 def _perturb_row(row: Given, names: Mapping[str, str], config: RobustnessConfig) -> Given:
-    """Return a row with its texts and images perturbed, under the keys that it and what it is about have now."""
+    """Return a row with its texts and images perturbed, with the new keys of itself and its subject."""
 
     def worse(text: str) -> str:
         return replace_words(text, config.word_share, key=row.key)
@@ -92,14 +92,14 @@ def _perturb_row(row: Given, names: Mapping[str, str], config: RobustnessConfig)
 
 
 def read_items(rows: Sequence[ItemRow], config: SourceConfig, *, wanted: type[Row] = ImageRow) -> Iterator[Read]:
-    """Yield the rows of one type that the items hold, or why there is none."""
+    """Yield the items' rows of one type, or the reason why there is none."""
     for found in perturb_source(READERS[config.kind].read_items(rows, config), config.robustness):
         if isinstance(found, wanted | Dropped | Failed):
             yield found
 
 
 def brings(config: SourceConfig, *, wanted: type[Row]) -> bool:
-    """Say whether the source brings rows of a type."""
+    """Return whether the source brings rows of a type."""
     reader = READERS.get(config.kind)  # a profile may name no source yet
     return reader is not None and wanted in reader.brings
 

@@ -1,7 +1,7 @@
 """Read LLaVA's training data as conversations: a JSON list of ``image`` and ``conversations``.
 
-``image`` is a path, a list of paths, or absent; paths start in the file's folder, or in the one above it, as in our own
-exports, and never lead out of it.
+``image`` is a path, a list of paths, or absent; paths are relative to the file's folder, or to the one above it, as in
+our own exports, and never lead out of it.
 """
 
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ from pairwright.tasks.store.images import RefusedImageError, probe_image
 
 KIND = "llava"
 MOST_IMAGES = 16
-"""Of one conversation."""
+"""Maximum images of one conversation."""
 
 
 def read_llava(path: Path, *, seed: int) -> Iterator[PreferenceRow | Dropped]:
-    """Yield a file's conversations in an order that the seed draws, each as a row to train on, or why it is none."""
+    """Yield a file's conversations in an order drawn by the seed, each as a training row, or the reason against it."""
     records: list[object] = load_json(path, list)
     for number in np.random.default_rng(seed).permutation(len(records)).tolist():
         try:

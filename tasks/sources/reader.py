@@ -1,7 +1,7 @@
-"""What a reader is: how one kind of source is recognised, listed and read.
+"""Readers: how one kind of source is recognised, listed and read.
 
-A reader file ends with its ``READER``; the command line's list of sources, the stages of a build and the sizes of its
-shards follow from it.
+A reader file ends with its ``READER``; the command line's list of sources, the stages of a build and its shard sizes
+follow from it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ Read = Given | Dropped | Failed
 
 
 def never(_: str) -> bool:
-    """Recognise no path: the kind has to be named."""
+    """Recognise no path: the kind must be named."""
     return False
 
 
@@ -24,24 +24,24 @@ class Reader:
     """Declaration of one kind of source."""
 
     kind: str
-    """What stands before the colon: "folder" in ``folder:PATH``."""
+    """Text before the colon: "folder" in ``folder:PATH``."""
     about: str
-    """What it is, in one line for people."""
+    """Description in one line."""
     example: str
-    """A source as it is written on the command line."""
+    """Example of a source on the command line."""
     details: str = ""
-    """How its files look and what is read of them, for ``pairwright sources KIND``."""
+    """Layout of its files and the fields that are read, for ``pairwright sources KIND``."""
     list_items: Callable[[SourceConfig, int | None], Iterator[ItemRow]]
-    """``list_items(config, limit)`` yields what the source holds, in its own order and without reading pixels: the
-    first ``limit`` items, or all. It raises ``SourceError`` when there is no such source, or nothing in it."""
+    """``list_items(config, limit)`` yields the first ``limit`` items of the source, or all, in its own order, without
+    reading pixels. It raises ``SourceError`` if the source does not exist or is empty."""
     read_items: Callable[[Sequence[ItemRow], SourceConfig], Iterator[Read]]
-    """``read_items(items, config)`` yields everything that the items hold, all of one item before the next; for an item
-    that cannot be had whole, one ``Dropped`` or ``Failed`` and nothing else."""
+    """``read_items(items, config)`` yields all rows of the items, all of one item before the next; for an item that
+    cannot be read completely, one ``Dropped`` or ``Failed`` only."""
     brings: tuple[type[Row], ...] = ()
-    """Rows that it yields beside images. The stages that would make them do not run."""
+    """Types of rows that it yields beside images; the stages that would make these do not run."""
     recognises: Callable[[str], bool] = never
-    """Whether a path without a kind is one of its sources; it may look at names, not into large files."""
+    """Function that returns whether a path without a kind is one of its sources; it may read names, not large files."""
     needs_path: bool = True
-    """Whether something stands behind the colon."""
+    """Whether a path must follow the colon."""
     rows_per_shard: int = 64
-    """Items of a shard: tens of seconds of work at the most."""
+    """Items of a shard: at most tens of seconds of work."""

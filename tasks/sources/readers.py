@@ -1,4 +1,4 @@
-"""All readers, and which of them reads a source."""
+"""All readers, and the choice of the reader of a source."""
 
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from pairwright.tasks.sources import (
     pair_folders,
     parquet,
     scenes,
+    video,
     webdataset,
 )
 from pairwright.tasks.sources.reader import Reader
@@ -23,7 +24,8 @@ READERS = Registry(
     (
         folder.READER,
         scenes.READER,
-        localized_narratives.READER,  # its files are JSON Lines too: the first that recognises a source reads it
+        video.READER,
+        localized_narratives.READER,  # before jsonl, whose files it shares: the first that recognises a source reads it
         webdataset.READER,
         jsonl.READER,
         jsonl.PAIRS_READER,
@@ -40,24 +42,24 @@ READERS = Registry(
         pair_folders.SPOT_THE_DIFF,
     ),
 )
-"""A plugin's is used where its kind is named."""
+"""A plugin's reader is used only if its kind is named."""
 
 
 def recognise_source(text: str) -> str:
-    """Return a source as ``kind:path``, a local path absolute, so that a build is resumed from anywhere."""
+    """Return a source as ``kind:path``, with an absolute local path, so that a build can be resumed from anywhere."""
     kind, colon, path = text.partition(":")
     reader = READERS.get(kind)
     if reader and not reader.needs_path and (colon or not Path(text).exists()):
         if path:
-            raise SourceError(f"{text}: {kind} are made, not read from a path; write `{kind}:`")
+            raise SourceError(f"{text}: {kind} are rendered, not read from a path; write `{kind}:`")
         return f"{kind}:"
     if reader and colon:
         if not path:
-            raise SourceError(f"{text!r}: names no path; write it like {reader.example}")
+            raise SourceError(f"{text!r}: has no path; write it like {reader.example}")
         return f"{kind}:{_absolute(path)}"
     if colon and "://" not in text and not Path(text).exists():
         raise SourceError(
-            f"{text}: no such file or folder, and {kind!r} is no kind of source. There are: {', '.join(READERS)} "
+            f"{text}: no such file or folder, and {kind!r} is not a kind of source; choose from {', '.join(READERS)} "
             "(`pairwright sources` shows an example of each)"
         )
     if not text:
@@ -68,9 +70,9 @@ def recognise_source(text: str) -> str:
 
 
 def explain_reader(kind: str) -> str:
-    """Return what a reader reads, in detail: how its files look, and how it is called."""
+    """Return the details of a reader: the layout of its files, and an example."""
     if kind not in READERS:
-        raise SourceError(f"{kind}: no such kind of source. There are: {', '.join(sorted(READERS))}")
+        raise SourceError(f"{kind}: no such kind of source; choose from {', '.join(sorted(READERS))}")
     reader = READERS[kind]
     said = reader.details or reader.list_items.__doc__ or ""
     return f"{kind}: {reader.about}\n\n{said.strip()}\n\nExample: pairwright build {reader.example} --out dataset"

@@ -1,10 +1,10 @@
-"""Render photographs of made-up worlds, whose every object and change is known.
+"""Render photographs of synthetic worlds with known objects and changes.
 
 Lists one ``ItemRow`` per world and reads one into an ``ImageRow`` per photograph, with its scene graph. Needs Mitsuba
 and Open Image Denoise, which are loaded only when a world is read; no network and no file.
 
-An item's key hashes all that decides its pixels: the settings, the world's number, the releases of renderer and
-denoiser, and ``SCENES_VERSION``, which is raised whenever this code would draw or render otherwise.
+An item's key hashes everything that determines its pixels: the settings, the world's number, the releases of renderer
+and denoiser, and ``SCENES_VERSION``, which is raised whenever this code draws or renders differently.
 """
 
 import json
@@ -21,7 +21,7 @@ LICENCE = "CC0-1.0"
 
 
 def list_items(source: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
-    """Yield the worlds; the last has fewer photographs where a limit on their number asks for it."""
+    """Yield the worlds; a limit may leave the last one with fewer photographs."""
     config = source.scenes
     left = config.worlds * config.photographs if limit is None else limit
     settings = (config.seed, config.width, config.height, config.samples_per_pixel, config.no_change_share)
@@ -36,7 +36,7 @@ def list_items(source: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
 
 
 def read_items(items: Sequence[ItemRow], source: SourceConfig) -> Iterator[ImageRow | Dropped]:
-    """Yield the photographs of the worlds, or why there is none."""
+    """Yield the photographs of the worlds, or the reason why there is none."""
     for item in items:
         yield from _read(item, source.scenes)
 

@@ -1,8 +1,8 @@
-"""Read the rows of tables: Parquet files, and what ``datasets`` saved, on a local disk or a remote store.
+"""Read rows of tables: Parquet files, and folders saved by ``datasets``, on a local disk or a remote store.
 
-Lists one ``ItemRow`` per row from the files' footers; reads a shard by opening each file once, of it the columns that
-the reader asks for, a row at a time. Files are hostile: one that is no table, or lacks the columns, is one item that is
-dropped with its reason; where no file is any good, the source is refused.
+Lists one ``ItemRow`` per row from the files' footers; reads a shard by opening each file once, only the reader's
+columns and one row at a time. Files may be hostile: one that is not a table, or lacks the columns, is one dropped item
+with its reason; if no file is usable, the source is refused.
 """
 
 import json
@@ -42,24 +42,24 @@ log = logging.getLogger(__name__)
 
 SPLIT_WORDS = ("train", "training", "validation", "valid", "val", "dev", "test", "testing", "eval", "evaluation")
 NUMBERED = re.compile(r"(?P<split>.+)-\d{5}-of-\d{5}(?:-[0-9a-f]+)?")
-"""What the Hub calls the files of a split."""
+"""Pattern of the Hub's file names of a split."""
 LOOKING_AHEAD = 8
-"""Footers that are fetched at once."""
+"""Footers fetched at once."""
 ROWS_PER_SHARD = 256
-"""A row group is read from its beginning to the shard's last row of it: small shards would read large groups often."""
+"""A row group is read from its start to the shard's last row in it, so small shards would read large groups often."""
 
 Record = dict[str, Any]
-"""The wanted columns of one row, under the reader's own names."""
+"""Columns of one row that the reader needs, under its own names."""
 Choose = Callable[[pa.Schema, ReadingConfig], dict[str, str]]
-"""Returns the columns that are read of a table, each with its name in a record; refuses one that lacks them."""
+"""Function that returns the columns to read, each with its name in a record; it refuses a table without them."""
 Located = tuple[ItemRow, dict[str, Any]]
-"""An item and what its locator says."""
+"""An item and its parsed locator."""
 Listing = tuple[SourceFile, list[int] | RefusedEntryError]
-"""A file and how many rows each of its groups has, or why it is refused."""
+"""A file and the number of rows of each of its groups, or why it is refused."""
 
 
 class _MediumError(Exception):
-    """What a disk or a store raised, as its cause: pyarrow reports a failed disk and damaged data alike."""
+    """Error of a disk or store, as its cause: pyarrow reports failed media and damaged data alike."""
 
 
 @contextmanager
@@ -86,13 +86,13 @@ class _WatchedFile:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row of a table, and where its images are."""
+    """One row of a table, and the folder of its images."""
 
     item: ItemRow
     record: Record
     config: SourceConfig
     folder: str
-    """Local folder to which paths of images are relative; empty: a remote source without one."""
+    """Local folder of relative image paths; empty: a remote source without one."""
 
     @property
     def split(self) -> str:
@@ -100,7 +100,7 @@ class TableRow:
         return split_of(json.loads(self.item.locator)["file"])
 
     def picture(self, cell: Cell, captions: tuple[str, ...] = (), part: str = "") -> Picture:
-        """Return an image's bytes under a name that people recognise; one that is a path is read from the folder."""
+        """Return an image's bytes under a readable name; a path is read from the folder."""
         name = shown_name(f"{self.item.name} {part or Path(cell.path[-200:]).name}".strip())
         if cell.data is not None:
             return Picture(data=cell.data, name=name, captions=captions)
@@ -110,7 +110,7 @@ class TableRow:
 
 
 def table_reader(choose: Choose, read_row: Callable[[TableRow], Iterable[Given]], **declaration: Any) -> Reader:
-    """Return the reader of a data set of tables; ``read_row`` raises ``RefusedEntryError`` for what is no use."""
+    """Return the reader of a data set of tables; ``read_row`` raises ``RefusedEntryError`` for an unusable row."""
     return Reader(
         list_items=partial(list_rows, choose=choose),
         read_items=partial(_read_tables, choose=choose, read_row=read_row),
@@ -131,7 +131,7 @@ def _read_tables(
 
 
 def image_folder(config: SourceConfig) -> str:
-    """Return the local folder to which paths in rows are relative; empty for a remote source without one."""
+    """Return the local folder of relative paths in rows; empty for a remote source without one."""
     if config.reading.images:
         return config.reading.images
     place = open_place(config.path)
@@ -139,7 +139,7 @@ def image_folder(config: SourceConfig) -> str:
 
 
 def list_rows(config: SourceConfig, limit: int | None, *, choose: Choose) -> Iterator[ItemRow]:
-    """Yield an item per row of the source's tables, the first ``limit``; ``SourceError`` where no table is any good."""
+    """Yield an item per row of the source's tables, at most ``limit``; ``SourceError`` if no table is usable."""
     place = open_place(config.path)
     threads = ThreadPoolExecutor(LOOKING_AHEAD)
     try:
@@ -153,13 +153,13 @@ def _find_tables(place: Place, splits: Sequence[str]) -> list[str]:
     names = place.names((".parquet", ".arrow") if place.is_local else (".parquet",))
     found = {name: split_of(name) for name in _without_leftovers(place, names)}
     if not found:
-        raise SourceError(f"{place.address}: holds no Parquet file, and nothing on a local disk that `datasets` saved")
+        raise SourceError(f"{place.address}: has no Parquet file, and is not a local folder saved by `datasets`")
     wanted = choose_splits(place.address, splits, sorted(set(found.values())))
     return [name for name in sorted(found, key=os.fsencode) if found[name] in wanted]
 
 
 def _without_leftovers(place: Place, names: Sequence[str]) -> Iterator[str]:
-    """Leave out the Arrow files that are no data: caches, and those that an earlier save left in the same folder."""
+    """Leave out Arrow files without data: caches, and leftovers of an earlier save in the same folder."""
     data_files = lru_cache(_data_files)
     for name in names:
         path = Path(place.path(name))
@@ -173,19 +173,19 @@ def _without_leftovers(place: Place, names: Sequence[str]) -> Iterator[str]:
 
 
 def _data_files(state: Path) -> list[Any]:
-    """Return the names of the Arrow files that ``datasets`` saved, of which each must be there."""
+    """Return the names of the Arrow files saved by ``datasets``, all of which must exist."""
     said: dict[str, Any] = load_json(state, dict)
     if said.get("_indices_data_files"):
-        raise SourceError(f"{state} selects rows; save it again with a newer `datasets`")
+        raise SourceError(f"{state}: selects rows by indices; save it again with a newer `datasets`")
     files = said.get("_data_files")
     names = [one.get("filename") for one in files if isinstance(one, dict)] if isinstance(files, list) else []
     if lacking := [name for name in names if not (isinstance(name, str) and (state.parent / name).is_file())]:
-        raise SourceError(f"{state}: names files that are not there: {shown_name(str(lacking)[:200])}")
+        raise SourceError(f"{state}: names missing files: {shown_name(str(lacking)[:200])}; save the data set again")
     return names
 
 
 def split_of(name: str) -> str:
-    """Return the split that a table's path names; "train" where it names none, as on the Hugging Face Hub."""
+    """Return the split in a table's path; "train" if there is none, as on the Hugging Face Hub."""
     path = PurePosixPath(name)
     if path.suffix == ".arrow" and path.parent.name:
         return path.parent.name
@@ -211,7 +211,7 @@ def _open(place: Place, file: SourceFile) -> ParquetTable | ArrowTable:
 
 
 def _look(place: Place, config: SourceConfig, choose: Choose, name: str) -> Listing:
-    """Read one footer; a medium that fails ends the listing, a bad file is one refused item."""
+    """Read one footer; a failed medium ends the listing, a bad file is one refused item."""
     file = SourceFile(name=name, size=-1, stamp="")
     try:
         with _medium():
@@ -250,7 +250,7 @@ def _list_items(place: Place, kind: str, listings: Iterable[Listing]) -> Iterato
 def read_rows(
     items: Sequence[ItemRow], config: SourceConfig, *, choose: Choose
 ) -> Iterator[tuple[ItemRow, Record | Dropped | Failed]]:
-    """Yield each item of a shard with its row, or with why there is none."""
+    """Yield each item of a shard with its row, or with the reason why there is none."""
     place = open_place(config.path)
     located: list[Located] = [(item, json.loads(item.locator)) for item in items]
     for _, some in groupby(located, key=lambda both: both[1]["file"]):
@@ -260,7 +260,7 @@ def read_rows(
 def _read_file(
     place: Place, some: Sequence[Located], config: SourceConfig, choose: Choose
 ) -> Iterator[tuple[ItemRow, Record | Dropped | Failed]]:
-    """Read the items of one file; whatever happens, each gets its row or a reason."""
+    """Read the items of one file; each gets its row or a reason in any case."""
     first = some[0][1]
     try:
         if "refused" in first:

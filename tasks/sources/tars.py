@@ -1,8 +1,7 @@
-"""Walk over the members of a tar, and read some by their place; nothing is unpacked to disk.
+"""Walk over the members of a tar, and read some by their offset; nothing is unpacked to disk.
 
-A tar is hostile: links, devices, sparse files, absurd headers and names that lead out of the archive are named with the
-reason why they are refused; where the structure ends too early or makes no sense, the last thing named is the archive's
-own fault.
+A tar may be hostile: links, devices, sparse files, absurd headers and names that lead out of the archive are refused
+with a reason; if the structure ends early or is invalid, the last entry is the fault of the archive itself.
 """
 
 import posixpath
@@ -14,25 +13,25 @@ from typing import BinaryIO
 from pairwright.tasks.sources.read_entry import RefusedEntryError, shown_words
 
 MAX_HEADER = 1 << 20
-"""Bytes of a GNU long name or of a pax header; real ones have hundreds."""
+"""Maximum bytes of a GNU long name or pax header; real ones have hundreds."""
 MAX_NAME = 4096
 MAX_MEMBERS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One regular file of a tar, or what is refused about it; a fault of the archive itself has no name."""
+    """Regular file of a tar, or the reason of its refusal; a fault of the archive itself has no name."""
 
     name: str
     offset: int = 0
-    """Of its first byte."""
+    """Offset of its first byte."""
     size: int = 0
     refused: str = ""
     detail: str = ""
 
 
 class TarBytes:
-    """The bytes of an archive, whose headers and members are of limited size."""
+    """Bytes of an archive, with limits on the size of headers and members."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         """Read ``file``, which has ``size`` bytes."""
@@ -40,25 +39,25 @@ class TarBytes:
         self.tell, self.close = file.tell, file.close
 
     def seek(self, offset: int) -> int:
-        """Go to a place."""
+        """Move to an offset."""
         if offset > self._size:
             raise RefusedEntryError("truncated archive", f"a member ends at byte {offset} of {self._size}")
         return self._file.seek(offset)
 
     def read(self, count: int) -> bytes:
-        """Return a header, which ``tarfile`` reads while it walks; fewer bytes where the archive ends."""
+        """Return a header, which ``tarfile`` reads while it walks; fewer bytes at the end of the archive."""
         if count > MAX_HEADER:
             raise RefusedEntryError("damaged header", f"an extended header of {count} bytes")
         return self._file.read(count)
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Return the contents of a member; ``OSError`` where its medium fails."""
+        """Return the contents of a member; ``OSError`` if its medium fails."""
         try:
             self.seek(offset)
             data = self._file.read(size)
         except (OSError, RefusedEntryError):
             raise
-        except Exception as error:  # each store raises errors of its own
+        except Exception as error:  # each store raises its own errors
             raise OSError(shown_words(error)) from error
         if len(data) < size:
             raise RefusedEntryError("truncated archive", f"at byte {offset}")
@@ -66,9 +65,9 @@ class TarBytes:
 
 
 def walk_members(archive: TarBytes) -> Iterator[Member]:
-    """Yield what a tar holds, in its order, folders left out; a fault of the archive is the last."""
+    """Yield the members of a tar in order, without folders; a fault of the archive comes last."""
     held: Member | None = None
-    """The last member: whether its contents are all there shows when the next header is read."""
+    """The last member: reading the next header shows whether its contents are complete."""
     walked = 0
     try:
         if archive.read(2) == b"\x1f\x8b":
@@ -101,7 +100,7 @@ def walk_members(archive: TarBytes) -> Iterator[Member]:
 
 
 def _check_end(archive: TarBytes, offset: int) -> None:
-    """Refuse an archive that has no end mark where ``tarfile`` stopped, which it takes for an end."""
+    """Refuse an archive without an end mark where ``tarfile`` stopped, since it takes any stop for an end."""
     archive.seek(offset)
     block = archive.read(tarfile.BLOCKSIZE)
     if len(block) < tarfile.BLOCKSIZE:

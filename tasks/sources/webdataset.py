@@ -1,18 +1,18 @@
-"""Read WebDataset shards: tars in which the members of one basename are a sample.
+"""Read WebDataset shards: tars in which members with one basename are a sample.
 
 Lists ``ItemRow`` from the headers of the tars, reads a sample into ``ImageRow``. A source is one tar, a pattern
-(``shards-{000..011}.tar``, ``train-*.tar``) or a folder of tars, local or wherever fsspec reaches. Nothing is unpacked
-to disk; a ``.tar.gz`` has to be unpacked (``gunzip``) before.
+(``shards-{000..011}.tar``, ``train-*.tar``) or a folder of tars, local or in any store that fsspec knows. Nothing is
+unpacked to disk; a ``.tar.gz`` must be unpacked (``gunzip``) first.
 
-A sample is what has one name up to the first dot of the file name, wherever in its tar it lies:
+The members of a sample share their name up to the first dot of the file name, anywhere in the tar:
 
-* ``a.jpg`` and other images; where a sample has several (``a.jpg``, ``a.mask.png``), those with the plainest ending
-  count, and several of them (``a.before.jpg``, ``a.after.jpg``) become images of one group;
-* ``a.txt`` and ``a.caption``: captions; ``a.json``: captions, licence, group. Captions of a sample with several images
-  are taken where the names tell whose they are (``a.before.txt``).
+* ``a.jpg`` and other images; of several, those without a middle part count (``a.jpg``, not ``a.mask.png``); if all have
+one (``a.before.jpg``, ``a.after.jpg``), they are images of one group;
+* ``a.txt`` and ``a.caption``: captions; ``a.json``: captions, licence, group. In a sample with several images, captions
+count if their names match an image (``a.before.txt``).
 
 Other members, and hidden ones, are ignored and counted in the log. An item's key hashes the tar's name, size and
-version and the places of its members. A tar is listed by seeking over its headers, and a member is read by one seek.
+version and the offsets of its members. Listing seeks from header to header; reading a member takes one seek.
 """
 
 import json
@@ -48,22 +48,22 @@ from pairwright.tasks.sources.tars import Member, TarBytes, walk_members
 log = logging.getLogger(__name__)
 
 ENDINGS = (".tar", ".tar.gz", ".tgz")
-"""Gzipped tars are listed to be refused with a word on what to do."""
+"""Gzipped tars are listed, to be refused with a message."""
 TEXTS = (".txt", ".caption")
 RECORD = ".json"
 MAX_TEXT = 1 << 20
-"""Bytes of a caption or of a JSON record; larger ones drop their sample."""
+"""Maximum bytes of a caption or JSON record; a larger one drops its sample."""
 MAX_OF_SAMPLE = 64
 READ_AHEAD = 1 << 20
-"""Bytes per request to a remote store: headers and small members that lie together cost one round trip."""
+"""Bytes per request to a remote store: adjacent headers and small members cost one round trip."""
 LOOKED_AT = 1000
-"""Names of a folder that are looked at to recognise it."""
+"""Maximum names read to recognise a folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     suffix: str
-    """".jpg", ".before.jpg": what follows the basename."""
+    """The name after the basename: ".jpg", ".before.jpg"."""
     offset: int
     size: int
 
@@ -73,16 +73,16 @@ class _Part:
 
     @property
     def field(self) -> str:
-        """Return what stands between basename and ending: "" in ``a.jpg``, ".before" in ``a.before.jpg``."""
+        """Return the part between basename and extension: "" in ``a.jpg``, ".before" in ``a.before.jpg``."""
         return self.suffix[: -len(self.ending)]
 
 
 def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
-    """Yield the samples of all archives in order, the first ``limit`` of them; ``SourceError`` where there is none."""
+    """Yield the samples of all archives in order, at most ``limit``; ``SourceError`` if there is none."""
     if config.reading.splits:
         raise SourceError(
-            f"{config.path}: tars name no splits, but reading.splits asks for {', '.join(config.reading.splits)}; "
-            "give a pattern that names the tars of a split"
+            f"{config.path}: tars have no splits, but reading.splits is {', '.join(config.reading.splits)}; "
+            "give a pattern for the tars of a split"
         )
     yield from islice(_all_items(config.path), limit)
 
@@ -106,13 +106,13 @@ def _all_items(source: str) -> Iterator[ItemRow]:
             yield _item(file, stem, members)
     if not found:
         raise SourceError(
-            f"{source}: no sample with an image found in its archives ({fault}); give a tar (not gzipped), a pattern "
+            f"{source}: no sample with an image in its archives ({fault}); give a tar (not gzipped), a pattern "
             "like NAME-{000..011}.tar, or a folder of tars"
         )
 
 
 def _samples_of(place: Place, file: SourceFile) -> dict[str, list[Member]]:
-    """Return the wanted members of an archive by basename; under none, what is wrong with the archive itself."""
+    """Return the image and text members of an archive by basename; under "", a fault of the archive itself."""
     samples: dict[str, list[Member]] = {}
     ignored = 0
     with closing(_open(place, file)) as archive:
@@ -172,14 +172,14 @@ def _images(parts: Sequence[_Part]) -> list[_Part]:
 
 
 def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
-    """Yield the images of each sample, or why there is none; each archive is opened once."""
+    """Yield the images of each sample, or the reason why there is none; each archive is opened once."""
     place = open_place(config.path)
     located = [(item, json.loads(item.locator)) for item in items]
     for name, group in groupby(located, key=lambda both: both[1]["archive"]):
         samples = list(group)
         try:
             archive = _open(place, place.look(name, samples[0][1]))
-        except Exception as error:  # noqa: BLE001 - each store raises errors of its own; the items are owed again
+        except Exception as error:  # noqa: BLE001 - each store raises its own errors; the items are owed again
             yield from (refuse(item, error) for item, _ in samples)
             continue
         with closing(archive):
@@ -242,7 +242,7 @@ def _recognises(path: str) -> bool:
 
 READER = Reader(
     kind="webdataset",
-    about="WebDataset shards: tars of images with captions; one, a pattern or a folder, local or remote",
+    about="WebDataset shards: tars of images with captions; one tar, a pattern or a folder, local or remote",
     example="webdataset:'shards-{000..011}.tar'",
     details=__doc__ or "",
     list_items=list_items,

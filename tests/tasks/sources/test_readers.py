@@ -29,9 +29,9 @@ def test_scenes_are_recognised_unless_a_folder_has_the_name(tmp_path: Path, monk
     assert recognise_source("scenes:") == "scenes:"
 
 
-@pytest.mark.parametrize("text", ["video:film.mp4", "vidoe:"])
+@pytest.mark.parametrize("text", ["audio:song.mp3", "vidoe:"])
 def test_an_unknown_kind_is_refused_with_those_that_are_known(text: str) -> None:
-    with pytest.raises(SourceError, match=r"There are: folder, .*`pairwright sources`"):
+    with pytest.raises(SourceError, match=r"choose from folder, .*`pairwright sources`"):
         recognise_source(text)
 
 
@@ -52,8 +52,8 @@ def test_every_kind_explains_itself(kind: str) -> None:
 
 
 def test_an_unknown_kind_is_not_explained() -> None:
-    with pytest.raises(SourceError, match=r"video: .*cad-inst, "):
-        explain_reader("video")
+    with pytest.raises(SourceError, match=r"audio: .*cad-inst, "):
+        explain_reader("audio")
 
 
 PATTERNS = "plain.tar s-{000..011}.tar {9..11} {11..9} {08..10} {0..10} {a,b}-{1..2}.tar {x,y{1..2}} {a,}b {a} {} {a..c"
