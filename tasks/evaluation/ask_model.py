@@ -1,7 +1,7 @@
-"""Ask a model a benchmark's questions: images are read, perturbed where that is wanted, and a served model is asked.
+"""Ask a model a benchmark's questions, with perturbed images or captions on demand.
 
-Perturbations are those of paper 001 (A.3): noise or fog in the images, other words in captions. What image files hold
-is decoded by whoever is asked, or here where pixels are changed. Serving needs an OpenAI-compatible server.
+Perturbations are those of paper 001 (A.3): noise or fog in images, wrong words in captions. Images are decoded by the
+model's side, or here to perturb them. Needs an OpenAI-compatible server.
 """
 
 import re
@@ -21,8 +21,7 @@ from pairwright.tasks.serving.chat import Chat, Question
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.images import Reason, RefusedImageError, decode_rgb, encode_png
 
-IMAGE_BYTES = 256 << 20
-"""A larger file is refused before it is read."""
+IMAGE_BYTES = 256 << 20  # larger files are refused unread
 KINDS: dict[str, Kind] = {"noise": "gaussian-noise", "fog": "fog"}
 SEVERITIES = tuple("12345")
 SHARE = re.compile(r"0?\.\d*[1-9]\d*|1(\.0*)?")
@@ -31,7 +30,7 @@ Change = Callable[[Question, ExamQuestion], Question]
 
 
 def find_change(perturb: str, asked: Sequence[ExamQuestion], *, seed: int) -> Change:
-    """Return what becomes of a question: noise:1 to 5, fog:1 to 5, words:SHARE; empty: nothing."""
+    """Return the change of questions by "noise:1" to 5, "fog:1" to 5, "words:SHARE", or "" for none."""
     name, _, strength = perturb.partition(":")
 
     def perturb_images(question: Question, _one: ExamQuestion) -> Question:
@@ -53,7 +52,7 @@ def find_change(perturb: str, asked: Sequence[ExamQuestion], *, seed: int) -> Ch
         return perturb_images
     if name == "words" and SHARE.fullmatch(strength):
         if not any(one.reword for one in asked):
-            raise ConfigError(f"--perturb {perturb}: this benchmark's questions hold no captions or statements")
+            raise ConfigError(f"--perturb {perturb}: this benchmark has no captions or statements")
         return replace_some
     raise ConfigError(f"--perturb {perturb}: must be noise:1 to noise:5, fog:1 to fog:5, or words:0.1 to words:1")
 
@@ -89,7 +88,7 @@ class AskedRow(Row):
 
 
 def ask_served(questions: Iterable[tuple[str, Question]], answers: Answers, *, model: ChatConfig) -> Iterator[Reply]:
-    """Yield a reply to each question, as they come; what was answered before is not asked again."""
+    """Yield a reply to each question, in the order of completion; earlier answers are reused."""
     rows = (AskedRow(key=name, source_key=name, subject=name, question=question) for name, question in questions)
     for result in ask_rows(rows, _ask, model, answers=answers):
         name = result.source_key

@@ -27,7 +27,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 
 def find_benchmark(name: str) -> Benchmark:
-    """Return a benchmark."""
+    """Return a benchmark by name."""
     if name not in BENCHMARKS:
         raise ConfigError(f"--benchmark {name}: unknown benchmark; choose from {', '.join(BENCHMARKS)}")
     return BENCHMARKS[name]

@@ -1,9 +1,9 @@
-"""Let a served model rate answers, so that what is rated cannot write its own rating.
+"""Have a served model rate answers, safe against answers that forge their own rating.
 
-What others wrote (the answer, the question, the reference) stands on one line without control tokens, between lines
-with a number drawn for this answer alone. A rating is one line of JSON in the judge's own reply that repeats that
-number and has the fields that were asked for and no others; two such lines are none. A reply without a rating is asked
-for again, and then the answer counts as unjudged. No rule can keep a judge from believing what it reads, though.
+Untrusted text (answer, question, reference) is one line without control tokens, between fences with a number drawn for
+this answer. A rating is one line of JSON in the judge's reply with that number and exactly the required fields; two
+such lines are invalid. A reply without a rating is asked for again, then the answer counts as unjudged. The judge may
+still believe a manipulative answer.
 """
 
 import json
@@ -26,34 +26,28 @@ from pairwright.tasks.store.answers import Answers
 
 ATTEMPTS = 3
 MOST_TOKENS, REASON_TOKENS = 64, 320
-"""Of a rating without and with a reason; the rating itself has some 40, as it repeats a number of 16 digits."""
-FENCE = re.compile(r"\A```(?:json)?\s*|\s*```\Z")
-"""What models like to put around JSON."""
-SECRET = make_key("secret of the fences")
-"""Under which key an evaluation keeps what its fences' numbers are made of."""
+"""Of a rating without and with a reason; the rating itself has some 40, with its 16-digit number."""
+FENCE = re.compile(r"\A```(?:json)?\s*|\s*```\Z")  # code fences around JSON
+SECRET = make_key("secret of the fences")  # key of an evaluation's secret, which the fences' numbers derive from
 
 
-Values = Mapping[str, str]
-"""The answer to rate, and all that the judge is told beside it, by the names in the prompt."""
+Values = Mapping[str, str]  # the answer and other fields of the judge's prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rating(Row):
-    """What a judge gave to the answer of the name ``key``, with what it was told."""
+    """Judge's rating of the answer ``key``, with its input."""
 
     values: Values
-    rating: int | None = None
-    """``None``: nothing that could be read, or no answer at all."""
-    text: str = ""
-    """The judge's reply."""
-    failed: bool = False
-    """Whether the judge did not answer, and may be asked again."""
+    rating: int | None = None  # ``None``: unreadable, or no reply
+    text: str = ""  # the judge's reply
+    failed: bool = False  # whether the judge did not reply, and may be asked again
 
 
 def judge_answers(
     judged: Mapping[str, Values], rubric: Rubric, judge: ChatConfig, *, answers: Answers
 ) -> Iterator[Rating]:
-    """Yield a rating of each answer, as they come; ``answers`` keeps what was said, and the secret of the fences."""
+    """Yield a rating of each answer, in the order of completion; ``answers`` stores replies and the secret."""
     work = partial(_judge, rubric=rubric, secret=_secret(answers))
     rows = {key: Rating(key=key, source_key=key, subject=key, values=values) for key, values in judged.items()}
     for result in ask_rows(rows.values(), work, judge, answers=answers):
@@ -70,7 +64,7 @@ def _secret(answers: Answers) -> bytes:
 
 
 def number_of(name: str, values: Values, secret: bytes) -> str:
-    """Return the number of an answer's fences: it hashes all that stands inside."""
+    """Return the number of an answer's fences, a keyed hash of their content."""
     parts = (name, *(part for pair in sorted(values.items()) for part in pair))
     inside = make_key(*(part.encode(errors="surrogatepass") for part in parts))
     return f"n{blake2b(inside.encode(), key=secret, digest_size=8).hexdigest()}"
@@ -89,7 +83,7 @@ async def _judge(row: Rating, chat: Chat, *, rubric: Rubric, secret: bytes) -> R
 
 
 def ask_rating(name: str, values: Values, rubric: Rubric, secret: bytes) -> tuple[Question, str]:
-    """Return what a judge is asked about an answer, and the number that its rating must repeat."""
+    """Return the judge's question about an answer, and the number that its rating must repeat."""
     number = number_of(name, values, secret)
     told = {field: as_data(text) or "(nothing)" for field, text in values.items()}
     fields: dict[str, Any] = {"number": {"type": "string", "enum": [number]}}
@@ -107,9 +101,9 @@ def ask_rating(name: str, values: Values, rubric: Rubric, secret: bytes) -> tupl
 
 
 def read_rating(text: str, number: str, rubric: Rubric) -> int | None:
-    """Return the rating of a judge's reply, or ``None``."""
+    """Return the rating in a judge's reply, or ``None``."""
     fields = {"number", "rating", *(["reason"] if rubric.reasoned else [])}
-    found = [value for value in _objects(text) if set(value) == fields and value["number"] == number]
+    found = [value for value in _json_objects(text) if set(value) == fields and value["number"] == number]
     if len(found) != 1:
         return None
     rating = found[0]["rating"]
@@ -117,8 +111,8 @@ def read_rating(text: str, number: str, rubric: Rubric) -> int | None:
     return rating if fits else None
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects that have a line of their own, or are the whole reply."""
+def _json_objects(text: str) -> Iterator[dict[str, Any]]:
+    """Yield JSON objects that fill a line or the whole reply."""
     whole = FENCE.sub("", text.strip())
     for line in dict.fromkeys([whole, *map(str.strip, text.splitlines())]):
         try:

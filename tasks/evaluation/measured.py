@@ -1,7 +1,6 @@
-"""Scores that are made of sums over items, and their bootstrap intervals.
+"""Scores from sums over items, with bootstrap intervals.
 
-Intervals are percentiles over resamples of the items, drawn with replacement: of each, the statistics are summed, and
-nothing is scored again.
+Intervals are percentiles over resamples of the items with replacement; statistics are summed, nothing is scored again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,21 +17,19 @@ CONFIDENCE = 0.95
 class Measured:
     """Statistics of items, ``(items, columns)``, whose sums give scores of any set of items.
 
-    ``conclude`` maps sums ``(..., columns)`` to a score per name, ``(..., names)``; NaN: it is not defined.
+    ``conclude`` maps sums ``(..., columns)`` to ``(..., names)`` scores; NaN: undefined.
     """
 
     names: tuple[str, ...]
     statistics: Floats
     conclude: Callable[[Floats], Floats]
-    category: str = ""
-    """The items' category; empty: all."""
-    percent: bool = True
-    """Whether it is a share; else it is on a scale of its own."""
+    category: str = ""  # of the items; empty: all
+    percent: bool = True  # whether it is a share, or has its own scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """A score with the ends of its interval; a share is a fraction. ``None``: not defined, or no interval."""
+    """Score with its interval; shares are fractions. ``None``: undefined, or no interval."""
 
     category: str = ""
     name: str
@@ -66,7 +63,7 @@ def measure_ratios(
 
 
 def conclude(measured: Iterable[Measured], *, resamples: int, seed: int) -> list[Score]:
-    """Return the scores, in their order, with intervals unless ``resamples`` is 0."""
+    """Return the scores, in order, with intervals unless ``resamples`` is 0."""
     return [score for one in measured for score in _conclude(one, resamples, seed)]
 
 
@@ -83,10 +80,7 @@ def _conclude(one: Measured, resamples: int, seed: int) -> Iterator[Score]:
 
 
 def resample(one: Measured, *, resamples: int, seed: int, confidence: float = CONFIDENCE) -> Floats:
-    """Return the lower and the upper end of each score's interval, ``(names, 2)``.
-
-    The same seed draws the same items for every metric of as many items.
-    """
+    """Return both ends of each score's interval, ``(names, 2)``; items drawn depend on seed and number alone."""
     rng, items = np.random.default_rng(seed), len(one.statistics)
     sums = np.array([one.statistics[rng.integers(0, items, items)].sum(axis=0) for _ in range(resamples)])
     tail = (1 - confidence) / 2

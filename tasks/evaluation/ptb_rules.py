@@ -1,10 +1,9 @@
-"""Part texts into words as Stanford's PTBTokenizer 3.4.1 does with ``-preserveLines -lowerCase``, without Java.
+"""Tokenise as Stanford's PTBTokenizer 3.4.1 with ``-preserveLines -lowerCase``, without Java.
 
-The tokeniser of coco-caption is a scanner: at each place the rule with the longest match wins, what follows a word
-(like the 's after it) counting, and of two as long the earlier one. The rules here were found by comparing with it, and
-the tests compare with it wherever there is Java: they are equal on captions, their hyphens, quotes, contractions,
-numbers and common symbols, and differ in rare things (addresses with odd endings, telephone numbers, emoticons, some
-abbreviations of newspapers and scripts outside the Latin ones).
+coco-caption's tokeniser is a scanner: the rule with the longest match wins, lookahead included (as the 's after a
+word), and the earlier of two equally long ones. The rules were derived by comparison, and tests compare wherever there
+is Java: equal on captions, hyphens, quotes, contractions, numbers and common symbols; different in rare cases
+(addresses with odd endings, telephone numbers, emoticons, some newspaper abbreviations and non-Latin scripts).
 """
 
 import re
@@ -86,14 +85,14 @@ _SYMBOLS = (
     r"([\u207A\u207B\u208A\u208B]?(?:[\u2070\u00B9\u00B2\u00B3\u2074-\u2079]+|[\u2080-\u2089]+))",
     r"(\S)",
 )
-"""Each rule's first group is the word; what follows it in the match counts for its length, but is read again."""
+"""Each rule's first group is the word; the rest of the match is lookahead."""
 _KEPT = re.compile(
     "[!-~\u00a1-\u00ac\u00ae-\u00b4\u00b6-\u00b9\u00bb-\u00bf\u00d7\u00f7\u2016\u2017\u201a\u201e-\u2023\u2030-\u2038"
     "\u203b\u203c\u203e-\u2042\u2044\u2070-\u207e\u208a-\u208e\u20ac\u2100-\u214f\u2190-\u245f\u249c-\u24e9"
     "\u2500-\u2775\u2794-\u2bff\u3001\u3002\u3012\u30fb\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
     "\uffe0\uffe1\uffe5\uffe6]"
 )
-"""Symbols that are words; others, such as emoji, leave no trace."""
+"""Symbols that are words; others, such as emoji, vanish."""
 _WRITTEN = {
     "(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-",
     "\u00A2": "cents", "\u00A3": "#", "\u00A4": "$", "\u20AC": "$",
@@ -101,9 +100,8 @@ _WRITTEN = {
     "&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": "''", "&mdash;": "--", "&nbsp;": "", "&apos;": "",
 }  # fmt: skip
 _DROPPED = frozenset(["''", "``", "--", "...", *"'`.?!,:-;\"“”‘’‛«»‹›–—―…"])
-"""coco-caption's punctuation, which is no word, and what PTBTokenizer writes as one of it."""
-_PARTING = re.compile("[\n\r\x0b\x0c\u2028\u2029\U00010000-\U0010ffff]")
-"""Line breaks, and what does not fit into 16 bits."""
+"""coco-caption's punctuation, and PTBTokenizer's spellings of it."""
+_PARTING = re.compile("[\n\r\x0b\x0c\u2028\u2029\U00010000-\U0010ffff]")  # line breaks, and characters beyond 16 bits
 # A word to which no other rule applies.
 _PLAIN = re.compile(r"(?!(?i:cannot|gonna|gotta|lemme|gimme|wanna)\b)[A-Za-z]+(?=,? |$)")
 
@@ -115,10 +113,7 @@ def _rules(kind: str) -> tuple[re.Pattern[str], ...]:
 
 
 def tokenise(text: str) -> str:
-    """Return the words of a text, in lower case and without punctuation, joined by one space each.
-
-    Line breaks count as spaces.
-    """
+    """Return the words of a text, lower-case, without punctuation, separated by spaces."""
     return " ".join(word for word in map(_write, _scan(text)) if word and word not in _DROPPED)
 
 
@@ -134,7 +129,6 @@ def _scan(text: str) -> Iterator[str]:
 
 
 def _longest(text: str, place: int) -> re.Match[str] | None:
-    """Return the longest match at a place; of two as long, the earlier rule's."""
     first = text[place]
     kind = "digit" if first.isdecimal() else "letter" if first.isalpha() else "symbol"
     matches = () if first.isspace() else (rule.match(text, place) for rule in _rules(kind))

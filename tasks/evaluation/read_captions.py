@@ -1,18 +1,18 @@
-"""Read captions with their ids, and match predictions with references by a protocol.
+"""Read captions by id, and match predictions with references by a protocol.
 
 Files are JSON Lines, a JSON list, COCO's results and annotations, or pycocoevalcap's form: one object of lists of
-texts, ``{"7": ["a car", ...]}``. A record has an id (``image_id``, ``img_id`` or
-``id``: a text or a whole number, and 7 is "7") and a text (``text`` or ``caption``) or several (``sentences``,
-``captions`` or ``texts``). Files are hostile: sizes, kinds and characters are checked.
+texts, ``{"7": ["a car", ...]}``. A record has an id (``image_id``, ``img_id`` or ``id``: a text or a whole number, and
+7 is "7") and a text (``text`` or ``caption``) or several (``sentences``, ``captions`` or ``texts``). Files are
+untrusted: sizes, types and characters are checked.
 
-Protocols say which texts are an item's references. ``coco``: all texts of an id. Spot-the-Diff's files list records,
-and an image pair may have several; papers differ in what they make of them (all on the test split):
+Protocols define an item's references. ``coco``: all texts of an id. Spot-the-Diff's files list records, several per
+image pair; papers use them in three ways (all on the test split):
 
 - ``spot-the-diff``: single change. The sentences of all records of a pair are its references: 1,270 pairs.
-- ``spot-the-diff-records``: single change. Each record is an item with its own sentences, and one prediction is scored
+- ``spot-the-diff-records``: single change. Each record is an item with its own sentences, and a prediction is scored
   once per record of its pair: 1,404 items.
 - ``spot-the-diff-multi``: multiple changes. Each record is an item, and its sentences, joined by ". ", are one
-  reference; the prediction tells all changes.
+  reference; the prediction describes all changes.
 
 Numbers of different protocols are not comparable: CIDEr-D's document frequencies come from the scored items, too.
 """
@@ -26,23 +26,20 @@ from typing import Any
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation.read_json import number_records, parse_values, read_text
 
-TEXT_CHARACTERS = 100_000
-"""Of one record, all its texts together."""
+TEXT_CHARACTERS = 100_000  # per record, all texts together
 ID_CHARACTERS = 1000
 IDS = ("image_id", "img_id", "id")
 ONE, SEVERAL = ("text", "caption"), ("sentences", "captions", "texts")
 PROTOCOLS = ("coco", "spot-the-diff", "spot-the-diff-records", "spot-the-diff-multi")
 MISSING = ("refuse", "empty", "leave-out")
-"""What becomes of references without a prediction: an error, an empty prediction, or no item."""
-BLANK = ("drop", "keep")
-"""What becomes of blank references; with "keep", they count as published scores count Spot-the-Diff's seven."""
-SHOWN = 3
-"""Ids that a message names."""
+"""Treatment of references without a prediction: an error, an empty prediction, or no item."""
+BLANK = ("drop", "keep")  # treatment of blank references; published scores of Spot-the-Diff "keep" its seven
+SHOWN = 3  # ids named in a message
 
 
 @dataclass(frozen=True)
 class Record:
-    """Texts of one id; some may be blank. ``is_list``: they were given as a list; ``where``: file and line."""
+    """Texts of one id, possibly blank. ``is_list``: given as a list; ``where``: file and line."""
 
     name: str
     texts: tuple[str, ...]
@@ -52,7 +49,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Item:
-    """One thing to score: a prediction and its references, as they were written."""
+    """Unit of scoring: a prediction and its references, unprocessed."""
 
     name: str
     prediction: str
@@ -61,21 +58,17 @@ class Item:
 
 @dataclass(frozen=True)
 class Matched:
-    """Items to score, in the order of the references, and counts of what is not scored."""
+    """Items to score, in the order of the references, and counts of the rest."""
 
     items: list[Item]
-    empty: int
-    """Predictions without any word."""
-    blank: int
-    """Blank references that are left out."""
-    unreferenced: int
-    """Items left out since they had blank references only."""
-    missing: int
-    """Ids of references that have no prediction."""
+    empty: int  # predictions without words
+    blank: int  # blank references left out
+    unreferenced: int  # items left out for lack of non-blank references
+    missing: int  # reference ids without a prediction
 
 
 def read_captions(path: Path) -> list[Record]:
-    """Return the records of a file, in its order."""
+    """Return the records of a file, in order."""
     records = [_record(value, where) for value, where in _values(read_text(path), path)]
     if not records:
         raise ConfigError(f"{path}: has no captions")
@@ -83,7 +76,7 @@ def read_captions(path: Path) -> list[Record]:
 
 
 def _values(text: str, path: Path) -> Iterator[tuple[Any, str]]:
-    """Yield each record's JSON and where it is; a file that is one object is COCO's annotations, or texts by id."""
+    """Yield each record's JSON and its location; an object is COCO's annotations, or texts by id."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -109,18 +102,18 @@ def _record(value: Any, where: str) -> Record:
     name = _name(value, where)
     for text in (name, *texts):
         if "\0" in text:
-            raise ConfigError(f"{where}: holds a NUL character")
+            raise ConfigError(f"{where}: has a NUL character")
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise ConfigError(f"{where}: holds half a character (a lone surrogate)") from error
+            raise ConfigError(f"{where}: has a lone surrogate") from error
     return Record(name, texts, is_list, where)
 
 
 def _name(value: dict[str, Any], where: str) -> str:
     key = next((key for key in IDS if key in value), None)
     if key is None:
-        raise ConfigError(f"{where}: has no id; it may be called {', '.join(IDS)}")
+        raise ConfigError(f"{where}: has no id ({', '.join(IDS)})")
     name = value[key]
     if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
         raise ConfigError(f"{where}: {key} must be a text or a whole number")
@@ -159,7 +152,7 @@ def match_captions(
     lacking = [name for name in dict.fromkeys(record.name for record in references) if name not in written]
     if lacking and missing == "refuse":
         raise ConfigError(
-            f"{_some(lacking)} of the references have no prediction. Score them as empty texts with --missing empty, "
+            f"{_list_ids(lacking)} of the references have no prediction. Score them as empty with --missing empty, "
             "or leave them out (numbers of a part are not comparable) with --missing leave-out"
         )
     groups = _group(references, protocol)
@@ -167,7 +160,7 @@ def match_captions(
     kept = [(name, tuple(text for text in texts if text.strip() or blank == "keep")) for name, texts in scored]
     items = [Item(name, written.get(name, ""), texts) for name, texts in kept if texts]
     if not items:
-        raise ConfigError("nothing is left to score: no prediction has a reference that is not blank")
+        raise ConfigError("nothing to score: no prediction has a non-blank reference")
     return Matched(
         items=items,
         empty=sum(not item.prediction.strip() for item in items),
@@ -188,13 +181,13 @@ def _index(predictions: Sequence[Record], references: Sequence[Record]) -> dict[
         found[record.name] = record
     if unknown := [record for record in predictions if record.name not in known]:
         raise ConfigError(
-            f"{unknown[0].where}: {_some([record.name for record in unknown])} of the predictions have no references "
-            f"(those are called like {min(known)!r}, see {references[0].where})"
+            f"{unknown[0].where}: {_list_ids([record.name for record in unknown])} of the predictions have no "
+            f"references (their ids are like {min(known)!r}, see {references[0].where})"
         )
     return {name: record.texts[0] for name, record in found.items()}
 
 
-def _some(names: Sequence[str]) -> str:
+def _list_ids(names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
     return f"ids {', '.join(map(repr, names[:SHOWN]))}{more}"
 

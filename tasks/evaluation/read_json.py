@@ -1,7 +1,6 @@
-"""Read JSON and JSON Lines that others wrote; an error names the file and the line, or the record.
+"""Read untrusted JSON and JSON Lines; errors name the file and the line, or the record.
 
-Files are hostile: sizes, characters, numbers and depth are checked, and records have to be of the form that a model of
-pydantic says. Reads local files.
+Sizes, characters, numbers and depth are checked, and records are validated by pydantic models.
 """
 
 import json
@@ -18,7 +17,7 @@ M = TypeVar("M", bound="Given")
 
 
 class Given(BaseModel):
-    """Record of somebody else's file: kinds are checked strictly, what is not known is left out."""
+    """Record of an external file, with strict types; unknown fields are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -39,34 +38,34 @@ def read_text(path: Path) -> str:
 
 
 def parse_json(text: str, where: str) -> Any:
-    """Return what a JSON text says."""
+    """Return the value of a JSON text."""
 
     def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is no number of JSON")
+        raise ValueError(f"{constant} is not a JSON number")
 
     try:
         return json.loads(text, parse_constant=refuse)
     except json.JSONDecodeError as error:
         place = f" line {error.lineno}" if "\n" in text.strip() else ""
-        raise ConfigError(f"{where}{place}: is no JSON: {error.msg} (column {error.colno})") from error
+        raise ConfigError(f"{where}{place}: invalid JSON: {error.msg} (column {error.colno})") from error
     except RecursionError as error:
-        raise ConfigError(f"{where}: is no JSON that can be read: nested too deeply") from error
+        raise ConfigError(f"{where}: invalid JSON: nested too deeply") from error
     except ValueError as error:
-        raise ConfigError(f"{where}: is no JSON: {error}") from error
+        raise ConfigError(f"{where}: invalid JSON: {error}") from error
 
 
 def number_records(values: list[Any], where: str) -> Iterator[tuple[Any, str]]:
-    """Yield values with where they are."""
+    """Yield values with their locations."""
     return ((value, f"{where} record {number}") for number, value in enumerate(values, start=1))
 
 
 def read_values(path: Path) -> Iterator[tuple[Any, str]]:
-    """Yield the values of JSON Lines, or of a JSON list, with where each is."""
+    """Yield the values of JSON Lines, or of a JSON list, with their locations."""
     return parse_values(read_text(path), path)
 
 
 def parse_values(text: str, path: Path) -> Iterator[tuple[Any, str]]:
-    """Yield the values of a file's text, with where each is."""
+    """Yield the values of a file's text, with their locations."""
     if text.lstrip()[:1] == "[":
         yield from number_records(parse_json(text, str(path)), str(path))
         return
@@ -76,10 +75,10 @@ def parse_values(text: str, path: Path) -> Iterator[tuple[Any, str]]:
 
 
 def read_records(path: Path, kind: type[M]) -> list[tuple[M, str]]:
-    """Return the records of a file, each with where it is."""
+    """Return the records of a file, with their locations."""
     records = [(check_record(value, kind, where), where) for value, where in read_values(path)]
     if not records:
-        raise ConfigError(f"{path}: holds no record")
+        raise ConfigError(f"{path}: has no records")
     return records
 
 

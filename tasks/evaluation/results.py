@@ -1,8 +1,8 @@
-"""What came of a benchmark: scores, counts, and a row per question; written beside each other.
+"""Results of a benchmark: scores, counts, and a row per question, in files beside each other.
 
-SCORES.json          what was asked of whom, counts, notes, scores with their intervals
-SCORES.rows.jsonl    a row per question: what was asked, answered, taken for, rated
-SCORES.answers       what was said so far, for an evaluation that was stopped to go on from
+SCORES.json          configuration, counts, notes, scores with intervals
+SCORES.rows.jsonl    a row per question: question, answer, interpretation, rating
+SCORES.answers       answers so far, to resume a stopped evaluation
 """
 
 import json
@@ -19,45 +19,41 @@ from pairwright.tasks.evaluation.judge_answers import Rating
 from pairwright.tasks.evaluation.measured import Score, conclude
 from pairwright.tasks.store.files import Folder
 
-ROWS, ANSWERS = ".rows.jsonl", ".answers"
-"""What follows the name of the scores' file, without its own ending."""
+ROWS, ANSWERS = ".rows.jsonl", ".answers"  # suffixes of the scores' file name without its own
 
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Questions of a benchmark, what was answered, and the scores."""
+    """Questions, answers and scores of a benchmark."""
 
     exam: Exam
-    asked: Sequence[ExamQuestion]
-    """Perhaps some of the exam's questions."""
-    replies: Mapping[str, Reply]
-    """By the questions' names, to each of them."""
-    ratings: Mapping[str, Rating]
-    """By the questions' names, of those that are judged and answered."""
+    asked: Sequence[ExamQuestion]  # possibly a subset of the exam's questions
+    replies: Mapping[str, Reply]  # by question name, for all of them
+    ratings: Mapping[str, Rating]  # by question name, for those judged and answered
     resamples: int
     seed: int
 
     @cached_property
     def items(self) -> frozenset[str]:
-        """Return the items that count: no image of theirs is missing, and no answer is owed."""
+        """Return the items that count: no missing image, no owed answer."""
         left_out = {one.item for one in self.asked if self.replies[one.name].state in ("no image", "failed")}
         return frozenset(one.item for one in self.asked) - left_out
 
     @cached_property
     def marked(self) -> Marked:
-        """Return what the benchmark makes of the answers."""
+        """Return the benchmark's marking of the answers."""
         texts = {name: reply.text for name, reply in self.replies.items() if reply.state == "answered"}
         ratings = {name: one.rating for name, one in self.ratings.items() if one.rating is not None}
         return self.exam.mark(Replies(texts=texts, ratings=ratings, items=self.items))
 
     @cached_property
     def scores(self) -> list[Score]:
-        """Return the scores with their intervals."""
+        """Return the scores with intervals."""
         return conclude(self.marked.marks, resamples=self.resamples, seed=self.seed)
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Return how many items and questions there are, and what became of them."""
+        """Return the numbers of items and questions, by outcome."""
         states = [reply.state for reply in self.replies.values()]
         counted = [one.name for one in self.asked if one.item in self.items]
         unread = [name for name in counted if self.replies[name].text and name not in self.marked.taken]
@@ -77,12 +73,12 @@ class Results:
 
     @property
     def notes(self) -> list[str]:
-        """Return what has to be known of the scores."""
+        """Return the caveats of the scores."""
         return [*self.exam.notes, *self.marked.notes]
 
     @property
     def owed(self) -> int:
-        """Return how many questions were not answered or judged, and may be at the next call."""
+        """Return how many answers and ratings are still owed."""
         return self.counts["failed"] + sum(one.failed for one in self.ratings.values())
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -114,7 +110,7 @@ class Results:
 
 
 def write_results(results: Results, to: Path, about: Mapping[str, Any]) -> None:
-    """Write the rows, and, when they are there, the scores into ``to``, after ``about``: what was asked of whom."""
+    """Write the rows, then the scores into ``to``, after ``about``: the configuration."""
     folder = Folder(str(to.absolute().parent))
     folder.write(to.with_suffix(ROWS).name, "".join(f"{json.dumps(row)}\n" for row in results.rows()).encode())
     folder.write(to.name, (json.dumps({**about, **results.as_json()}, indent=1) + "\n").encode())

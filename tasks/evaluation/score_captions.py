@@ -1,10 +1,9 @@
-"""Score captions against references: tokens, the metrics, an interval for each score, and what could not be run.
+"""Score captions against references: tokens, metrics, intervals, and metrics that could not be run.
 
 BLEU (Papineni et al. 2002), ROUGE-L (Lin 2004) and CIDEr-D (Vedantam et al. 2015) are pycocoevalcap's; METEOR 1.5 and
-SPICE 1.0 are the Java programs that it brings, as coco-caption runs them. Each run has a time limit, and is killed and
-waited for where it is too slow. METEOR needs 2 GB, SPICE 8 GB and two files of Stanford CoreNLP 3.6.0 (400 MB), which
-pycocoevalcap would fetch when its class is made; here nothing is fetched. CIDEr-D keeps the document frequencies of
-the whole corpus in its intervals. CPU; no network.
+SPICE 1.0 are its Java programs, run as by coco-caption, with a time limit. METEOR needs 2 GB, SPICE 8 GB and two files
+of Stanford CoreNLP 3.6.0 (400 MB), which pycocoevalcap would fetch; here nothing is fetched. CIDEr-D's intervals keep
+the document frequencies of the whole corpus. CPU; no network.
 """
 
 import json
@@ -27,45 +26,45 @@ from pairwright.tasks.evaluation.read_captions import Matched
 MODULES = tuple(
     f"java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "math", "util", "util.concurrent", "net", "text")
 )
-"""What programs of before Java 9 reach into."""
+"""Used by pre-Java-9 programs."""
 INSTALL = "pycocoevalcap is not installed: python -m pip install -c constraints.txt -e '.[cpu,evaluation]'"
 METEOR_JAR, SPICE_JAR = "meteor/meteor-1.5.jar", "spice/spice-1.0.jar"
 CORE_NLP = ("spice/lib/stanford-corenlp-3.6.0.jar", "spice/lib/stanford-corenlp-3.6.0-models.jar")
 FETCH = "python -m pycocoevalcap.spice.get_stanford_models"
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
-WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])
-"""Of METEOR's exact, stem, synonym and paraphrase matches."""
+WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])  # of METEOR's exact, stem, synonym and paraphrase matches
 COUNTS = 23
 """METEOR's numbers per item: lengths of both texts and of their function words; per kind of match the content words of
-both and the function words of both; chunks; matched words of both."""
+both and the function words of both; chunks; matched words of both.
+"""
 
 
 class UnavailableError(Exception):
-    """Why a program cannot be run here or gave no result, in one sentence."""
+    """Reason, in one sentence, why a program cannot be run or failed."""
 
 
 def find_jar(place: str) -> Path:
-    """Return a file of pycocoevalcap; ``UnavailableError`` where there is no Java, no package, or no such file."""
+    """Return a file of pycocoevalcap; ``UnavailableError`` without Java, package, or file."""
     if not shutil.which("java"):
-        raise UnavailableError("there is no Java on this machine (no `java` on the PATH)")
+        raise UnavailableError("no Java (`java` is not on the PATH)")
     found = find_spec("pycocoevalcap")
     folders = list(found.submodule_search_locations or ()) if found else []
     if not folders:
         raise UnavailableError(INSTALL)
     path = Path(folders[0], place)
     if not path.is_file():
-        raise UnavailableError(f"{path} is not there")
+        raise UnavailableError(f"{path} is missing")
     return path
 
 
 def run_java(words: Sequence[str], given: bytes, *, limit_s: float, folder: Path | None = None) -> bytes:
-    """Return what ``java WORDS`` prints when it reads ``given``; ``UnavailableError`` where it fails or is too slow."""
+    """Return the output of ``java WORDS`` for an input; ``UnavailableError`` on failure or timeout."""
     opened = [word for module in MODULES for word in ("--add-opens", module)] if "-jar" in words else []
     command = [shutil.which("java") or "java", *opened, *words]
     try:
         done = subprocess.run(command, input=given, capture_output=True, timeout=limit_s, cwd=folder)  # noqa: S603  (ours)
     except subprocess.TimeoutExpired:
-        raise UnavailableError(f"Java took longer than {limit_s:g} s, and was ended") from None
+        raise UnavailableError(f"Java exceeded {limit_s:g} s and was killed") from None
     except OSError as error:
         raise UnavailableError(f"Java cannot be started: {error}") from error
     if done.returncode:
@@ -75,7 +74,7 @@ def run_java(words: Sequence[str], given: bytes, *, limit_s: float, folder: Path
 
 
 def measure_meteor(predictions: Sequence[str], references: Sequence[Sequence[str]], *, limit_s: float) -> Measured:
-    """Return METEOR's counts of each item; the score is made of their sums, so that resamples need no Java."""
+    """Return METEOR's counts of each item, whose sums give the score, so that resamples need no Java."""
     rows = (["SCORE", *map(_field, texts), _field(text)] for text, texts in zip(predictions, references, strict=True))
     given = "".join(" ||| ".join(row) + "\n" for row in rows)
     words = ["-Xmx2G", "-jar", str(find_jar(METEOR_JAR)), "-", "-", "-stdio", "-l", "en", "-norm"]
@@ -83,17 +82,17 @@ def measure_meteor(predictions: Sequence[str], references: Sequence[Sequence[str
     try:
         counts = np.array([line.split() for line in lines], dtype=np.float64)
     except ValueError as error:
-        raise UnavailableError(f"METEOR printed what is no count: {error}") from error
+        raise UnavailableError(f"METEOR printed invalid counts: {error}") from error
     if counts.shape != (len(predictions), COUNTS):
         raise UnavailableError(f"METEOR printed counts of {len(lines)} items, not of {len(predictions)}")
-    # No chunk where all words of both texts match in order: only such a text is not punished for its one.
+    # Zero chunks where all words match in order: METEOR does not penalise such texts.
     matched = counts[:, 4:20].reshape(len(counts), -1, 2).sum(axis=1)
     counts[np.all(matched == counts[:, 0:2], axis=1) & (counts[:, 20] == 1), 20] = 0
     return Measured(names=("METEOR",), statistics=counts, conclude=conclude_meteor)
 
 
 def conclude_meteor(sums: Floats) -> Floats:
-    """Return METEOR of sums of its counts, by the program's own formula (Denkowski and Lavie 2014)."""
+    """Return METEOR of summed counts, by the program's formula (Denkowski and Lavie 2014)."""
     lengths, function_words = sums[..., 0:2], sums[..., 2:4]
     matches = sums[..., 4:20].reshape(*sums.shape[:-1], len(WEIGHTS), 2, 2)  # kind, content or function, side
     sides = np.array([DELTA, 1 - DELTA]) @ (WEIGHTS @ matches.swapaxes(-3, -2))
@@ -117,9 +116,7 @@ def measure_spice(predictions: Sequence[str], references: Sequence[Sequence[str]
     jar = find_jar(SPICE_JAR)
     missing = [Path(name).name for name in CORE_NLP if not (jar.parent.parent / name).is_file()]
     if missing:
-        raise UnavailableError(
-            f"it needs {', '.join(missing)} (400 MB), which nothing fetches unasked; they come with: {FETCH}"
-        )
+        raise UnavailableError(f"missing {', '.join(missing)} (400 MB); fetch with: {FETCH}")
     pairs = zip(predictions, references, strict=True)
     items = [{"image_id": item, "test": text, "refs": list(texts)} for item, (text, texts) in enumerate(pairs)]
     with tempfile.TemporaryDirectory(prefix="pairwright-spice-") as folder:
@@ -131,24 +128,22 @@ def measure_spice(predictions: Sequence[str], references: Sequence[Sequence[str]
             scores = {int(one["image_id"]): one["scores"]["All"]["f"] for one in json.loads(made.read_bytes())}
             found = [np.nan if scores[item] is None else float(scores[item]) for item in range(len(items))]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UnavailableError(f"SPICE wrote no scores that can be read: {error!r}") from error
+            raise UnavailableError(f"SPICE wrote unreadable scores: {error!r}") from error
     return measure_mean("SPICE", found)
 
 
 METRICS = ("bleu", "meteor", "rouge-l", "cider-d", "spice")
-ORDERS = 4
-"""Words of BLEU's and CIDEr-D's longest n-grams."""
+ORDERS = 4  # maximum n-gram of BLEU and CIDEr-D
 
 
 @dataclass(frozen=True)
 class ScoringConfig:
-    """How captions are scored: ``METRICS``, the bootstrap (0 resamples: no intervals)."""
+    """Metrics (of ``METRICS``) and bootstrap (0 resamples: no intervals)."""
 
     metrics: tuple[str, ...] = METRICS
     resamples: int = 1000
     seed: int = 0
-    limit_s: float = 600
-    """Time limit of each Java program."""
+    limit_s: float = 600  # time limit of each Java program
 
     def __post_init__(self) -> None:
         for name in self.metrics:
@@ -158,18 +153,17 @@ class ScoringConfig:
 
 @dataclass(frozen=True)
 class CaptionScores:
-    """Scores of the corpus as fractions (CIDEr-D reaches 10)."""
+    """Scores of a corpus as fractions (CIDEr-D up to 10)."""
 
     scores: list[Score]
-    skipped: dict[str, str]
-    """Metrics that could not be run, and why."""
+    skipped: dict[str, str]  # unavailable metrics, with reasons
     references: int
 
 
 def score_captions(
     matched: Matched, config: ScoringConfig, *, progress: Callable[[int, int], None] = lambda _done, _total: None
 ) -> CaptionScores:
-    """Return the scores of items; ``progress`` hears how many steps are done, of how many."""
+    """Return the scores of items; ``progress`` receives finished and total steps."""
     measured, skipped = measure_captions(matched, config, progress=progress)
     return CaptionScores(
         scores=conclude(measured, resamples=config.resamples, seed=config.seed),
@@ -179,14 +173,14 @@ def score_captions(
 
 
 def is_installed() -> bool:
-    """Say whether pycocoevalcap is here."""
+    """Return whether pycocoevalcap is installed."""
     return bool(find_spec("pycocoevalcap"))
 
 
 def measure_captions(
     matched: Matched, config: ScoringConfig, *, progress: Callable[[int, int], None] = lambda _done, _total: None
 ) -> tuple[list[Measured], dict[str, str]]:
-    """Return what scores are made of, and which metrics could not be run and why."""
+    """Return the metrics' statistics, and unavailable metrics with reasons."""
     if not is_installed():
         raise ConfigError(INSTALL)
     steps = len(config.metrics) + 2
@@ -212,7 +206,7 @@ def measure_captions(
 
 
 def measure_bleu(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Measured:
-    """Return the lengths and matches of each item, of which BLEU-1 to BLEU-4 are made."""
+    """Return the lengths and matches of each item, for BLEU-1 to BLEU-4."""
     from pycocoevalcap.bleu.bleu_scorer import cook_refs, cook_test
 
     rows: list[list[float]] = []
@@ -224,7 +218,7 @@ def measure_bleu(predictions: Sequence[str], references: Sequence[Sequence[str]]
 
 
 def conclude_bleu(sums: Floats) -> Floats:
-    """Return BLEU-1 to BLEU-4 of sums of lengths, reference lengths, n-grams and matches."""
+    """Return BLEU-1 to BLEU-4 of summed lengths, reference lengths, n-grams and matches."""
     from pycocoevalcap.bleu.bleu_scorer import BleuScorer
 
     def score(row: Floats) -> list[float]:
@@ -249,7 +243,7 @@ def measure_cider(predictions: Sequence[str], references: Sequence[Sequence[str]
     """Return CIDEr-D of each item; the corpus' score is their mean. One item alone scores 0."""
     from pycocoevalcap.cider.cider_scorer import CiderScorer
 
-    if not any(text.split() for texts in references for text in texts):  # which the scorer does not expect
+    if not any(text.split() for texts in references for text in texts):  # unsupported by the scorer
         return measure_mean("CIDEr-D", np.zeros(len(predictions)))
     scorer = CiderScorer(n=ORDERS, sigma=6.0)
     for prediction, texts in zip(predictions, references, strict=True):

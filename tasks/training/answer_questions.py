@@ -1,7 +1,7 @@
-"""Let a model on this machine answer: asked questions, and held-out rows at the end of a training.
+"""Generate answers with a local model: to a benchmark's questions, and to held-out rows after a training.
 
-In batches, greedily and without penalties. Answers to questions are kept under a key of question, images and the
-checkpoint's files; held-out rows go into ``samples/`` and, where that is set, ``answers/`` of the run.
+Decoding is greedy and batched. Answers to questions are cached by question, images and checkpoint; answers to held-out
+rows go into ``samples/`` of the run and, with ``output.write_answers``, into ``answers/``.
 """
 
 import logging
@@ -25,7 +25,7 @@ from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.texts.differences import Difference, read_difference
-from pairwright.tasks.training.chat import Chat, how_to_encode, make_messages
+from pairwright.tasks.training.chat import Chat, encoding_options, make_messages
 from pairwright.tasks.training.collate import Loaded, load_example
 from pairwright.tasks.training.find_model import Found, find_module
 from pairwright.tasks.training.freeze_rows import PLACE, Example, RefusedRowError
@@ -38,33 +38,27 @@ if TYPE_CHECKING:
     from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 
 log = logging.getLogger(__name__)
-VERSION = 1
-"""Raised when the same question is asked in another way."""
-MOST_TOKENS = 160
-"""Of an answer; descriptions of differences have 20 to 80."""
-UNDECODED = "an image cannot be decoded"
-"""What ``load_example`` says of one."""
-CUT = b"\0"
-"""Before an answer that is kept: it was cut."""
-AT_ONCE = 256
-"""Questions whose images are in memory together."""
-COUNT = 8
-"""Samples of a finished run."""
-ROOM = 2
-"""How many times as long as the longest reference an answer may be."""
-LONGEST = 2_048
-"""Tokens of any answer, whatever the references are; longer ones are cut, which is said."""
+VERSION = 1  # raise when questions are asked in another way
+MOST_TOKENS = 160  # per answer; descriptions of differences have 20 to 80
+UNDECODED = "an image cannot be decoded"  # the reason that ``load_example`` gives
+CUT = b"\0"  # prefix of a cached answer that was cut off
+AT_ONCE = 256  # questions whose images are in memory together
+COUNT = 8  # samples of a finished run
+ROOM = 2  # maximum length of an answer, in lengths of the longest reference
+LONGEST = 2_048  # maximum tokens of any answer; cutting is logged
 
 
-class Said(NamedTuple):
-    """Answer, and whether it was cut: the model had not come to an end."""
+class Generated(NamedTuple):
+    """Generated answer; ``cut``: it reached the token limit before its end token."""
 
     text: str
     cut: bool
 
 
-def say_answers(model: Any, processor: Any, items: Sequence[Loaded], *, most_tokens: int = MOST_TOKENS) -> list[Said]:
-    """Return the answer of a model in evaluation mode to the prompt of each row, decoded greedily in one batch."""
+def generate_answers(
+    model: Any, processor: Any, items: Sequence[Loaded], *, most_tokens: int = MOST_TOKENS
+) -> list[Generated]:
+    """Return a model's greedy answer to the prompt of each row, decoded in one batch."""
     if not items:
         return []
     asked = [make_messages(item.example.turns, len(item.images)) for item in items]
@@ -76,7 +70,7 @@ def say_answers(model: Any, processor: Any, items: Sequence[Loaded], *, most_tok
         padding=True,
         padding_side="left",
         return_tensors="pt",
-        **how_to_encode(processor, prompts[0]),
+        **encoding_options(processor, prompts[0]),
     ).to(next(model.parameters()).device)
     end = model.generation_config.eos_token_id
     ends = set[int](end if isinstance(end, list) else [end])
@@ -85,7 +79,7 @@ def say_answers(model: Any, processor: Any, items: Sequence[Loaded], *, most_tok
     answers = made[:, given["input_ids"].shape[1] :]
     texts = processor.batch_decode(answers, skip_special_tokens=True)
     cut = [len(own) == most_tokens and not ends.intersection(own) for own in answers.tolist()]
-    return [Said(text.strip(), short) for text, short in zip(texts, cut, strict=True)]
+    return [Generated(text.strip(), short) for text, short in zip(texts, cut, strict=True)]
 
 
 # ---- questions
@@ -93,25 +87,24 @@ def say_answers(model: Any, processor: Any, items: Sequence[Loaded], *, most_tok
 
 @dataclass(frozen=True)
 class LocalModel:
-    """Checkpoint on this machine, loaded when it is first asked: on a GPU in bfloat16, on a CPU in float32."""
+    """Checkpoint on this machine, loaded at its first use: in bfloat16 on a GPU, in float32 on a CPU."""
 
     found: Found
-    max_pixels: int
-    """Larger images are scaled down to so many pixels."""
+    max_pixels: int  # larger images are scaled down
 
     @cached_property
     def identity(self) -> str:
-        """Return the hash of its files and of what else decides an answer."""
+        """Return the hash of its files and of the settings that change answers."""
         return make_key("local model", VERSION, self.found.identity, str(self.precision), self.max_pixels)
 
     @cached_property
     def chat(self) -> Chat:
-        """Return its chat format, with its processor."""
+        """Return its chat format, which holds its processor."""
         return Chat(load_processor(self.found.folder))
 
     @cached_property
     def model(self) -> Any:
-        """Return its model, which takes the likeliest token each time, whatever its own settings say."""
+        """Return the model, set to greedy decoding whatever its generation config says."""
         model = load_model(self.found.folder, ModelConfig(), dtype=self.precision).to(choose_device()).eval()
         own = model.generation_config
         ends = {name: getattr(own, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
@@ -122,23 +115,22 @@ class LocalModel:
 
     @cached_property
     def pairs(self) -> bool:
-        """Return whether it compares images in twos (differential perception)."""
+        """Return whether it compares images in pairs (differential perception)."""
         return find_module(self.found.folder) is not None
 
     @cached_property
     def precision(self) -> torch.dtype:
-        """Return what it computes in."""
+        """Return the dtype of its computation."""
         return choose_precision(TrainConfig(objective="sft"))
 
 
-Owed = tuple[str, str, Question]
-"""Question without an answer: the key that its answer will have, its name, itself."""
+Owed = tuple[str, str, Question]  # cache key, name and question of a question without an answer
 
 
 def answer_questions(
     questions: Iterable[tuple[str, Question]], answers: Answers, *, local: LocalModel, batch: int
 ) -> Iterator[Reply]:
-    """Yield a reply to each named question; what is new is put into ``answers``. A batch is halved on out-of-memory."""
+    """Yield a reply to each named question, from ``answers`` or generated and added to it."""
     batches = Batches(fixed=batch)
     source = iter(questions)
     while some := list(islice(source, AT_ONCE)):
@@ -153,12 +145,12 @@ def answer_questions(
                 yield Reply(name=name, text=kept.removeprefix(CUT).decode(), cut=kept.startswith(CUT))
         owed.sort(key=lambda one: (one[2].max_tokens, len(one[2].images), len(one[2].text)))
         for most, group in groupby(owed, key=lambda one: one[2].max_tokens):
-            work = partial(_answer, local=local, answers=answers, most=most)
+            work = partial(_answer_batch, local=local, answers=answers, most=most)
             for replies in batches.pieces(work, list(group)):
                 yield from replies
 
 
-def _answer(owed: Sequence[Owed], *, local: LocalModel, answers: Answers, most: int) -> list[Reply]:
+def _answer_batch(owed: Sequence[Owed], *, local: LocalModel, answers: Answers, most: int) -> list[Reply]:
     loaded, replies = list[tuple[str, str, Loaded]](), list[Reply]()
     for key, name, question in owed:
         try:
@@ -176,7 +168,7 @@ def _answer(owed: Sequence[Owed], *, local: LocalModel, answers: Answers, most: 
 
 
 def _load(question: Question, local: LocalModel) -> Loaded:
-    """Decode a question's images; ``RefusedRowError``: one cannot be, or a control token is in the text."""
+    """Decode a question's images; ``RefusedRowError`` for an unreadable image or a control token in the text."""
     for tokens in local.chat.tokenise(question.text.split(PLACE)).values():
         tokens.checked()
     turns = (Turn(role="user", text=question.text),)
@@ -184,14 +176,14 @@ def _load(question: Question, local: LocalModel) -> Loaded:
     return load_example(example, local.max_pixels, pairs=local.pairs)
 
 
-def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence[Said | Exception]:
-    """Return the answers; where a processor refuses some of the images, what it says of those."""
+def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence[Generated | Exception]:
+    """Return the answers; for images that the processor refuses, its error instead."""
     if not items:
         return []
     model = local.model  # outside of what follows: one that cannot be loaded refuses no question
     try:
         with computing(choose_device(), local.precision):
-            return say_answers(model, local.chat.processor, items, most_tokens=most)
+            return generate_answers(model, local.chat.processor, items, most_tokens=most)
     except Exception as error:
         if is_out_of_memory(error):
             raise
@@ -204,12 +196,13 @@ def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence
 
 
 def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
-    """Write what the model says to held-out rows; nothing where its weights are spread over ranks.
+    """Write the model's answers to held-out rows; nothing where weights are sharded over ranks.
 
-    ``KeyboardInterrupt``: the training is to stop.
+    Raises:
+        KeyboardInterrupt: the training is to stop.
     """
     if trainer.is_sharded:
-        log.info("no samples: the weights are spread over the processes")
+        log.info("no samples: the weights are sharded over several processes")
         return
     every = trainer.setting.config.output.write_answers
     samples = answer_held_out(trainer, most=None if every else COUNT)
@@ -219,20 +212,15 @@ def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
 
 
 def measure_unreadable(trainer: "PreferenceTrainer") -> dict[str, float]:
-    """Return the share of the answers to a few held-out rows that cannot be read.
+    """Return the share of answers to some held-out rows that are empty, cut off, or off the chosen text's template."""
 
-    An answer cannot be read where it is empty or cut off, or off the template that the chosen text keeps.
-    """
+    def is_unreadable(sample: Sample) -> bool:
+        reference, answer = (read_difference(text, difference_verbs()) for text in (sample.reference, sample.answer))
+        off_template = isinstance(reference, Difference) and not isinstance(answer, Difference)
+        return sample.cut or not sample.answer or off_template
+
     samples = [] if trainer.is_sharded else answer_held_out(trainer, most=COUNT)
-    return {UNREADABLE: sum(map(_is_unreadable, samples)) / len(samples)} if samples else {}
-
-
-def _is_unreadable(sample: Sample) -> bool:
-    def keeps_template(text: str) -> bool:
-        return isinstance(read_difference(text, difference_verbs()), Difference)
-
-    off_template = keeps_template(sample.reference) and not keeps_template(sample.answer)
-    return sample.cut or not sample.answer or off_template
+    return {UNREADABLE: sum(map(is_unreadable, samples)) / len(samples)} if samples else {}
 
 
 def answer_held_out(trainer: "PreferenceTrainer", *, most: int | None) -> list[Sample]:
@@ -257,7 +245,7 @@ def answer_held_out(trainer: "PreferenceTrainer", *, most: int | None) -> list[S
             raise KeyboardInterrupt
         items = [held_out[place] for place in some]
         with computing(trainer.args.device, choose_precision(config)):
-            found = say_answers(model, trainer.processing_class, items, most_tokens=tokens)
+            found = generate_answers(model, trainer.processing_class, items, most_tokens=tokens)
         return [_make_sample(item.example, said) for item, said in zip(items, found, strict=True)]
 
     batches = Batches(fixed=config.optimiser.per_device_train_batch_size)
@@ -265,7 +253,7 @@ def answer_held_out(trainer: "PreferenceTrainer", *, most: int | None) -> list[S
     return [one for some in batches.pieces(answer, asked) for one in some]
 
 
-def _make_sample(example: Example, said: Said) -> Sample:
+def _make_sample(example: Example, said: Generated) -> Sample:
     return Sample(
         key=example.key,
         prompt="\n".join(turn.text for turn in example.turns),

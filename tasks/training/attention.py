@@ -1,11 +1,10 @@
-"""Attention functions of ours for transformers: answers that share a prompt, and windows of a vision tower.
+"""Attention functions for transformers: answers that share a prompt, and windows of a vision tower.
 
-One mask of all tokens against all would do (SDPA, eager), but computes much that nobody sees and rules out the fastest
-kernels. So prompts attend by themselves, causally and without a mask, and the few tokens of the answers to prompt and
-answer with a small one: the same sums. FlashAttention, where it is installed, attends where there is no mask: prompts,
-and all that is not packed. It takes no mask, and an answer would need a copy of its prompt's keys and values to see
-both, so that answers stay with SDPA. transformers' Qwen models call SDPA once per window or image (16 images of 448 x
-448 pixels: 7,200 calls per pass); here windows of one length are one call, with the same numbers (ours).
+One mask of all tokens against all would be correct (SDPA, eager), but computes masked scores and rules out the fastest
+kernels. So prompts attend causally without a mask, and the few answer tokens attend to prompt and answer with a small
+mask: the same sums. FlashAttention, where installed, computes the parts without a mask; it takes no mask, so answers
+stay with SDPA. transformers' Qwen models call SDPA once per window or image (16 images of 448 x 448 pixels: 7,200 calls
+per pass); here windows of equal length are one call, with the same numbers (ours).
 """
 
 import importlib
@@ -21,17 +20,14 @@ from transformers.utils.import_utils import is_flash_attn_2_available, is_flash_
 
 from pairwright.schemas.errors import ConfigError
 
-SPLIT = "packed_sdpa"
-"""SDPA in two parts; transformers asks a model with this in its name whether it can have SDPA."""
+SPLIT = "packed_sdpa"  # name of two-part SDPA; transformers looks for "sdpa" in it
 PACKAGES = {"flash_attention_3": "flash_attn_interface", "flash_attention_2": "flash_attn"}
-SHORT = (torch.float16, torch.bfloat16)
-"""What FlashAttention computes in."""
-WINDOWS = "windows_flash"
-"""With "flash" in it, since transformers then leaves the windows to the function that is called so."""
+SHORT = (torch.float16, torch.bfloat16)  # precisions of FlashAttention
+WINDOWS = "windows_flash"  # transformers passes windows unsplit to functions with "flash" in their name
 
 
 def choose_attention(wanted: str) -> Any:
-    """Return what ``from_pretrained`` takes as ``attn_implementation`` for a value of ``model.attn_implementation``."""
+    """Return ``attn_implementation`` of ``from_pretrained`` for a value of ``model.attn_implementation``."""
     if wanted == "eager":
         return wanted
     from transformers.masking_utils import sdpa_mask
@@ -45,7 +41,7 @@ def choose_attention(wanted: str) -> Any:
 
 
 def _find_flash(wanted: str) -> str:
-    """Return which FlashAttention is taken; empty: none. ``ConfigError``: one is asked for that is not here."""
+    """Return the FlashAttention to use, or an empty string; ``ConfigError`` where a required one is missing."""
     there = {"flash_attention_3": is_flash_attn_3_available(), "flash_attention_2": is_flash_attn_2_available()}
     hopper = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)
     if wanted == "auto":
@@ -54,8 +50,8 @@ def _find_flash(wanted: str) -> str:
         return ""
     if not there[wanted]:
         raise ConfigError(
-            f"model.attn_implementation: {wanted}: there is no GPU, or {PACKAGES[wanted]} is not installed here. With "
-            "auto it is taken where it is there"
+            f"model.attn_implementation: {wanted} needs a GPU and the package {PACKAGES[wanted]}. Install it, or use "
+            "auto, which falls back to SDPA"
         )
     return wanted
 
@@ -70,14 +66,14 @@ def attend_in_parts(
     flash: Callable[..., Tensor] | None = None,
     **words: Any,
 ) -> tuple[Tensor, None]:
-    """Return (P, T, heads, size) as transformers' SDPA does; queries before those of the mask need none.
+    """Return (P, T, heads, size) as transformers' SDPA does, with a mask for the last queries alone.
 
-    Queries are (P, heads, T, size), keys and values (P, key heads, T, size); the mask is (P, 1, A, T) for the last A
-    queries, those before being causal, (P, 1, T, T) for all, or none. ``flash``: what attends where there is no mask.
+    Queries are (P, heads, T, size), keys and values (P, key heads, T, size). The mask is (P, 1, A, T) for the last A
+    queries, with the earlier ones causal; (P, 1, T, T) for all; or ``None``. ``flash`` computes the unmasked parts.
     """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward as attend
 
-    plain = partial(_attend_plainly, flash) if flash and value.dtype in SHORT and not words.get("dropout") else attend
+    plain = partial(_attend_unmasked, flash) if flash and value.dtype in SHORT and not words.get("dropout") else attend
     if attention_mask is None:
         return plain(module, query, key, value, None, **words)
     first = query.shape[2] - attention_mask.shape[2]
@@ -88,17 +84,17 @@ def attend_in_parts(
     return torch.cat([prompts, answers], dim=1), None
 
 
-def _attend_plainly(
+def _attend_unmasked(
     flash: Callable[..., Any], module: Any, query: Tensor, key: Tensor, value: Tensor, _: None, **words: Any
 ) -> tuple[Tensor, None]:
-    """Have FlashAttention attend, the last query to all keys; rotated queries may be float32, values are not."""
+    """Run FlashAttention without a mask; queries after rotation may be float32, values are not."""
     flat = (one.to(value.dtype).transpose(1, 2) for one in (query, key, value))
     found = flash(*flat, softmax_scale=words.get("scaling"), causal=getattr(module, "is_causal", True))
     return (found[0] if isinstance(found, tuple) else found), None
 
 
 def join_windows(model: Any) -> bool:
-    """Let a model's vision tower attend to windows of a length at once; return whether it has windows."""
+    """Batch a vision tower's attention over windows of equal length; return whether it has windows."""
     AttentionInterface.register(WINDOWS, attend_windows)
     configs = {id(module.config): module.config for module in model.modules() if _has_windows(module)}
     for config in configs.values():
@@ -125,15 +121,15 @@ def attend_windows(
     scaling: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Return (1, S, H, D): each token's mean of the values of its window.
+    """Return (1, S, H, D): attention within each window.
 
-    Query, key and value are (1, H, S, D), without a mask; ``cu_seq_lens_q`` (W + 1,) is where windows begin, and S;
-    ``max_length_q`` counts the tokens of the largest.
+    Query, key and value are (1, H, S, D); ``cu_seq_lens_q`` (W + 1,) holds the starts of the windows, then S;
+    ``max_length_q`` is the length of the longest window.
     """
     del module, attention_mask
     flat = [one[0].transpose(0, 1) for one in (query, key, value)]  # (S, H, D)
     windows, length = len(cu_seq_lens_q) - 1, len(flat[0])
-    if windows * max_length_q == length:  # all are the largest: nothing is waited for or moved
+    if windows * max_length_q == length:  # equal lengths: no device sync, no copy
         return _attend_equal(flat, max_length_q, scaling)[None], None
     found = torch.empty_like(flat[0], memory_format=torch.contiguous_format)
     sizes = cu_seq_lens_q.diff()

@@ -1,7 +1,7 @@
-"""Chat format of a model: prompts by its template, answers as tokens with the end that the template gives them.
+"""Chat format of a model: prompts by its template, answers as tokens with the template's end token.
 
-Texts of rows are data: one that holds a token by which the format is steered is refused. Needs transformers; picklable
-as long as the processor is.
+Texts of rows are data: one with a control token of the format is refused. Needs transformers; picklable if the
+processor is.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,35 +13,29 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Turn
 from pairwright.tasks.training.freeze_rows import PLACE, RefusedRowError
 
-WORD = "answer"
-"""Any word that no template contains behind a question."""
+WORD = "answer"  # a word that no template contains after a question
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What a chat template puts around an answer."""
+    """Template text around an answer."""
 
-    tail: str
-    """The prompt's last words, behind its last control token: an answer's first token may depend on them."""
+    tail: str  # end of the prompt after its last control token; an answer's first token may depend on it
     tail_ids: tuple[int, ...]
-    lead: str
-    """White space between prompt and answer."""
-    behind: str
-    """What follows an answer that is the last message."""
-    end: tuple[int, ...]
-    """Tokens that end an answer: those of it up to the first control token."""
+    lead: str  # white space between prompt and answer
+    behind: str  # text after an answer in the last message
+    end: tuple[int, ...]  # end tokens of an answer: those of ``behind`` up to its first control token
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Text as tokens."""
+    """Tokenised text."""
 
     ids: tuple[int, ...]
-    control: str
-    """The control token that is in the text; empty: none is."""
+    control: str  # control token in the text; empty: none
 
     def checked(self) -> tuple[int, ...]:
-        """Return the tokens; ``RefusedRowError``: there is a control token among them."""
+        """Return the tokens; ``RefusedRowError`` for a control token."""
         if self.control:
             raise RefusedRowError("a control token in a text", self.control)
         return self.ids
@@ -49,12 +43,12 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Chat:
-    """Chat format of a processor, which is what ``AutoProcessor`` gave."""
+    """Chat format of a processor from ``AutoProcessor``."""
 
     processor: Any
 
     def render(self, messages: Sequence[dict[str, Any]], **how: bool) -> str:
-        """Return a conversation in the model's format; ``RefusedRowError``: the template does not take it."""
+        """Return a conversation in the model's format; ``RefusedRowError`` where the template rejects it."""
         from jinja2 import TemplateError
 
         try:
@@ -63,9 +57,9 @@ class Chat:
             raise RefusedRowError("the chat template refuses it", str(error)) from error
 
     def between(self, messages: Sequence[dict[str, Any]], place: int) -> tuple[int, ...]:
-        """Return the tokens from the end of a conversation's answer, which is at ``place``, to where the next begins.
+        """Return the tokens between the answer at ``place`` and the next answer.
 
-        ``RefusedRowError``: the template shows another text in the answer's place.
+        ``RefusedRowError``: the template rewrites earlier answers.
         """
         answer = messages[place]["content"][0]["text"].strip()
         said = self.render(messages[: place + 1])
@@ -79,7 +73,7 @@ class Chat:
         return ids[len(end) :] if ids[: len(end)] == end else ids
 
     def tokenise(self, texts: Iterable[str]) -> dict[str, Tokens]:
-        """Return each text's tokens as they are behind a prompt's last words, all in one call of the tokenizer."""
+        """Return the tokens of each text as an answer to a prompt, in one call of the tokenizer."""
         texts, frame = list(dict.fromkeys(texts)), self.frame
         cut = len(frame.tail_ids)
         behind = self._tokens([frame.tail + frame.lead + text for text in texts])
@@ -90,13 +84,13 @@ class Chat:
 
     @cached_property
     def frame(self) -> Frame:
-        """Return what is around an answer; its end is all up to the first control token behind it."""
+        """Return the template text around an answer."""
         asked = {"role": "user", "content": [{"type": "text", "text": "question"}]}
         said = {"role": "assistant", "content": [{"type": "text", "text": WORD}]}
         try:
             prompt, whole = self.render([asked], add_generation_prompt=True), self.render([asked, said])
         except (RefusedRowError, ValueError) as error:
-            raise ModelError(f"model.name: its chat template takes no question and answer: {error}") from error
+            raise ModelError(f"model.name: its chat template cannot render a question and answer: {error}") from error
         before, _, behind = whole.rpartition(WORD)
         lead = before.removeprefix(prompt) if before.startswith(prompt) else ""
         control = [text for text in self._control.values() if text in prompt]
@@ -118,10 +112,7 @@ class Chat:
 
     @cached_property
     def _control(self) -> dict[int, str]:
-        """Return the tokens that no text may hold: special ones, and added ones that look it, by number.
-
-        Gemma's added tokens are also runs of spaces and line ends, which may be in any text.
-        """
+        """Return control tokens by id: special ones, and added ones in brackets (Gemma adds white space, too)."""
         tokenizer = self.processor.tokenizer
         added = tokenizer.added_tokens_decoder.items()
         control = {number: token.content for number, token in added if token.special or token.content[:1] in "<[{|"}
@@ -129,22 +120,19 @@ class Chat:
 
     @cached_property
     def _marks(self) -> frozenset[str]:
-        """Return what the processor itself replaces in texts, by images for one."""
+        """Return the placeholders that the processor replaces in texts, such as the image token."""
         own = vars(self.processor).items()
         return frozenset(value for name, value in own if name.endswith("_token") and isinstance(value, str)) - {""}
 
 
-def how_to_encode(processor: Any, prompt: str) -> dict[str, bool]:
-    """Return what a processor is called with, beside prompts that its template rendered, one of which is given.
-
-    Where the template has written the mark of the beginning, the tokenizer must not: the model has never seen two.
-    """
+def encoding_options(processor: Any, prompt: str) -> dict[str, bool]:
+    """Return options of a processor call: no second start token where the rendered prompt has one."""
     first = processor.tokenizer.bos_token
     return {"add_special_tokens": False} if first and prompt.startswith(first) else {}
 
 
 def make_messages(turns: Sequence[Turn], images: int) -> list[dict[str, Any]]:
-    """Return a prompt as chat templates take it, with a place for each image."""
+    """Return a prompt as messages of a chat template, with a place for each image."""
     marked = any(PLACE in turn.text for turn in turns)
     first = next((n for n, turn in enumerate(turns) if turn.role == "user"), 0)
     messages: list[dict[str, Any]] = []

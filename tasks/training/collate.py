@@ -1,7 +1,7 @@
-"""Turn examples into a batch: images decoded, chat template applied, one call of the model's own processor.
+"""Turn examples into a batch: decode images, apply the chat template, call the model's processor once.
 
-Runs in the loading processes; needs transformers and PyTorch. Prompts and answers stay apart, as lists of tokens:
-``pack_answers`` puts them together, also with answers that are only known at the step (ADPO's).
+Runs in loading processes; needs transformers and PyTorch. Prompts and answers stay separate token lists for
+``pack_answers``, since ADPO's answers are known only at the step.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from PIL import Image
 from pairwright.schemas.errors import PairwrightError, StoreError, TrainingError
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.store.images import decode_rgb
-from pairwright.tasks.training.chat import Chat, Tokens, how_to_encode, make_messages
+from pairwright.tasks.training.chat import Chat, Tokens, encoding_options, make_messages
 from pairwright.tasks.training.freeze_rows import (
     PAIR,
     PLACE,
@@ -34,24 +34,20 @@ if TYPE_CHECKING:
     from torch import Tensor, device
 
 TOO_LONG = "too long"
-PER_TOKEN = ("mm_token_type_ids", "token_type_ids")
-"""What processors give per token of the prompt; answers are of type 0."""
+PER_TOKEN = ("mm_token_type_ids", "token_type_ids")  # per-token outputs of processors; answers are of type 0
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One text that follows a prompt."""
+    """Text that follows a prompt, as tokens."""
 
-    column: int
-    """``CHOSEN``, ``IMAGE``, or ``TEXTS`` and on."""
-    ids: tuple[int, ...]
-    """Its tokens, the end mark included."""
-    silent: frozenset[int] = frozenset()
-    """Places of tokens that bear no loss: what stands between the answers of a conversation."""
+    column: int  # ``CHOSEN``, ``IMAGE``, or ``TEXTS`` and up
+    ids: tuple[int, ...]  # end token included
+    silent: frozenset[int] = frozenset()  # positions without loss: turns between the answers of a conversation
 
     @property
     def targets(self) -> tuple[int, ...]:
-        """Return the tokens that bear loss; the first is one of them."""
+        """Return the tokens that carry loss; the first one always does."""
         return tuple(token for place, token in enumerate(self.ids) if place not in self.silent)
 
 
@@ -66,37 +62,32 @@ class Loaded:
 
 @dataclass(slots=True)
 class Batch:
-    """B examples as P prompts: an example whose rejected images are shown has two."""
+    """B examples as P prompts: an example with rejected images has two."""
 
-    keys: list[str]
-    """(B) the rows' keys."""
-    owners: list[int] = field(default_factory=list[int])
-    """(P) the place of each prompt's example in ``keys``."""
-    prompts: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
-    """(P) tokens, those that stand for images included."""
-    answers: list[tuple[Answer, ...]] = field(default_factory=list[tuple[Answer, ...]])
-    """(P) what follows each."""
+    keys: list[str]  # (B) row keys
+    owners: list[int] = field(default_factory=list[int])  # (P) index into ``keys``
+    prompts: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])  # (P) tokens, image tokens included
+    answers: list[tuple[Answer, ...]] = field(default_factory=list[tuple[Answer, ...]])  # (P) answers to each prompt
     types: dict[str, list[tuple[int, ...]]] = field(default_factory=dict[str, list[tuple[int, ...]]])
-    """What the processor gives per token, (P) each."""
+    """(P) per-token outputs of the processor."""
     extras: "dict[str, Tensor]" = field(default_factory=dict[str, Any])
-    """The processor's other tensors: pixels, grids, sizes, for all prompts at once."""
-    refused: list[Refused] = field(default_factory=list[Refused])
-    """Rows that should have been here."""
+    """The processor's other tensors (pixels, grids, sizes) for all prompts."""
+    refused: list[Refused] = field(default_factory=list[Refused])  # refused rows of the batch
 
     def to(self, device: "device | str", **how: Any) -> Self:
-        """Move the pixels; sizes stay until they have given positions, else each would be fetched back by itself."""
+        """Move the pixels; sizes stay on the CPU until positions are computed from them."""
         large = {name: tensor.to(device, **how) for name, tensor in self.extras.items() if tensor.is_floating_point()}
         self.extras = self.extras | large
         return self
 
     def pin_memory(self) -> Self:
-        """Pin the tensors, so that they are copied to a GPU beside its work."""
+        """Pin the tensors for asynchronous copies to the GPU."""
         self.extras = {name: tensor.pin_memory() for name, tensor in self.extras.items()}
         return self
 
 
 class UnreadableRowError(TrainingError):
-    """Row whose part cannot be read; where a loading process met it, PyTorch puts a traceback before its message."""
+    """Row of an unreadable part; in a loading process PyTorch prepends a traceback to the message."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message.rpartition(f"{UnreadableRowError.__name__}: ")[2].strip())
@@ -104,7 +95,7 @@ class UnreadableRowError(TrainingError):
 
 @dataclass(frozen=True)
 class ExampleRows:
-    """Map-style dataset for PyTorch: examples by their place, or why there is none."""
+    """Map-style PyTorch dataset of examples; a refused row gives its reason."""
 
     rows: FrozenRows
     needs: Needs
@@ -118,13 +109,13 @@ class ExampleRows:
             return load_row(self.rows.read(place), self.needs, self.max_pixels)
         except StoreError as error:
             raise UnreadableRowError(
-                f"{error}. The run goes on with the same command when this part is back, byte for byte as it was (a "
-                "build with the same settings writes it so); or begin anew under another --name"
+                f"{error}. Restore the part (a build with the same settings writes the same bytes) and repeat the "
+                "command, or start over with another --name"
             ) from error
 
 
 def load_row(row: PreferenceRow, needs: Needs, max_pixels: int) -> Loaded | Refused:
-    """Return what a row gives, its images decoded, or why it cannot be trained on."""
+    """Return a row's example with decoded images, or the reason why it cannot be used."""
     try:
         return load_example(make_example(row, needs), max_pixels, pairs=needs.pairs)
     except RefusedRowError as error:
@@ -132,25 +123,24 @@ def load_row(row: PreferenceRow, needs: Needs, max_pixels: int) -> Loaded | Refu
 
 
 def load_example(example: Example, max_pixels: int, *, pairs: bool = False) -> Loaded:
-    """Decode an example's images, each scaled down to ``max_pixels``; with ``pairs``, both of a pair get one size.
+    """Decode an example's images, each scaled down to ``max_pixels``; ``pairs``: both of a pair to one size.
 
-    ``RefusedRowError``: one cannot be decoded, or has none to be compared with.
+    ``RefusedRowError``: an image cannot be decoded, or is not one of a pair.
     """
     if pairs and len(example.images) % PAIR:
-        raise RefusedRowError(UNPAIRED, f"{len(example.images)}, where each is compared with another one")
+        raise RefusedRowError(UNPAIRED, f"{len(example.images)} images")
     try:
-        shown = tuple(_fit(decode_rgb(image), max_pixels) for image in example.images)
-        rejected = tuple(_fit(decode_rgb(image), max_pixels) for image in example.rejected_images)
+        shown = tuple(_shrink(decode_rgb(image), max_pixels) for image in example.images)
+        rejected = tuple(_shrink(decode_rgb(image), max_pixels) for image in example.rejected_images)
     except PairwrightError as error:
         raise RefusedRowError("an image cannot be decoded", str(error)) from error
     return Loaded(example, match_sizes(shown) if pairs else shown, rejected)
 
 
 def match_sizes(images: Sequence[Image.Image]) -> tuple[Image.Image, ...]:
-    """Return images of which each two have one size, so that a processor gives both the same grid.
+    """Return images of which each pair has one size, so that a processor gives both the same grid.
 
-    Where they differ it is the geometric mean of their widths by that of their heights: neither is distorted more than
-    the other one, and there are no more pixels.
+    The common size is the geometric mean of widths by that of heights: equal distortion of both, no more pixels.
     """
     found: list[Image.Image] = []
     for one, other in zip(images[::2], images[1::2], strict=True):
@@ -159,7 +149,7 @@ def match_sizes(images: Sequence[Image.Image]) -> tuple[Image.Image, ...]:
     return tuple(found)
 
 
-def _fit(pixels: Any, most: int) -> Image.Image:
+def _shrink(pixels: Any, most: int) -> Image.Image:
     image = Image.fromarray(np.asarray(pixels))
     scale = min(1.0, (most / (image.width * image.height)) ** 0.5)
     return _resize(image, (max(1, int(image.width * scale)), max(1, int(image.height * scale))))
@@ -170,30 +160,25 @@ def _resize(image: Image.Image, size: tuple[int, int]) -> Image.Image:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ask:
-    """One prompt of an example, rendered, with its images and what follows it."""
+class _Prompt:
+    """Rendered prompt of an example, with its images and answers."""
 
     text: str
     images: tuple[Image.Image, ...]
     answers: tuple[Answer, ...]
 
 
-_Asked = tuple[str, list[_Ask]]
-"""A row's key and its prompts."""
+_RowPrompts = tuple[str, list[_Prompt]]  # a row's key and its prompts
 
 
 @dataclass(frozen=True)
 class Collator:
-    """Collate function; picklable as long as the processor is."""
+    """Collate function; picklable if the processor is."""
 
-    processor: Any
-    """What ``AutoProcessor`` gave."""
-    longest: int
-    """Tokens of a prompt and its longest answer, at the most."""
-    apart: bool = False
-    """Whether each answer has a prompt of its own: for models that cannot be packed."""
-    late: int = 0
-    """Answers that come later (ADPO's); where they are kept apart, each finds a prompt that waits for it."""
+    processor: Any  # from ``AutoProcessor``
+    longest: int  # maximum tokens of a prompt and its longest answer
+    apart: bool = False  # whether each answer has a prompt of its own: for models without packing
+    late: int = 0  # number of answers added at the step (ADPO); with ``apart`` each gets an empty prompt
 
     def __post_init__(self) -> None:
         _ = self.chat.frame  # fails here, not in a loading process
@@ -205,13 +190,13 @@ class Collator:
 
     def __call__(self, items: Iterable[Loaded | Refused]) -> dict[str, Batch]:
         """Return the batch of some examples; those that cannot be encoded or are too long are refused."""
-        items, kept = list(items), list[_Asked]()
+        items, kept = list(items), list[_RowPrompts]()
         refused = [item for item in items if isinstance(item, Refused)]
         loaded = [item for item in items if isinstance(item, Loaded)]
         tokens = self.chat.tokenise(text for item in loaded for text in _texts(item.example))
         for item in loaded:
             try:
-                kept.append((item.example.key, self._asks(item, tokens)))
+                kept.append((item.example.key, self._make_prompts(item, tokens)))
             except RefusedRowError as error:
                 refused.append(error.about(item.example.key))
         batch, kept = self._encode_good(kept, refused)
@@ -224,11 +209,11 @@ class Collator:
         return {"batch": batch}
 
     def answers(self, texts: Sequence[str], column: int) -> list[Answer]:
-        """Return some texts as answers, all tokenised at once; ``RefusedRowError``: one holds a control token."""
+        """Return texts as answers; ``RefusedRowError`` for a control token."""
         tokens = self.chat.tokenise(texts)
         return [self._answer(text, column, tokens) for text in texts]
 
-    def _asks(self, item: Loaded, tokens: Mapping[str, Tokens]) -> list[_Ask]:
+    def _make_prompts(self, item: Loaded, tokens: Mapping[str, Tokens]) -> list[_Prompt]:
         example = item.example
         for text in _texts(example):
             tokens[text].checked()
@@ -237,15 +222,15 @@ class Collator:
         answers += [self._answer(text, TEXTS + n, tokens) for n, text in enumerate(example.rejected)]
         prompt = self.chat.render(messages[: len(example.turns)], add_generation_prompt=True)
         groups = [(answer,) for answer in answers] + [()] * self.late if self.apart else [tuple(answers)]
-        asks = [_Ask(prompt, item.images, group) for group in groups]
+        prompts = [_Prompt(prompt, item.images, group) for group in groups]
         if item.rejected_images:
-            asks.append(_Ask(prompt, item.rejected_images, (Answer(IMAGE, answers[0].ids),)))
-        return asks
+            prompts.append(_Prompt(prompt, item.rejected_images, (Answer(IMAGE, answers[0].ids),)))
+        return prompts
 
     def _conversation(
         self, example: Example, messages: Sequence[dict[str, Any]], tokens: Mapping[str, Tokens]
     ) -> Answer:
-        """Return all answers of a conversation, one behind the other, and what stands between them, which is silent."""
+        """Return all answers of a conversation as one, the turns between them silent."""
         found = self._answer(example.chosen, CHOSEN, tokens)
         for place, turn in enumerate(example.then[1::2]):
             between = self.chat.between(messages, len(example.turns) + 2 * place)
@@ -259,8 +244,8 @@ class Collator:
             raise RefusedRowError("a control token in a text", PLACE)
         return Answer(column, (*tokens[text].checked(), *self.chat.frame.end))
 
-    def _encode_good(self, kept: list[_Asked], refused: list[Refused]) -> tuple[Batch, list[_Asked]]:
-        """Encode the examples together; where that fails, find by themselves those that cannot be."""
+    def _encode_good(self, kept: list[_RowPrompts], refused: list[Refused]) -> tuple[Batch, list[_RowPrompts]]:
+        """Encode the examples together; on an error one by one, to find those that the processor refuses."""
         try:
             return self._encode(kept), kept
         except Exception as error:  # processors raise errors of many kinds
@@ -273,22 +258,22 @@ class Collator:
                 raise
         return self._encode(good), good
 
-    def _encode(self, kept: Sequence[_Asked]) -> Batch:
+    def _encode(self, kept: Sequence[_RowPrompts]) -> Batch:
         batch = Batch(keys=[key for key, _ in kept])
-        asks = [(n, ask) for n, (_, own) in enumerate(kept) for ask in own]
-        if not asks:
+        prompts = [(n, ask) for n, (_, own) in enumerate(kept) for ask in own]
+        if not prompts:
             return batch
-        images = [list(ask.images) for _, ask in asks]
+        images = [list(ask.images) for _, ask in prompts]
         given = self.processor(
-            text=[ask.text for _, ask in asks],
+            text=[ask.text for _, ask in prompts],
             images=images if any(images) else None,
             padding=True,
             return_tensors="pt",
-            **how_to_encode(self.processor, asks[0][1].text),
+            **encoding_options(self.processor, prompts[0][1].text),
         )
         real = given.pop("attention_mask").bool()
-        batch.owners = [n for n, _ in asks]
-        batch.answers = [ask.answers for _, ask in asks]
+        batch.owners = [n for n, _ in prompts]
+        batch.answers = [ask.answers for _, ask in prompts]
         batch.prompts = _ragged(given.pop("input_ids"), real)
         batch.types = {name: _ragged(given.pop(name), real) for name in PER_TOKEN if name in given}
         batch.extras = dict(given)

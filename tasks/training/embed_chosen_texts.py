@@ -1,12 +1,12 @@
-"""Make a vector of each chosen text, by which ADPO's retriever knows it.
+"""Embed each chosen text for ADPO's retriever.
 
-Reads ``PreferenceRow`` without its images, writes ``EmbeddingRow``, one per distinct text, with the text's own key
-(``text_key``) as its subject. Two encoders:
+Reads ``PreferenceRow`` without images, writes one ``EmbeddingRow`` per distinct text, whose subject is ``text_key``.
+Encoders:
 
-* ``clip``: the text tower of the CLIP model that embeds the images; a text that is longer than the tower takes is cut
-  at clauses, and the vectors of its pieces are added (ours).
-* ``words``: counts of words and word pairs, hashed into 512 signed places; what is said of the first image and of the
-  second is counted apart, so that a text whose halves change places gets another vector (ours).
+* ``clip``: the text tower of the images' CLIP; longer texts are cut at clauses, and the vectors of the pieces added
+  (ours).
+* ``words``: hashed counts of words and word pairs; those about the first and the second image are counted separately,
+  so that exchanging the halves changes the vector (ours).
 """
 
 import re
@@ -26,19 +26,18 @@ from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.differences import MIDDLE, START
 
 WORDS_VERSION = 1
-MOST_CHARACTERS = 20_000
-"""What is read of a text; hostile ones have no end."""
+MOST_CHARACTERS = 20_000  # read per text; hostile ones have no end
 MOST_PIECES = 16
 WORD = re.compile(r"\w+")
 
 
 def text_key(text: str) -> str:
-    """Return the key of a text: what its vector is about."""
+    """Return the key of a text, the subject of its vector."""
     return make_key("text", text)
 
 
 def embed_chosen_texts(rows: Sequence[PreferenceRow], config: TextVectorsConfig) -> Iterator[EmbeddingRow]:
-    """Yield the vector of each row's chosen text; equal texts get equal rows, of which one counts."""
+    """Yield the vector of each row's chosen text; equal texts give equal rows, counted once."""
     texts = list(dict.fromkeys(row.chosen for row in rows))
     matrix = _with_clip(texts, config) if config.encoder == "clip" else hash_words(texts, config.dimension)
     found = dict(zip(texts, matrix, strict=True))
@@ -66,7 +65,7 @@ def hash_words(texts: Sequence[str], dimension: int) -> NDArray[np.float32]:
 
 
 def _terms(text: str) -> Iterator[str]:
-    """Yield a text's words and pairs of words, each marked with the image that it is about."""
+    """Yield a text's words and word pairs, each prefixed with the number of its image."""
     start = START.match(text)
     halves = MIDDLE.split(text[start.end() :]) if start else []
     for side, part in enumerate(halves if len(halves) == 2 else [text], 1 if len(halves) == 2 else 0):
@@ -85,7 +84,7 @@ def _with_clip(texts: Sequence[str], config: TextVectorsConfig) -> NDArray[np.fl
 
 
 def name_encoder(config: TextVectorsConfig) -> str:
-    """Return what changes when the same text would get another vector."""
+    """Return the identity of the encoder, which changes with its vectors."""
     if config.encoder == "clip":
         return f"clip {OpenClipTexts(config=config.clip).version}"
     return f"{WORDS} {WORDS_VERSION} {config.dimension}"
@@ -97,14 +96,14 @@ def name_models(config: TextVectorsConfig) -> tuple[str, ...]:
 
 
 def pin_texts(config: TextVectorsConfig) -> TextVectorsConfig:
-    """Return the configuration with the revision of the weights that this machine has."""
+    """Return the configuration with the revision of the local weights."""
     if config.encoder != "clip":
         return config
     return config.model_copy(update={"clip": pin_clip(config.clip, download=False)})
 
 
 def count_processes(config: TextVectorsConfig) -> int | None:
-    """Return how many processes load the tower: one per GPU; without one, as many as there are workers."""
+    """Return how many processes load the tower: one per GPU, else one per worker."""
     return count_gpus() if config.encoder == "clip" else None
 
 

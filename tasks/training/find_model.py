@@ -1,7 +1,6 @@
-"""Find the model that a run starts from: a folder, or a name on the Hub whose files are in the local cache.
+"""Find the model that a run starts from: a folder, or a Hub name in the local cache.
 
-Reads names of files, their JSON, and the bytes of local ones: a hash tells later whether they are still the same. Loads
-nothing, fetches nothing, needs no PyTorch.
+Reads file names, JSON and, of local files, bytes for a hash. Loads and fetches nothing; needs no PyTorch.
 """
 
 import importlib.util
@@ -23,28 +22,22 @@ PACKAGES = ("torch", "transformers", "peft", "accelerate", "huggingface_hub", "s
 INSTALL = "python -m pip install -c constraints.txt -e '.[cpu,train]'"
 CONFIG, WHOLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 ADAPTERS, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-TUNED = "tuned.safetensors"
-"""Weights that were trained in full beside adapters."""
-PROCESSOR = ("preprocessor_config.json", "processor_config.json")
-"""Of which a model that takes images has one."""
+TUNED = "tuned.safetensors"  # weights trained in full beside adapters
+PROCESSOR = ("preprocessor_config.json", "processor_config.json")  # a vision-language model has one of them
 READ = (".json", ".jinja", ".txt", ".model")
-"""Endings of the files beside the weights that loaders read, but for ``NOT_READ``."""
+"""Endings of the files beside the weights that loaders read, except ``NOT_READ``."""
 NOT_READ = ("generation_config.json", MANIFEST)
-MOST_BYTES = 64 << 20
-"""Of a JSON file; hostile ones have no end."""
+MOST_BYTES = 64 << 20  # maximum size of a JSON file, against hostile ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Files of a model on this machine, and what tells them from all others."""
+    """Local files of a model, and its identity."""
 
     folder: Path
-    revision: str
-    """A commit of the Hub, or the hash of all files that are loaded, of adapters' own model, too."""
-    identity: str
-    """The revision, and of adapters always that of their own model, too."""
-    base: tuple[str, str] = ("", "")
-    """For adapters: the name and the commit, if they say one, of the model that they belong to."""
+    revision: str  # a Hub commit, or the hash of all loaded files, the base model of adapters included
+    identity: str  # the revision; for adapters combined with that of their base model
+    base: tuple[str, str] = ("", "")  # for adapters: name and commit, if given, of their base model
 
 
 def require_packages() -> None:
@@ -54,53 +47,53 @@ def require_packages() -> None:
 
 
 def require_bits(field: str) -> None:
-    """Refuse what needs bitsandbytes where it is not installed."""
+    """Refuse a setting that needs bitsandbytes where it is missing."""
     if importlib.util.find_spec("bitsandbytes") is None:
         raise ConfigError(f"{field}: needs bitsandbytes, not installed here: {INSTALL.replace('train', 'train,qlora')}")
 
 
 def find_model(name: str, revision: str = "", *, field: str = NAME) -> Found:
-    """Return where a model is.
+    """Return the files of a model.
 
     Args:
         name: a folder, or a name on the Hub.
-        revision: the commit, or the hash of a folder's files, that it must have; empty: what is there.
-        field: what names the model, for messages.
+        revision: the required commit, or hash of a folder's files; empty: any.
+        field: the setting that names the model, for messages.
     """
     require_packages()
     found, local = _find(name, revision, field), is_local(name)
     if found.base[0]:
         base = _find(*found.base, field)
         if base.base[0]:
-            raise ModelError(f"{field}: {found.folder} holds adapters of {base.folder}, which holds adapters, too")
+            raise ModelError(f"{field}: {found.folder} holds adapters, and so does its base {base.folder}: merge one")
         identity = LOCAL + make_key(found.revision, base.revision)
         found = replace(found, identity=identity, revision=identity if local else found.revision)
     if revision and found.revision != revision and local:
         raise ModelError(
-            f"{field}: {found.folder} is not the model that it was ({found.revision}, not {revision}): put the old one "
-            "back, or start anew under another --name"
+            f"{field}: {found.folder} has changed since the run began ({found.revision}, not {revision}): restore it, "
+            "or start over with another --name"
         )
     return found
 
 
-class _LacksError(Exception):
-    """What is wrong with a folder, as the end of a sentence that begins with its name."""
+class _FolderError(Exception):
+    """Fault of a model folder, as the end of a sentence that starts with the folder's name."""
 
 
 def _find(name: str, revision: str, field: str) -> Found:
     local = is_local(name)
     folder = Path(name).expanduser().absolute() if local else _snapshot(name, revision, field)
-    with _naming(folder, field, advice="" if local else f". Fetch it with: hf download {name}"):
+    with _model_errors(folder, field, advice="" if local else f". Fetch it with: hf download {name}"):
         if local:
             refuse_damage(folder, field=field)
-        return _look_into(folder, commit="" if local else folder.name)
+        return _inspect_folder(folder, commit="" if local else folder.name)
 
 
 @contextmanager
-def _naming(folder: Path, field: str, *, advice: str = "") -> Generator[None]:
+def _model_errors(folder: Path, field: str, *, advice: str = "") -> Generator[None]:
     try:
         yield
-    except _LacksError as lacks:
+    except _FolderError as lacks:
         raise ModelError(f"{field}: {folder} {lacks}{advice}") from lacks
 
 
@@ -119,9 +112,9 @@ def _snapshot(name: str, revision: str, field: str) -> Path:
         ) from error
 
 
-def _look_into(folder: Path, *, commit: str) -> Found:
+def _inspect_folder(folder: Path, *, commit: str) -> Found:
     if not folder.is_dir():
-        raise _LacksError("is no folder")
+        raise _FolderError("is not a folder")
     adapters = _has(folder, ADAPTERS)
     base = _read_base(folder) if adapters else ("", "")
     weights = [folder / ADAPTER_WEIGHTS] if adapters else _list_weights(folder)
@@ -130,10 +123,10 @@ def _look_into(folder: Path, *, commit: str) -> Found:
     for path in own:
         if not path.is_file():
             others = sorted(one.name for one in folder.iterdir() if one.suffix in (".bin", ".pt", ".pth", ".gguf"))
-            only = f" (only {others[0]}: weights are loaded from safetensors alone)" if others else ""
-            raise _LacksError(f"holds no {path.name}{only}")
+            only = f" (only {others[0]}; convert it to safetensors)" if others else ""
+            raise _FolderError(f"holds no {path.name}{only}")
     if not adapters and not any(_has(folder, name) for name in PROCESSOR):
-        raise _LacksError(f"holds no {' and no '.join(PROCESSOR)}: a model that takes images has one")
+        raise _FolderError(f"holds no image processor ({' or '.join(PROCESSOR)})")
     read = sorted(
         path for path in folder.iterdir() if path.suffix in READ and path.is_file() and path.name not in NOT_READ
     )
@@ -151,17 +144,17 @@ def _list_weights(folder: Path) -> list[Path]:
     shards = _read_json(folder / INDEX).get("weight_map")
     names = set(shards.values()) if isinstance(shards, dict) else set[Any]()
     if not names or not all(isinstance(name, str) and Path(name).name == name for name in names):
-        raise _LacksError(f"has an {INDEX} that does not name the files of its weights")
+        raise _FolderError(f"has an {INDEX} without the names of its weight files")
     return [folder / INDEX, *(folder / name for name in sorted(names))]
 
 
 def _read_base(folder: Path) -> tuple[str, str]:
     if _has(folder, CONFIG):
-        raise _LacksError(f"holds a model ({CONFIG}) and adapters ({ADAPTERS}): put one of them into another folder")
+        raise _FolderError(f"holds a model ({CONFIG}) and adapters ({ADAPTERS}): put one of them into another folder")
     content = _read_json(folder / ADAPTERS)
     base, revision = content.get("base_model_name_or_path"), content.get("revision") or ""
     if not isinstance(base, str) or not base or not isinstance(revision, str):
-        raise _LacksError(f"has an {ADAPTERS} that does not say which model it belongs to")
+        raise _FolderError(f"has an {ADAPTERS} without the name of its base model")
     return base, "" if is_local(base) else revision
 
 
@@ -171,23 +164,23 @@ def _read_json(path: Path) -> dict[str, Any]:
             raise ValueError("too large")
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise _LacksError(f"has a {path.name} that cannot be read: {error}") from error
+        raise _FolderError(f"has a {path.name} that cannot be read: {error}") from error
     if not isinstance(content, dict):
-        raise _LacksError(f"has a {path.name} that is no object")
+        raise _FolderError(f"has a {path.name} that is not a JSON object")
     return content
 
 
 def find_base(folder: Path) -> Found | None:
-    """Return the model that the adapters in a folder belong to; ``None``: it holds a model."""
+    """Return the base model of the adapters in a folder; ``None`` for a whole model."""
     if not _has(folder, ADAPTERS):
         return None
-    with _naming(folder, NAME):
+    with _model_errors(folder, NAME):
         base = _read_base(folder)
     return _find(*base, NAME)
 
 
 def find_module(folder: Path) -> Path | None:
-    """Return where the module of differential perception lies: beside a model, or below adapters; ``None``: nowhere."""
+    """Return the folder of the differential perception module: the model's, or its base's; ``None``: no module."""
     if _has(folder, SIZES):
         return folder
     base = find_base(folder)
@@ -195,16 +188,16 @@ def find_module(folder: Path) -> Path | None:
 
 
 def read_module(folder: Path) -> DifferentialConfig:
-    """Return how the module of differential perception in a folder is set."""
+    """Return the settings of a folder's differential perception module."""
     try:
         content = _read_json(folder / SIZES)
         own = {name: content[name] for name in DifferentialConfig.model_fields if name != "enabled"}
         return DifferentialConfig.model_validate({"enabled": True} | own)
-    except (_LacksError, KeyError, ValueError) as error:
+    except (_FolderError, KeyError, ValueError) as error:
         raise ModelError(f"{NAME}: {folder / SIZES}: cannot be read as a module's settings: {error}") from error
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """Return what a model says of itself, its ``config.json``."""
-    with _naming(folder, NAME):
+    """Return a model's ``config.json``."""
+    with _model_errors(folder, NAME):
         return _read_json(folder / CONFIG)

@@ -1,8 +1,8 @@
-"""Rows that a run trains on: chosen of a preference table, frozen in one file, read one by one as examples.
+"""Rows of a run: chosen from a preference table, frozen in one file, read one by one as examples.
 
-Writes ``rows.arrow`` in the run's folder: which part, which row, some 60 bytes each, and the edits of people, which are
-applied when a row is read. A resumed run reads that again, whatever has become of the dataset since: parts are never
-changed. A row that cannot be trained on is refused with a reason, never cut to fit.
+Writes ``rows.arrow`` into the run's folder: part and row numbers, some 60 bytes each, and people's edits, applied when
+a row is read. A resumed run reads the same file, whatever has happened to the dataset: parts never change. A row that
+cannot be trained on is refused with a reason, never cut to fit.
 """
 
 import json
@@ -30,15 +30,13 @@ from pairwright.tasks.store.part import Part, encode_part, read_rows
 from pairwright.tasks.store.snapshot import live_index, stream_live
 from pairwright.tasks.store.stage import Planned
 
-PLACE = "<image>"
-"""Stands for an image in a prompt; where a prompt has none, the images go before its first words."""
+PLACE = "<image>"  # image placeholder in a prompt; without any, images precede the first user turn
 PAIR, UNPAIRED = 2, "images that are no pairs"
 FILE, MIXED = "rows.arrow", "mixed"
 SCHEMA = pa.schema([("part", pa.int32()), ("row", pa.int32()), ("key", pa.string()), ("split", pa.string())])
 IMAGES = ("images", "rejected_images")
 EDITS: TypeAdapter[list[Decision]] = TypeAdapter(list[Decision])
-BATCH, ROWS_PER_PART = 1000, 25
-"""Rows that are read at once, and that a part of mixed rows has."""
+BATCH, ROWS_PER_PART = 1000, 25  # rows read at once, and rows per part of mixed conversations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +44,12 @@ class Refused:
     """Record of a row that is not trained on."""
 
     key: str
-    reason: str
-    """A short constant phrase."""
+    reason: str  # a short constant phrase
     detail: str = ""
 
 
 class RefusedRowError(Exception):
-    """Row that cannot be trained on: a short constant phrase, and what differs from row to row."""
+    """Row that cannot be trained on: a short constant phrase, and details that vary by row."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         self.reason, self.detail = reason, detail
@@ -65,52 +62,38 @@ class RefusedRowError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What an objective takes of a row."""
+    """Parts of a row that an objective uses."""
 
-    texts: int = 0
-    """Rejected texts, at the most."""
-    images: bool = False
-    """Whether the rejected images are shown."""
-    beside: bool = True
-    """Whether they are shown beside a rejected text, too; otherwise only where there is none."""
-    every_answer: bool = False
-    """Whether each answer of a conversation bears loss, not its last one alone."""
-    rejected_side: bool = False
-    """Whether a row must have a rejected text or rejected images."""
-    pairs: bool = False
-    """Whether its images are compared in twos (differential perception)."""
-    held_out: frozenset[str] = frozenset()
-    """Images that no row may show."""
-    accepted: str = ""
-    """Split of which only rows are taken that people accepted; empty: none."""
+    texts: int = 0  # maximum number of rejected texts
+    images: bool = False  # whether rejected images are used
+    beside: bool = True  # whether they are used beside a rejected text, too, or only in place of one
+    every_answer: bool = False  # whether each answer of a conversation carries loss, or the last one alone
+    rejected_side: bool = False  # whether a row must have a rejected text or rejected images
+    pairs: bool = False  # whether images are compared in pairs (differential perception)
+    held_out: frozenset[str] = frozenset()  # images that no row may show
+    accepted: str = ""  # split of which people must have accepted each row; empty: none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """What one row gives to train on."""
+    """Training example of one row."""
 
     key: str
-    turns: tuple[Turn, ...]
-    """Prompt, up to the first answer that bears loss."""
-    images: tuple[bytes, ...]
-    """Encoded files."""
-    chosen: str
-    """That answer."""
-    then: tuple[Turn, ...] = ()
-    """Rest of the conversation: user and assistant in turn."""
-    rejected: tuple[str, ...] = ()
-    """Hardest first."""
-    rejected_images: tuple[bytes, ...] = ()
-    """As many as ``images``; empty: none."""
+    turns: tuple[Turn, ...]  # prompt, up to the first answer with loss
+    images: tuple[bytes, ...]  # encoded files
+    chosen: str  # the first answer with loss
+    then: tuple[Turn, ...] = ()  # rest of the conversation: user and assistant in turn
+    rejected: tuple[str, ...] = ()  # hardest first
+    rejected_images: tuple[bytes, ...] = ()  # as many as ``images``, or none
 
     @property
     def conversation(self) -> tuple[Turn, ...]:
-        """Return all turns, the chosen text among them."""
+        """Return all turns, the chosen text included."""
         return (*self.turns, Turn(role="assistant", text=self.chosen), *self.then)
 
 
 def make_example(row: PreferenceRow, needs: Needs) -> Example:
-    """Return what a row gives; ``RefusedRowError`` where it cannot be trained on."""
+    """Return a row's example; ``RefusedRowError`` where it cannot be trained on."""
     check_row(row, needs)
     rejected = rejected_texts(row)[: needs.texts]
     shown = row.rejected_images if needs.images and (needs.beside or not rejected) else ()
@@ -130,7 +113,7 @@ def make_example(row: PreferenceRow, needs: Needs) -> Example:
 
 
 def _first_answer(row: PreferenceRow) -> int:
-    """Return the place of a conversation's first answer; ``len(row.prompt)``: the chosen text is the only one."""
+    """Return the position of a conversation's first answer; ``len(row.prompt)`` for the chosen text."""
     return next((n for n, turn in enumerate(row.prompt) if turn.role == "assistant"), len(row.prompt))
 
 
@@ -144,7 +127,7 @@ def check_row(row: PreferenceRow, needs: Needs) -> None:
     if shown := needs.held_out.intersection(row.image_keys):
         raise RefusedRowError("shows a held-out image", min(shown))
     if needs.pairs and (not images or images % PAIR):
-        raise RefusedRowError(UNPAIRED, f"{images}, where each is compared with another one")
+        raise RefusedRowError(UNPAIRED, f"{images} images")
     places = sum(turn.text.count(PLACE) for turn in row.prompt)
     if places and places != images:
         raise RefusedRowError("images do not match the prompt", f"{places} places for {images} images")
@@ -155,7 +138,6 @@ def check_row(row: PreferenceRow, needs: Needs) -> None:
 
 
 def _check_turns(turns: Sequence[Turn]) -> None:
-    """Raise ``RefusedRowError`` where a conversation cannot go on so from its first answer."""
     if [turn.role for turn in turns] != ["assistant", "user"] * (len(turns) // 2):
         raise RefusedRowError("its turns do not alternate", " ".join(turn.role for turn in turns))
     if not all(turn.text.strip() for turn in turns):
@@ -165,18 +147,17 @@ def _check_turns(turns: Sequence[Turn]) -> None:
 
 
 def rejected_texts(row: PreferenceRow) -> tuple[str, ...]:
-    """Return the rejected text and the further negatives, each once, without those equal to the chosen text."""
+    """Return the rejected text and further negatives, without duplicates and copies of the chosen text."""
     texts = dict.fromkeys((row.rejected, *(negative.text for negative in row.negatives)))
     return tuple(text for text in texts if text.strip() and text != row.chosen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenRows:
-    """Rows of one split, in the table's order; picklable, so that loading processes open them anew."""
+    """Rows of one split, in the table's order; picklable, for loading processes."""
 
     folder: Folder
-    file: str
-    """Path of ``rows.arrow``."""
+    file: str  # path of ``rows.arrow``
     split: str
 
     def __len__(self) -> int:
@@ -187,20 +168,20 @@ class FrozenRows:
         return _open(self.file, self.split).column("key").to_pylist()
 
     def edits(self) -> Decisions:
-        """Return the edits that were made when the rows were frozen."""
+        """Return people's edits as of the freeze."""
         return _read_edits(self.file)
 
     def read(self, place: int) -> PreferenceRow:
-        """Return one row, its images included; ``StoreError`` where its part is gone or damaged."""
+        """Return one row with its images; ``StoreError`` where its part is missing or damaged."""
         return next(self._read(_open(self.file, self.split).slice(place, 1).to_pylist(), without=()))
 
     def read_texts(self) -> Iterator[PreferenceRow]:
-        """Yield all rows without their images, in order; ``StoreError`` where a part is gone or damaged."""
+        """Yield all rows without images, in order; ``StoreError`` where a part is missing or damaged."""
         for _, some in groupby(_open(self.file, self.split).to_pylist(), key=lambda entry: entry["part"]):
             yield from self._read(list(some), without=IMAGES)
 
     def edited(self) -> dict[int, PreferenceRow]:
-        """Return the rows that people edited, without their images, by place."""
+        """Return edited rows without images, by position."""
         edits = self.edits()
         return {place: row for place, row in enumerate(self.read_texts()) if edits.about(row)} if edits else {}
 
@@ -211,18 +192,17 @@ class FrozenRows:
         for entry, row in zip(entries, from_table(found, PreferenceRow), strict=True):
             if row.key != entry["key"]:
                 raise StoreError(
-                    f"{part.path}: row {entry['key']} is no longer in it: its image was removed on request. Begin the "
-                    "run anew under another --name"
+                    f"{part.path}: row {entry['key']} is gone: its image was removed on request. Start over with "
+                    "another --name"
                 )
             yield edits.edit(row)
 
 
 class Frozen(NamedTuple):
-    """What was said of the rows of a run when they were frozen."""
+    """Rows left out of a run, and decisions about its rows."""
 
     refused: list[Refused]
-    decided: Counter[str]
-    """How many of them people accepted, edited and rejected."""
+    decided: Counter[str]  # how many rows people accepted, edited and rejected
 
 
 def freeze_rows(
@@ -234,7 +214,7 @@ def freeze_rows(
     splits: tuple[str, ...],
     decisions: Decisions = UNDECIDED,
 ) -> Frozen:
-    """Write which rows of the splits of a settled table of ``PreferenceRow`` can be trained on; return the others."""
+    """Write the trainable rows of the splits of a settled ``PreferenceRow`` table; return the others."""
     refused, decided = list[Refused](), Counter[str]()
     index, columns = live_index(build, planned), columns_without(PreferenceRow, IMAGES)
     edits = EDITS.dump_json(decisions.edits())
@@ -251,7 +231,7 @@ def freeze_rows(
                 kept = ((place, row) for place, row in wanted if row.key not in why_not)
                 entries = [{"part": number, "row": place, "key": row.key, "split": row.split} for place, row in kept]
                 writer.write_batch(pa.RecordBatch.from_pylist(entries, schema=schema))
-    _forget_open()
+    _clear_caches()
     return Frozen(refused, decided)
 
 
@@ -269,22 +249,22 @@ def _refuse(row: PreferenceRow, needs: Needs, decisions: Decisions) -> Refused |
 
 
 def count_rows(file: Path, split: str) -> int:
-    """Return how many rows of a split were frozen."""
+    """Return how many rows of a split are frozen."""
     return len(_open(str(file), split))
 
 
 def check_parts(folder: Folder, file: Path) -> None:
-    """Raise ``TrainingError`` where a part that holds frozen rows is gone."""
+    """Raise ``TrainingError`` where a part with frozen rows is missing."""
     for path in sorted(frozen_places(file)):
         if not (part := _part(folder, path)).folder.exists(part.name):
             raise TrainingError(
-                f"{part.path}: this run's rows are in it, and it is gone. A build with the same settings "
-                "writes it again, byte for byte; or begin anew under another --name"
+                f"{part.path}: missing, with rows of this run. A build with the same settings writes the same bytes "
+                "again; or start over with another --name"
             )
 
 
 def frozen_places(file: Path) -> dict[str, set[int]]:
-    """Return where the frozen rows are: per part its rows. Those of other folders begin with where these are."""
+    """Return the rows of each part; parts of other folders have absolute paths."""
     entries = _open(str(file))
     paths, found = _part_paths(entries), dict[str, set[int]]()
     for entry in entries.select(["part", "row"]).to_pylist():
@@ -293,7 +273,7 @@ def frozen_places(file: Path) -> dict[str, set[int]]:
 
 
 def find_held_out(build: Build, planned: Planned, split: str) -> frozenset[str]:
-    """Return the images of a settled table's rows that are not of a split."""
+    """Return the images of a settled table's rows outside a split."""
     rows = (row for table in stream_live(build, planned, ["image_keys", "split"]) for row in table.to_pylist())
     return frozenset(key for row in rows if row["split"] != split for key in row["image_keys"])
 
@@ -301,12 +281,9 @@ def find_held_out(build: Build, planned: Planned, split: str) -> frozenset[str]:
 def write_rows(
     rows: Iterable[PreferenceRow | Dropped], file: Path, *, needs: Needs, split: str, most: int
 ) -> list[Refused]:
-    """Write the first ``most`` rows that can be trained on as parts beside a file, and into it which they are.
-
-    Return those before them that cannot be trained on.
-    """
+    """Write the first ``most`` trainable rows as parts beside a file, and the file; return the refused ones."""
     refused, entries, names = list[Refused](), list[dict[str, Any]](), list[str]()
-    good, folder = islice(_sift(rows, needs, refused), most), Folder(str(file.parent))
+    good, folder = islice(_keep_trainable(rows, needs, refused), most), Folder(str(file.parent))
     while some := list(islice(good, ROWS_PER_PART)):
         entries += [{"part": len(names), "row": n, "key": row.key, "split": split} for n, row in enumerate(some)]
         names.append(f"{file.stem}-{len(names):05}.parquet")
@@ -316,7 +293,9 @@ def write_rows(
     return refused
 
 
-def _sift(rows: Iterable[PreferenceRow | Dropped], needs: Needs, refused: list[Refused]) -> Iterator[PreferenceRow]:
+def _keep_trainable(
+    rows: Iterable[PreferenceRow | Dropped], needs: Needs, refused: list[Refused]
+) -> Iterator[PreferenceRow]:
     for row in rows:
         if isinstance(row, Dropped):
             refused.append(Refused(key=row.source_key, reason=row.reason, detail=row.detail))
@@ -327,16 +306,16 @@ def _sift(rows: Iterable[PreferenceRow | Dropped], needs: Needs, refused: list[R
 
 
 def mix_rows(file: Path, other: Path, folder: Folder, *, rows: int, seed: int) -> int:
-    """Add so many frozen rows of another file, drawn, to a run's; return how many different ones they are.
+    """Add ``rows`` random frozen rows of another file to a run's; return how many distinct ones they are.
 
-    Where there are fewer, they come again, none twice before each has come. ``folder``: of the dataset they are of.
+    Rows repeat only after all have been drawn. ``folder`` is the other rows' dataset.
     """
     own, found = _open(str(file)), _open(str(other))
     drawn = np.resize(np.random.default_rng(seed).permutation(len(found)), rows)
     parts = pa.array(found["part"].to_numpy() + len(_part_paths(own)), pa.int32())
     added = found.set_column(0, SCHEMA.field("part"), parts).take(pa.array(drawn))
     told = [{name.decode(): value for name, value in (one.schema.metadata or {}).items()} for one in (own, found)]
-    paths = [f"{folder.url}/{path}" if _is_own(path) else path for path in _part_paths(found)]
+    paths = [f"{folder.url}/{path}" if _is_relative(path) else path for path in _part_paths(found)]
     edits = [edit for one in told for edit in EDITS.validate_json(one.get("edits", "[]"))]
     mixed = {"mixed": json.dumps([*json.loads(told[0].get("mixed", "[]")), *paths]), "edits": EDITS.dump_json(edits)}
     _write(file, pa.concat_tables([own, added]).replace_schema_metadata(told[0] | mixed))
@@ -344,17 +323,16 @@ def mix_rows(file: Path, other: Path, folder: Folder, *, rows: int, seed: int) -
 
 
 def count_reasons(refused: list[Refused]) -> dict[str, int]:
-    """Return how many rows were refused for each reason, most first."""
+    """Return how many rows were refused for each reason, most frequent first."""
     return dict(Counter(one.reason for one in refused).most_common())
 
 
 @lru_cache(maxsize=8)
 def _open(file: str, split: str | None = None) -> pa.Table:
-    """Return the entries of a split; ``None``: of all."""
     try:
         table = pa.ipc.open_file(pa.memory_map(file)).read_all()
     except (OSError, pa.ArrowInvalid) as error:
-        raise StoreError(f"{file}: cannot be read: {error}. Start the run anew under another --name") from error
+        raise StoreError(f"{file}: cannot be read: {error}. Start over with another --name") from error
     return table if split is None else table.filter(pc.field("split") == split)
 
 
@@ -363,8 +341,7 @@ def _read_edits(file: str) -> Decisions:
     return latest(EDITS.validate_json((_open(file).schema.metadata or {}).get(b"edits", b"[]")))
 
 
-def _forget_open() -> None:
-    """Forget the files that are open: one of them was written anew."""
+def _clear_caches() -> None:
     _open.cache_clear()
     _read_edits.cache_clear()
 
@@ -374,11 +351,11 @@ def _write(file: Path, entries: pa.Table) -> None:
     with pa.ipc.new_file(sink, entries.schema) as writer:
         writer.write_table(entries)
     Folder(str(file.parent)).write(file.name, sink.getvalue())
-    _forget_open()
+    _clear_caches()
 
 
 def _part_paths(entries: pa.Table) -> list[str]:
-    """Return the parts by number: the dataset's own by their paths below its folder, then others by where they are."""
+    """Return the parts by number: the dataset's own by relative paths, then others by absolute ones."""
     metadata = entries.schema.metadata or {}
     own = [f"{metadata[b'table'].decode()}/{name}" for name in metadata[b"parts"].decode().split("\n")]
     return [*own, *json.loads(metadata.get(b"mixed", b"[]"))]
@@ -386,8 +363,8 @@ def _part_paths(entries: pa.Table) -> list[str]:
 
 def _part(folder: Folder, path: str) -> Part:
     place, _, name = path.rpartition("/")
-    return Part(folder, path) if _is_own(path) else Part(Folder(place), name)
+    return Part(folder, path) if _is_relative(path) else Part(Folder(place), name)
 
 
-def _is_own(path: str) -> bool:
+def _is_relative(path: str) -> bool:
     return path.startswith("tables/")

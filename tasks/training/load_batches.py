@@ -1,8 +1,8 @@
-"""Load batches ahead of a training, in processes beside it, in an order that only the seed decides.
+"""Load batches ahead of the training, in processes beside it, in an order that follows from the seed.
 
-The same seed, epoch and step give the same rows, which is how a run goes on. Processes are not forked off the training,
-whose threads may hold locks, but off a server process that has read the libraries already (``forkserver``), where there
-is one, so that those of a later epoch start at once.
+The same seed, epoch and step give the same rows, so that a run can resume. Processes are forked off a server process
+with the libraries loaded (``forkserver``, where available), not off the training, whose threads may hold locks; those
+of later epochs start at once.
 """
 
 import multiprocessing
@@ -24,36 +24,30 @@ from pairwright.tasks.training.freeze_rows import Refused, count_reasons
 from pairwright.tasks.training.losses import CHOSEN
 
 LIBRARIES = ("torch", "transformers", "pyarrow", "pairwright.tasks.training.load_batches")
-"""What the server process reads before it forks, beside what the model's processor is made of."""
-MOST = 4
-"""Processes per GPU, where their number is not set."""
+"""Preloaded by the server process, beside the modules of the model's processor."""
+MOST = 4  # default maximum of processes per GPU
 METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-GROUPED = 50
-"""Steps among whose rows those of one length are brought together, as in transformers."""
-TRIED = 1000
-"""Rows that are looked at for one that can be trained on before a run is given up."""
+GROUPED = 50  # steps among which rows are sorted by length, as in transformers
+TRIED = 1000  # rows tried before a run without a usable row is given up
 
 
 @dataclass
 class Order:
-    """Places of the rows, batch by batch, of one rank."""
+    """Row positions of one rank, batch by batch."""
 
     rows: int
-    batch: int
-    """Rows per rank and step."""
-    seed: int | None
-    """``None``: in the table's order."""
+    batch: int  # rows per rank and step
+    seed: int | None  # ``None``: the table's order
     ranks: int = 1
     rank: int = 0
     epoch: int = 0
-    lengths: NDArray[np.int64] | None = None
-    """Of the rows, where a step is to have rows of about one length."""
+    lengths: NDArray[np.int64] | None = None  # row lengths, where steps group rows of similar length
 
     def __len__(self) -> int:
         return -(-self.rows // (self.batch * self.ranks))
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Yield each step's places; empty where an incomplete last step has fewer rows than there are ranks."""
+        """Yield each step's positions; an incomplete last step may leave a rank without rows."""
         order = np.arange(self.rows)
         if self.seed is not None:
             np.random.default_rng([self.seed, self.epoch]).shuffle(order)
@@ -69,7 +63,7 @@ class Order:
 
 
 def text_lengths(rows: Any) -> NDArray[np.int64]:
-    """Return the characters of each row's texts, of ``ExampleRows`` or some of them; images are not read."""
+    """Return the number of text characters of each row of ``ExampleRows`` or a subset; reads no images."""
     if isinstance(rows, Subset):
         return text_lengths(rows.dataset)[list(rows.indices)]
     texts = (len(row.rejected) + sum(len(turn.text) for turn in turns_of(row)) for row in rows.rows.read_texts())
@@ -77,10 +71,7 @@ def text_lengths(rows: Any) -> NDArray[np.int64]:
 
 
 def make_loader(rows: Any, collate: Collate, order: Order, *, workers: int) -> "DataLoader[Any]":
-    """Return the loader of a rank's batches, ``{"batch": Batch}`` each, of a map-style dataset of ``Loaded | Refused``.
-
-    Without ``workers`` it happens in this process, between steps.
-    """
+    """Return the loader of a rank's batches, ``{"batch": Batch}`` each; 0 ``workers``: in this process."""
     words: dict[str, Any] = {"multiprocessing_context": METHOD, "worker_init_fn": _begin_worker} if workers else {}
     return DataLoader(
         rows,
@@ -95,7 +86,7 @@ def make_loader(rows: Any, collate: Collate, order: Order, *, workers: int) -> "
 
 
 def count_workers(wanted: int | str) -> int:
-    """Return how many processes load beside each training process."""
+    """Return how many processes load for each training process."""
     if isinstance(wanted, int):
         return wanted
     if not torch.cuda.is_available():
@@ -105,9 +96,10 @@ def count_workers(wanted: int | str) -> int:
 
 
 def start_server(processor: Any) -> None:
-    """Let the server process read the libraries while the model is loaded.
+    """Preload the libraries in the server process while the model loads.
 
-    Of a processor, too: else each process would read 2,000 modules of its own (torchvision, scipy), for each measuring.
+    Includes the processor's modules: otherwise each process would import 2,000 modules (torchvision, scipy) at each
+    evaluation.
     """
     if METHOD == "forkserver":
         from multiprocessing import forkserver
@@ -118,14 +110,14 @@ def start_server(processor: Any) -> None:
 
 
 def _begin_worker(number: int) -> None:
-    """Leave Ctrl-C to the training, and the cores too."""
+    """Leave Ctrl-C and the cores to the training."""
     del number
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
 
 
 def find_batch(rows: Any, collate: Collate) -> Batch:
-    """Return a batch of the first row that can be trained on; ``TrainingError``: none of the first thousand can."""
+    """Return a batch of the first usable row; ``TrainingError`` where none of the first thousand is."""
     refused, count = list[Refused](), min(len(rows), TRIED)
     for place in range(count):
         batch = collate([rows[place]])["batch"]
@@ -136,13 +128,13 @@ def find_batch(rows: Any, collate: Collate) -> Batch:
     counted = ", ".join(f"{reason} ({n})" for reason, n in reasons.items())
     example = next((f": {one.key}: {one.detail}" for one in refused if one.detail), "")
     advice = ". Try a larger model.max_length, or fewer model.max_pixels" if TOO_LONG in reasons else ""
-    raise TrainingError(f"none of the {count:,} rows that were tried can be trained on: {counted}{example}{advice}")
+    raise TrainingError(f"none of the first {count:,} rows can be trained on: {counted}{example}{advice}")
 
 
 def with_answers(batch: Batch, added: Sequence[Sequence[Answer]], longest: int) -> Batch:
-    """Return a batch with more answers: behind those of the example's prompt, or in prompts that wait for one.
+    """Return a batch with added answers: behind those of the example's prompt, or one per empty prompt.
 
-    An answer that has more than ``longest`` tokens with its prompt is left out.
+    Answers that exceed ``longest`` tokens with their prompt are left out.
     """
     answers = list(batch.answers)
     for example, given in enumerate(added):

@@ -1,12 +1,11 @@
-"""Load what is trained, switch on the weights that are trained, and keep those that peft does not.
+"""Load a model, choose its trained weights, and save those that peft does not.
 
-Reads a folder (``find_model``) of safetensors by transformers' own loaders; nothing is fetched, no code of a checkpoint
-is run. With adapters the frozen weights are in the precision that is computed in, or some in 4 bits; with full tuning
-all weights are in float32 and are rounded for each step, since a step of 5e-7 is less than bfloat16 tells apart in a
-weight of 0.02, and would be lost (ours).
+Reads a folder (``find_model``) of safetensors by transformers' loaders; fetches nothing, runs no code of a checkpoint.
+With adapters the frozen weights are kept in the compute precision, or in 4 bits; full tuning keeps float32 and rounds
+for each step, since bfloat16 would lose a step of 5e-7 in a weight of 0.02 (ours).
 
-The language model is trained; the vision tower and the projector only with ``train_vision``; a module of differential
-perception always. What is trained in full beside adapters is kept in ``tuned.safetensors``: peft saves adapters alone.
+The language model is trained; the vision tower and projector with ``train_vision``; differential perception always.
+Weights trained in full beside adapters go into ``tuned.safetensors``, since peft saves adapters alone.
 """
 
 import importlib
@@ -43,50 +42,45 @@ from pairwright.tasks.training.find_model import (
 log = logging.getLogger(__name__)
 PRECISIONS: dict[Number, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 ADAPTER = "lora_"
-OF_MODULE = f"{MODULE}."
-"""How the names of the weights of differential perception begin."""
-OF_PEFT = "base_model.model."
-"""How the names of all weights begin where there are adapters."""
+OF_MODULE = f"{MODULE}."  # prefix of the weights of differential perception
+OF_PEFT = "base_model.model."  # prefix of all weights of a model with adapters
 
 
 def choose_precision(config: TrainConfig) -> torch.dtype:
-    """Return what the model computes in."""
+    """Return the compute precision."""
     wanted, gpu = config.optimiser.precision, torch.cuda.is_available()
     if wanted == "auto":
         wanted = "bf16" if gpu and torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
     if wanted == "fp16" and not gpu:
-        raise ConfigError("optimiser.precision: fp16 needs a GPU; fp32 or bf16 do without")
+        raise ConfigError("optimiser.precision: fp16 needs a GPU; use fp32 or bf16")
     return PRECISIONS[wanted]
 
 
 def choose_storage(config: TrainConfig) -> torch.dtype:
-    """Return what the weights are kept in: with full tuning float32, so that small steps add up."""
+    """Return the precision of the stored weights: float32 for full tuning, so that small steps add up."""
     return torch.float32 if config.model.tuning == "full" else choose_precision(config)
 
 
 def computing(device: torch.device, dtype: torch.dtype) -> torch.autocast:
-    """Return the context in which the Trainer lets a model compute."""
+    """Return the autocast context of the Trainer."""
     return torch.autocast(device.type, dtype=dtype, enabled=dtype is not torch.float32)
 
 
 def load_processor(folder: Path) -> Any:
-    """Return a checkpoint's processor; adapters without one have that of their model."""
+    """Return a checkpoint's processor; adapters without one use their base model's."""
     if not (folder / "tokenizer_config.json").is_file() and (base := find_base(folder)):
         folder = base.folder
     with loading(NAME, folder):
         processor: Any = AutoProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if not hasattr(processor, "image_processor") or not hasattr(processor, "tokenizer"):
-        raise ModelError(f"{NAME}: {folder} has no processor that takes images and texts")
+        raise ModelError(f"{NAME}: {folder} has no processor for images and texts")
     if getattr(processor, "chat_template", None) is None:
-        raise ConfigError(f"--model {folder}: has no chat template, which says how a prompt with images is written")
+        raise ConfigError(f"--model {folder}: has no chat template")
     return processor
 
 
 def load_model(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
-    """Return a checkpoint's model, its weights in this precision; adapters are merged into theirs.
-
-    A module of differential perception that lies beside the weights is attached.
-    """
+    """Return a checkpoint's model in this precision, adapters merged, differential perception attached."""
     model = load_plain(folder, config, dtype=dtype)
     if config.load_in_4bit:
         keep_in_4bit(model, dtype)
@@ -96,7 +90,7 @@ def load_model(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
 
 
 def load_to_train(folder: Path, config: TrainConfig) -> Any:
-    """Return a model as a run begins with it: with a new module of differential perception where it is to get one."""
+    """Return a run's initial model, with a new differential perception module where one is configured."""
     model, wanted = load_model(folder, config.model, dtype=choose_storage(config)), config.model.differential
     if wanted.enabled and not hasattr(model, MODULE):
         with torch.random.fork_rng(devices=[]):  # the same module whatever was drawn before
@@ -106,16 +100,13 @@ def load_to_train(folder: Path, config: TrainConfig) -> Any:
 
 
 def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
-    """Return a model as ``load_model`` does, without what perceives differences."""
+    """Return a model as ``load_model`` does, without differential perception."""
     if base := find_base(folder):
         return merge_adapters(load_plain(base.folder, config, dtype=dtype), folder)
     kind = (settings := read_settings(folder)).get("model_type")
     if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
-        own = " It brings code of its own, which is never run." if "auto_map" in settings else ""
-        raise ModelError(
-            f"{NAME}: {folder} is of type {str(kind)[:80]!r}, which is no model that takes images and texts and gives "
-            f"text, as far as this transformers knows.{own}"
-        )
+        own = " Code in a checkpoint is never run." if "auto_map" in settings else ""
+        raise ModelError(f"{NAME}: {folder}: unsupported vision-language model type {str(kind)[:80]!r}.{own}")
     model = load_pretrained(
         AutoModelForImageTextToText,
         folder,
@@ -131,32 +122,32 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
 
 
 def keep_in_4bit(model: Any, dtype: torch.dtype) -> None:
-    """Have the language model's linear layers keep 4 bits a weight (NF4, scales in 8 bits), and compute in a precision.
+    """Quantise the language model's linear layers to 4 bits (NF4, scales in 8 bits; QLoRA, Dettmers et al. 2023).
 
-    bitsandbytes rounds them when the model comes to its GPU; without one, here. What sees, embeddings and the output
-    layer stay as they are (QLoRA; Dettmers et al. 2023).
+    bitsandbytes rounds them when the model moves to its GPU; without one, here. The vision tower, embeddings and the
+    output layer keep their precision.
     """
     require_bits("model.load_in_4bit")
     bits: Any = importlib.import_module("bitsandbytes.nn")
-    for name, layer in _linear_layers(model, _language(model)):
+    for name, layer in _linear_layers(model, _language_prefixes(model)):
         small = bits.Linear4bit(1, 1, bias=False, compute_dtype=dtype, quant_type="nf4", device="meta")
         small.in_features, small.out_features, small.bias = layer.in_features, layer.out_features, layer.bias
         small.weight = bits.Params4bit(layer.weight.data, requires_grad=False, quant_type="nf4")
-        small.support_avx512bf16_for_cpu = False  # which rounds the scales once more between steps of a training
+        small.support_avx512bf16_for_cpu = False  # else scales are rounded again between steps
         model.set_submodule(name, small if torch.cuda.is_available() else small.to("cpu"))
 
 
 def round_to_4bit(model: Any) -> None:
-    """Give a model that is whole the weights that it had in 4 bits."""
+    """Round an unquantised model's weights to their 4-bit values."""
     from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 
-    for _, layer in _linear_layers(model, _language(model)):
+    for _, layer in _linear_layers(model, _language_prefixes(model)):
         kept = quantize_4bit(layer.weight.data, compress_statistics=True, quant_type="nf4")
         layer.weight.data = dequantize_4bit(*kept)
 
 
 def _linear_layers(model: Any, inside: tuple[str, ...]) -> list[tuple[str, torch.nn.Linear]]:
-    """Return the linear layers whose names begin so, but for the output layer."""
+    """Return the linear layers with these name prefixes, without the output layer."""
     head = model.get_output_embeddings()
     named = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, torch.nn.Linear)]
     return [(name, layer) for name, layer in named if layer is not head and f"{name}.".startswith(inside)]
@@ -165,15 +156,15 @@ def _linear_layers(model: Any, inside: tuple[str, ...]) -> list[tuple[str, torch
 def _check_finite(path: Path, tensors: Iterable[tuple[str, Tensor]]) -> None:
     for name, tensor in tensors:
         if not torch.isfinite(tensor.sum(dtype=torch.float32)):
-            raise ModelError(f"{NAME}: {path}: {name} holds values that are no numbers (NaN or infinite)")
+            raise ModelError(f"{NAME}: {path}: {name} holds NaN or infinite values")
 
 
 # ---- what is trained
 
 
 def prepare_model(model: Any, config: TrainConfig) -> Any:
-    """Return the model with what is trained switched on: adapters, or weights."""
-    inside, own = _language(model), config.model
+    """Return the model with adapters or trainable weights switched on."""
+    inside, own = _language_prefixes(model), config.model
     in_full = own.train_vision and (own.tuning == "full" or own.vision_tuning == "full")
 
     def is_full(name: str) -> bool:
@@ -196,10 +187,10 @@ def prepare_model(model: Any, config: TrainConfig) -> Any:
 
 
 def freeze_model(model: Any, dtype: torch.dtype) -> Any:
-    """Return a model that is only compared with, for ``computing`` in a precision.
+    """Return a frozen model for ``computing`` in a precision.
 
-    Its linear layers are kept in that precision: autocast would round them so at each step, which gives the same
-    numbers from twice the memory. What autocast leaves in float32 (embeddings, norms) stays as it is.
+    Linear layers are stored in that precision: autocast would round them at each step, with the same result and twice
+    the memory. Embeddings and norms, which autocast keeps in float32, stay as they are.
     """
     model.eval().requires_grad_(requires_grad=False)
     inputs = model.get_input_embeddings().weight
@@ -209,8 +200,8 @@ def freeze_model(model: Any, dtype: torch.dtype) -> Any:
     return model
 
 
-def _language(model: Any) -> tuple[str, ...]:
-    """Return how the names of the language model's parameters begin, the output layer's too."""
+def _language_prefixes(model: Any) -> tuple[str, ...]:
+    """Return the name prefixes of the language model's parameters, the output layer included."""
     if (decoder := model.get_decoder()) is model:
         return ("",)
     inner = {id(decoder), id(model.get_output_embeddings())}
@@ -220,38 +211,38 @@ def _language(model: Any) -> tuple[str, ...]:
 def _with_adapters(model: Any, config: TrainConfig) -> Any:
     import peft
 
-    lora, targets = config.model.lora, _targets(model, config)
+    lora, targets = config.model.lora, _lora_targets(model, config)
     own = peft.LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():  # the same whatever was drawn before
-        # This peft asks transformers by a name that is to go.
+        # peft uses a deprecated name of transformers.
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
         torch.manual_seed(config.seed)
         return peft.get_peft_model(model, own)
 
 
-def _targets(model: Any, config: TrainConfig) -> list[str]:
+def _lora_targets(model: Any, config: TrainConfig) -> list[str]:
     named, head = config.model.lora.target_modules, model.get_output_embeddings()
     vision = config.model.train_vision and config.model.vision_tuning == "same"
-    inside = ("",) if vision else _language(model)
+    inside = ("",) if vision else _language_prefixes(model)
     found: list[str] = []
     for name, layer in model.named_modules():
         called = any(f".{name}".endswith(f".{one}") for one in named) if named else layer is not head
         if not (isinstance(layer, torch.nn.Linear) and called and f"{name}.".startswith(inside)):
             continue
         if layer is head and head.weight is model.get_input_embeddings().weight:
-            raise ConfigError(f"model.lora.target_modules: {name} shares its weights with the input's embedding")
+            raise ConfigError(f"model.lora.target_modules: {name} shares its weights with the input embedding")
         if not name.startswith(OF_MODULE):
             found.append(name)
     if not found:
-        raise ConfigError(f"model.lora.target_modules {list(named)}: no linear layer that is trained is called so")
+        raise ConfigError(f"model.lora.target_modules {list(named)}: no trainable linear layer matches")
     return found
 
 
 def split_rates(optimizer: torch.optim.Optimizer, model: Any, rate: float) -> None:
-    """Put the weights of the vision tower into groups of their own, behind the others.
+    """Move the vision tower's weights, adapters included, into parameter groups of their own at ``rate``.
 
-    Its adapters, if it has some, are among them; the projector behind it is not, nor is differential perception. The
-    optimizer must be new: what has steps behind it would be of other groups.
+    The projector and differential perception keep the main rate. The optimiser must be new: its state belongs to
+    groups.
     """
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     tower = find_tower(base, field="optimiser.vision_learning_rate")
@@ -264,16 +255,16 @@ def split_rates(optimizer: torch.optim.Optimizer, model: Any, rate: float) -> No
 
 
 def merge_adapters(model: Any, folder: Path) -> Any:
-    """Return a model with a folder's adapters added to its weights, computed in float32 and rounded once.
+    """Return a model with a folder's adapters merged in float32 and rounded once.
 
-    Weights that were trained in full beside the adapters come with them.
+    Weights trained in full beside the adapters are copied, too.
     """
     import peft
 
     with loading(NAME, folder):
         own = peft.PeftConfig.from_pretrained(str(folder))
         if not isinstance(own, peft.LoraConfig):
-            raise ModelError(f"{NAME}: {folder} holds adapters of kind {own.peft_type}; LoRA's can be merged")
+            raise ModelError(f"{NAME}: {folder} holds {own.peft_type} adapters; only LoRA can be merged")
         tensors = load_file(folder / ADAPTER_WEIGHTS)
         own.inference_mode = True
         tuned = peft.get_peft_model(model, own)
@@ -284,7 +275,7 @@ def merge_adapters(model: Any, folder: Path) -> Any:
     _check_finite(folder, tensors.items())
     merged = tuned.merge_and_unload()
     if (folder / TUNED).is_file():
-        _place(dict(merged.named_parameters()), folder / TUNED)
+        _copy_weights(dict(merged.named_parameters()), folder / TUNED)
     return merged
 
 
@@ -292,14 +283,14 @@ def merge_adapters(model: Any, folder: Path) -> Any:
 
 
 def without_module(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights that ``from_pretrained`` has a place for."""
+    """Return the weights without those of differential perception, which ``from_pretrained`` does not know."""
     return {name: weight for name, weight in weights.items() if not name.startswith(OF_MODULE)}
 
 
 def save_beside(model: Any, folder: Path, *, finished: bool, weights: Mapping[str, Any] | None = None) -> None:
-    """Write what is trained beside what transformers and peft write; when finished, the module into its own files.
+    """Write weights trained beside adapters, and when ``finished`` the differential perception module.
 
-    ``weights`` are the model's, those that are trained at least, where FSDP or DeepSpeed had spread them.
+    ``weights``: the model's gathered weights, at least the trained ones, where FSDP or DeepSpeed shards them.
     """
     own = {name.removeprefix(OF_PEFT): weight for name, weight in (weights or model.state_dict()).items()}
     tuned = {name: own[name] for name in trained_beside(model)}
@@ -311,7 +302,7 @@ def save_beside(model: Any, folder: Path, *, finished: bool, weights: Mapping[st
 
 
 def save_spread(model: Any, folder: Path, *, first: bool) -> None:
-    """Write what FSDP's checkpoints lack: they hold adapters alone. All processes call it, the first one writes."""
+    """Write weights that FSDP's checkpoints of adapters lack. All processes call it, the first one writes."""
     if trained_beside(model):
         options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=True)
         weights = get_model_state_dict(model, options=options)
@@ -320,7 +311,7 @@ def save_spread(model: Any, folder: Path, *, first: bool) -> None:
 
 
 def trained_beside(model: Any) -> dict[str, Tensor]:
-    """Return the weights that are trained beside adapters, by name; none for a model without adapters."""
+    """Return the weights trained beside adapters, by name; none for a model without adapters."""
     if not hasattr(model, "get_base_model"):
         return {}
     weights = model.get_base_model().named_parameters()
@@ -328,14 +319,14 @@ def trained_beside(model: Any) -> dict[str, Tensor]:
 
 
 def restore_beside(model: Any, folder: Path) -> None:
-    """Put a checkpoint's weights back into the model that is trained, all of them."""
+    """Restore a checkpoint's weights of ``trained_beside``, all of them."""
     if tuned := trained_beside(model):
-        placed = _place(tuned, folder / TUNED)
+        placed = _copy_weights(tuned, folder / TUNED)
         if lacking := sorted(tuned.keys() - placed):
             raise ModelError(f"{NAME}: {folder / TUNED}: has no {name_some(lacking)}")
 
 
-def _place(weights: dict[str, Tensor], path: Path) -> set[str]:
+def _copy_weights(weights: dict[str, Tensor], path: Path) -> set[str]:
     """Copy a file's tensors into weights of the same names; return the names."""
     tensors = read_checkpoint(path, field=NAME)
     _check_finite(path, tensors.items())

@@ -1,16 +1,16 @@
-"""The losses, as plain functions of tensors, and what each objective needs of a row.
+"""Losses as plain functions of tensors, and the parts of a row that each objective needs.
 
 SFT; DPO (Rafailov et al. 2023) with IPO, smoothed labels and several ranked negatives; mDPO (Wang et al. 2024,
 "Conditional Preference Optimization for Multimodal Large Language Models"), a baseline; AdaViP (paper 004, section
 3.3); ADPO (paper 000, section 4), the policy's loss and the retriever's.
 
-ADPO's Algorithm 1 has both signs the other way round than its Eqs. 5 to 7 and its text: taken literally, the policy's
-margin would fall (steps 8, 11) and the retriever would pick easy negatives (9, 12). Here both follow the equations: the
-policy descends on the loss, the retriever ascends on it.
+ADPO's Algorithm 1 reverses both signs of its Eqs. 5 to 7 and its text: taken literally, the policy's margin would fall
+(steps 8, 11) and the retriever would pick easy negatives (9, 12). Here both follow the equations: the policy descends
+on the loss, the retriever ascends on it.
 
 A batch of B examples has A answers each, in columns: the chosen text (``CHOSEN``), the chosen text given the rejected
-images (``IMAGE``), then the rejected texts (from ``TEXTS`` on), hardest first. What an example does not have is absent.
-torch is imported inside functions, so that ``needs_of`` can be asked where it is not loaded.
+images (``IMAGE``), then the rejected texts (from ``TEXTS`` on), hardest first; any may be absent. torch is imported
+inside functions, so that ``needs_of`` works without it.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,52 +31,38 @@ CHOSEN, IMAGE, TEXTS = 0, 1, 2
 class Scored:
     """Log-probabilities of a batch's answers under a model."""
 
-    logps: "Tensor"
-    """(B, A) float32: summed log-probabilities of each answer's tokens, its end mark counted; 0 where absent."""
-    tokens: "Tensor"
-    """(B, A) int64: their number; 0 where absent."""
+    logps: "Tensor"  # (B, A) float32: sums over each answer's tokens, end token included; 0 where absent
+    tokens: "Tensor"  # (B, A) int64: numbers of tokens; 0 where absent
 
     @property
     def present(self) -> "Tensor":
-        """Return (B, A) bool: which answers there are."""
+        """Return (B, A) bool: which answers exist."""
         return self.tokens > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """Loss of a batch, with what is worth logging."""
+    """Loss of a batch, with metrics."""
 
-    value: "Tensor"
-    """Scalar, to be differentiated; 0 (with zero gradients) where no example counts."""
-    metrics: "dict[str, Tensor]"
-    """Detached scalars: means over the examples that have the metric; one that none has is left out."""
-    counts: "dict[str, float]"
-    """What each metric is the mean over: so many examples, or for ``nll`` tokens."""
+    value: "Tensor"  # scalar with gradient; 0 (with zero gradients) where no example counts
+    metrics: "dict[str, Tensor]"  # detached means over the examples that define the metric; omitted where none does
+    counts: "dict[str, float]"  # number of examples (for ``nll``, tokens) behind each mean
 
 
 Logged = Mapping[str, tuple["Tensor", "Tensor"]]
-"""Of each metric, its value (B,) for every example and (B,) bool: which examples have it."""
+"""Per metric its values (B,), and a mask (B,) of the examples that define it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewards:
-    """beta (log pi - log pi_ref) of a batch's answers, summed over their tokens or their mean; 0 where absent.
+    """beta (log pi - log pi_ref) of answers, summed or averaged over tokens; 0 where absent; K >= 1 rejected texts."""
 
-    There are K rejected texts, at least one.
-    """
-
-    chosen: "Tensor"
-    """(B,)"""
-    image: "Tensor"
-    """(B,): of the chosen text, given the rejected images."""
-    texts: "Tensor"
-    """(B, K)"""
-    has_image: "Tensor"
-    """(B,) bool: which examples have something to rank above their chosen text with rejected images."""
-    has_texts: "Tensor"
-    """(B, K) bool: which rejected texts can be ranked below a chosen one."""
-    logps: "Tensor"
-    """(B, 2 + K): summed log-probabilities under the policy, detached; 0 where absent."""
+    chosen: "Tensor"  # (B,)
+    image: "Tensor"  # (B,): chosen text, given the rejected images
+    texts: "Tensor"  # (B, K)
+    has_image: "Tensor"  # (B,) bool: whether the chosen text can be ranked above itself given the rejected images
+    has_texts: "Tensor"  # (B, K) bool: which rejected texts can be ranked below a chosen one
+    logps: "Tensor"  # (B, 2 + K): summed log-probabilities under the policy, detached; 0 where absent
 
 
 def rewards_of(
@@ -84,14 +70,14 @@ def rewards_of(
 ) -> Rewards:
     """Return the rewards of the chosen text, with rejected images, and of the first ``texts`` rejected texts (or all).
 
-    They are the implicit rewards of Rafailov et al. 2023 (paper 004, Eq. 4), whose constant cancels in every margin.
+    These are the implicit rewards of Rafailov et al. 2023 (paper 004, Eq. 4); their constant cancels in every margin.
     The reference gets no gradient.
     """
     if reference is None:
-        raise ValueError("a preference is learned against a reference: its log-probabilities are missing")
+        raise ValueError("the reference's log-probabilities are missing")
     if reference.logps.shape != policy.logps.shape:
         shapes = tuple(policy.logps.shape), tuple(reference.logps.shape)
-        raise ValueError(f"policy and reference have scored other answers: {shapes[0]} and {shapes[1]}")
+        raise ValueError(f"policy and reference differ in shape: {shapes[0]} and {shapes[1]}")
     policy, reference = _with_columns(policy, texts), _with_columns(reference, texts)
     present = policy.present
     ratios = (policy.logps - reference.logps.detach()).where(present, 0)
@@ -109,7 +95,7 @@ def rewards_of(
 
 
 def _with_columns(scored: Scored, texts: int | None) -> Scored:
-    """Return at most so many rejected texts, and at least one, absent if there was none."""
+    """Return at most ``texts`` columns of rejected texts, padded to at least one."""
     from torch.nn.functional import pad
 
     last = None if texts is None else TEXTS + texts
@@ -119,25 +105,25 @@ def _with_columns(scored: Scored, texts: int | None) -> Scored:
 
 
 def surprise(margins: "Tensor") -> "Tensor":
-    """Return -log sigmoid(margin) of each: near 0 for large ones, near -margin for very negative ones."""
+    """Return -log sigmoid(margin): near 0 for large margins, near -margin for very negative ones."""
     from torch.nn.functional import logsigmoid
 
     return -logsigmoid(margins)
 
 
 def rank_losses(rewards: "Tensor", present: "Tensor") -> "Tensor":
-    """Return (B, K): for answers (B, K) in their order, best first, -log of the chance that each beats those after it.
+    """Return (B, K): for answers (B, K), best first, -log of the probability that each beats all later ones.
 
-    The sum over an example's answers is Plackett-Luce's loss of the order, the first alone is the cross-entropy of
-    the first against all others (S-DPO; paper 004, Eq. 11). Both are -log sigmoid(-log sum_l exp(r_l - r_k)), where
-    the sum is over later answers; taken by logsumexp it cannot overflow. Absent answers give 0 and beat nobody.
+    The sum over an example's answers is the Plackett-Luce loss of the order; the first alone is the cross-entropy of
+    the first against all others (S-DPO; paper 004, Eq. 11). Both are -log sigmoid(-log sum_l exp(r_l - r_k)) over later
+    answers l, taken by logsumexp, which cannot overflow. Absent answers give 0 and beat nobody.
     """
     import torch
 
     ahead = rewards[:, :, None]
     behind = torch.ones(rewards.shape[1:] * 2, dtype=torch.bool, device=rewards.device).triu(1)
     rivals = behind & present[:, None, :]
-    # The lowest number, not -inf: where nobody is left, the gradient of logsumexp would be NaN, masked only later.
+    # Not -inf: without rivals the gradient of logsumexp would be NaN.
     lowest = torch.finfo(rewards.dtype).min
     lead = -(rewards[:, None, :] - ahead).masked_fill(~rivals, lowest).logsumexp(2)
     return surprise(lead).where(present & rivals.any(2), 0)
@@ -150,7 +136,7 @@ def loss_of(per_example: "Tensor", counts: "Tensor", logged: Logged) -> Loss:
     having = torch.stack([mask for _, mask in logged.values()])
     values = torch.stack([value.detach() for value, _ in logged.values()]).where(having, 0)
     means = values.sum(1) / having.sum(1).clamp(min=1)
-    numbers = dict(zip(logged, having.sum(1).tolist(), strict=True))  # the host waits only here
+    numbers = dict(zip(logged, having.sum(1).tolist(), strict=True))  # the only device sync
     return Loss(
         value=per_example.where(counts, 0).sum() / counts.sum().clamp(min=1),
         metrics={name: mean for name, mean in zip(logged, means, strict=True) if numbers[name]},
@@ -159,10 +145,11 @@ def loss_of(per_example: "Tensor", counts: "Tensor", logged: Logged) -> Loss:
 
 
 def log_preferences(rewards: Rewards) -> Logged:
-    """Return what all preference losses log.
+    """Return the metrics of all preference losses.
 
-    Of several rejected texts, ``reward/rejected``, ``margin`` and ``logp/rejected`` take the mean; ``accuracy`` is the
-    share of the examples whose chosen text has a larger reward than each of them; a tie, as of equal models, is a half.
+    ``reward/rejected``, ``margin`` and ``logp/rejected`` are means over an example's rejected texts; ``accuracy`` is
+    the share of examples whose chosen text has a larger reward than each of them; a tie, as of equal models, counts
+    half.
     """
     has_texts, has_image = rewards.has_texts, rewards.has_image
     has_text = has_texts.any(1)
@@ -184,21 +171,20 @@ def log_preferences(rewards: Rewards) -> Logged:
 
 
 def _wins(leads: "Tensor") -> "Tensor":
-    """Return 1 where a lead is positive, 0 where it is negative, and a half where there is none."""
+    """Return 1 for positive leads, 0 for negative ones, 0.5 for ties."""
     return (leads.sign() + 1) / 2
 
 
 def _mean_of(values: "Tensor", having: "Tensor") -> "Tensor":
-    """Return (B,): the mean over the columns that an example has; 0 if none."""
+    """Return (B,): the mean over an example's present columns; 0 without any."""
     return values.where(having, 0).sum(1) / having.sum(1).clamp(min=1)
 
 
 def sft(policy: Scored, reference: Scored | None, config: settings.SftConfig) -> Loss:
     """Return the mean of -log pi(chosen) over the batch's tokens, or over the means of its examples.
 
-    Of a conversation, the chosen text is all of its answers.
-
-    Metrics are ``nll``, per token in both cases, and ``logp/chosen``. A reference is not looked at.
+    Of a conversation, the chosen text is all of its answers. Logs ``nll``, per token in both cases, and
+    ``logp/chosen``. The reference is unused.
     """
     del reference
     counts, logps, tokens = policy.present[:, CHOSEN], policy.logps[:, CHOSEN], policy.tokens[:, CHOSEN]
@@ -212,10 +198,10 @@ def sft(policy: Scored, reference: Scored | None, config: settings.SftConfig) ->
 def dpo(policy: Scored, reference: Scored | None, config: DpoConfig) -> Loss:
     """Return the mean loss of ranking the chosen text above the rejected ones.
 
-    With K rejected texts, hardest first, it is -log of the chance that the chosen one is first of all (``ranking:
-    first``; S-DPO, Chen et al. 2024) or that the order is the given one (``full``; Plackett-Luce, Rafailov et al.
-    2023, App. A.3). Both are -log sigmoid(margin) for K = 1. An example without a rejected text has its chosen text
-    ranked above the same given the rejected images; without either, it does not count.
+    With K rejected texts, hardest first, it is -log of the probability that the chosen one is first (``ranking:
+    first``; S-DPO, Chen et al. 2024) or that the order is the given one (``full``; Plackett-Luce, Rafailov et al. 2023,
+    App. A.3); for K = 1 both are -log sigmoid(margin). Without a rejected text, the chosen text is ranked above itself
+    given the rejected images; an example without either does not count.
     """
     from torch import cat
 
@@ -235,19 +221,18 @@ def _rank(rewards: "Tensor", present: "Tensor", config: DpoConfig) -> "Tensor":
         losses = rank_losses(rewards, present)
         return losses.sum(1) if config.ranking == "full" else losses[:, 0]
     margins = rewards[:, 0] - rewards[:, 1:].where(present[:, 1:], 0).sum(1)
-    wrong = config.label_smoothing  # the chance that a preference is the wrong way round
-    if config.loss_type == "ipo":  # how far the margin before beta is from 1 / (2 beta) (Azar et al. 2023, Eq. 17)
+    wrong = config.label_smoothing  # probability of a reversed preference
+    if config.loss_type == "ipo":  # distance of the margin without beta from 1 / (2 beta) (Azar et al. 2023, Eq. 17)
         plain, aim = margins / config.beta, 1 / (2 * config.beta)
         return (1 - wrong) * (plain - aim).square() + wrong * (plain + aim).square()
     return (1 - wrong) * surprise(margins) + wrong * surprise(-margins)
 
 
 def mdpo(policy: Scored, reference: Scored | None, config: settings.MdpoConfig) -> Loss:
-    """Return the mean of DPO on the rejected text plus DPO on the rejected images plus the anchor.
+    """Return the mean of DPO on the rejected text, DPO on the rejected images and the anchor -log sigmoid(r++ - delta).
 
-    The anchor is -log sigmoid(r++ - delta); without it, two DPO losses are added. An example with one rejected side
-    only has plain DPO on it, without the anchor (ours), so that it is the same as in the other objectives; one with
-    none does not count. Further rejected texts are not looked at.
+    An example with one rejected side only has plain DPO on it, without the anchor (ours), as in the other objectives;
+    one with none does not count. Further rejected texts are ignored.
     """
     rewards = rewards_of(policy, reference, beta=config.beta)
     has_text, has_image = rewards.has_texts[:, 0], rewards.has_image
@@ -262,10 +247,9 @@ def mdpo(policy: Scored, reference: Scored | None, config: settings.MdpoConfig) 
 def adavip(policy: Scored, reference: Scored | None, config: settings.AdavipConfig) -> Loss:
     """Return the mean cross-entropy of the chosen text against the rejected text and against the rejected images.
 
-    With rewards r++, r+- (text rejected) and r-+ (the chosen text, given the rejected images) it is Eq. 11,
-    -log sigmoid(-log(exp(r+- - r++) + exp(r-+ - r++))). An example with one rejected side only has plain DPO on it,
-    one with none does not count; further rejected texts are not looked at. The weights of Eq. 13 are logged over the
-    examples that have both sides.
+    With rewards r++, r+- (rejected text) and r-+ (chosen text, given the rejected images) it is Eq. 11, -log
+    sigmoid(-log(exp(r+- - r++) + exp(r-+ - r++))). An example with one rejected side has plain DPO on it, one with none
+    does not count; further rejected texts are ignored. The weights of Eq. 13 are logged for examples with both sides.
     """
     from torch import cat, stack
 
@@ -274,16 +258,16 @@ def adavip(policy: Scored, reference: Scored | None, config: settings.AdavipConf
     counts = has_text | has_image
     ranked = cat([rewards.chosen[:, None], rewards.texts, rewards.image[:, None]], 1)
     present = stack([counts, has_text, has_image], 1)
-    # Eq. 13: the shares of the two rejected sides in what the loss takes from log-probabilities.
+    # Eq. 13: the shares of the two rejected sides in the gradient.
     lead, both = rewards.texts[:, 0] - rewards.image, has_text & has_image
     weights = {"weight/text": (lead.sigmoid(), both), "weight/image": ((-lead).sigmoid(), both)}
     return loss_of(rank_losses(ranked, present)[:, 0], counts, {**log_preferences(rewards), **weights})
 
 
 def adpo(policy: Scored, reference: Scored | None, config: settings.AdpoConfig) -> Loss:
-    """Return the mean of -log sigmoid(M) over the m sampled negatives, which are all columns from ``TEXTS`` on (Eq. 5).
+    """Return the mean of -log sigmoid(M) over the m sampled negatives, all columns from ``TEXTS`` on (Eq. 5).
 
-    Rejected images are not looked at. An example without a negative does not count.
+    Rejected images are ignored. An example without a negative does not count.
     """
     rewards = rewards_of(policy, reference, beta=config.beta, texts=None)
     having = rewards.has_texts
@@ -294,20 +278,20 @@ def adpo(policy: Scored, reference: Scored | None, config: settings.AdpoConfig) 
 
 
 def negative_rewards(policy: Scored, reference: Scored | None, config: settings.AdpoConfig) -> "Tensor":
-    """Return (B, m) detached: R = -log sigmoid(M), what the retriever gets for each negative; NaN where absent."""
+    """Return (B, m) detached: R = -log sigmoid(M), the retriever's reward of each negative; NaN where absent."""
     rewards = rewards_of(policy, reference, beta=config.beta, texts=None)
     losses = surprise(rewards.chosen[:, None] - rewards.texts)  # M of Eq. 4
     return losses.detach().where(rewards.has_texts, float("nan"))
 
 
 def retriever_loss(log_q: "Tensor", rewards: "Tensor", baseline: float) -> "Tensor":
-    """Return -mean[(R - b) log q], whose gradient is, on average, that of -E[R] (Eq. 7, REINFORCE).
+    """Return -mean[(R - b) log q], whose expected gradient is that of -E[R] (Eq. 7, REINFORCE).
 
     Args:
         log_q: (B, m) log-probabilities of the sampled negatives under the retriever that drew them.
         rewards: (B, m) from ``negative_rewards``; NaN ones are left out.
-        baseline: b of an example with one sample; the paper's is 0. With two or more, each one's b is the mean of the
-            example's others, which keeps the mean of the gradient since draws are independent (ours).
+        baseline: b of an example with one sample; the paper's is 0. With more samples, each one's b is the mean of the
+            example's others, which leaves the expected gradient unchanged, as draws are independent (ours).
     """
     having = ~rewards.isnan()
     rewards = rewards.detach().where(having, 0)
@@ -320,13 +304,11 @@ def retriever_loss(log_q: "Tensor", rewards: "Tensor", baseline: float) -> "Tens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """settings.Objective: its loss, and what it takes of a row."""
+    """Loss of an objective, and its needs of a row."""
 
-    loss: Callable[[Scored, Scored | None, Any], Loss]
-    """``loss(policy, reference, section of the settings)``."""
+    loss: Callable[[Scored, Scored | None, Any], Loss]  # ``loss(policy, reference, section of the settings)``
     needs: Needs
-    needs_reference: bool = True
-    """Whether the policy is compared with a reference."""
+    needs_reference: bool = True  # whether the policy is compared with a reference
 
 
 OBJECTIVES: dict[settings.Objective, Goal] = {
@@ -336,13 +318,13 @@ OBJECTIVES: dict[settings.Objective, Goal] = {
     "adavip": Goal(loss=adavip, needs=Needs(texts=1, images=True, rejected_side=True)),
     "adpo": Goal(loss=adpo, needs=Needs()),
 }
-"""ADPO's negatives are drawn by its retriever: of a row it needs the chosen text alone. NAMC has losses of its own."""
+"""ADPO's retriever draws its negatives: of a row it needs the chosen text alone. NAMC has losses of its own."""
 
 
 def compute_loss(policy: Scored, reference: Scored | None, config: TrainConfig) -> Loss:
     """Return the loss of a run's objective, with the settings of its own section.
 
-    A preference loss gets ``sft_weight`` times the chosen text's negative log-likelihood per token, averaged over the
+    A preference loss gets ``sft_weight`` times the chosen text's negative log-likelihood per token, averaged over
     examples (RPO; Pang et al. 2024, "Iterative Reasoning Preference Optimization", Eq. 1); ``nll`` is always logged.
     """
     goal = OBJECTIVES[config.objective]
@@ -358,7 +340,7 @@ def compute_loss(policy: Scored, reference: Scored | None, config: TrainConfig) 
 
 
 def needs_of(config: TrainConfig) -> Needs:
-    """Return what a run takes of each row."""
+    """Return a run's needs of each row."""
     accepted = config.data.split if config.data.only_accepted else ""
     if config.objective == NAMC:
         return Needs(accepted=accepted)
@@ -368,7 +350,7 @@ def needs_of(config: TrainConfig) -> Needs:
 
 
 def measures_of(config: TrainConfig) -> Needs:
-    """Return what is taken of each held-out row: ADPO's is measured against its own rejected text."""
+    """Return the needs of each held-out row: ADPO is evaluated against a row's own rejected text."""
     needs = needs_of(config)
     texts = 1 if config.objective == "adpo" else needs.texts
     return replace(needs, texts=texts, rejected_side=False)

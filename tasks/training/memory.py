@@ -1,8 +1,8 @@
-"""Compare what a training needs of each GPU with the GPUs of this machine, before a model is loaded.
+"""Estimate the memory that a training needs of each GPU, before a model is loaded.
 
-Reads the model's ``config.json`` and the size of its weights. Weights, gradients, what the optimiser keeps and a second
-model as reference are counted. Activations are those of rows of two images and 512 tokens of text, by a formula for
-what PyTorch keeps of a packed batch, which a test measures. Needs no PyTorch.
+Reads the model's ``config.json`` and the size of its weights. Counts weights, gradients, optimiser states and a
+reference model. Activations are those of rows with two images and 512 tokens of text, by a formula for what PyTorch
+keeps of a packed batch, checked by a test. Needs no PyTorch.
 """
 
 import logging
@@ -20,31 +20,27 @@ from pairwright.tasks.serving.memory import GB, MARGIN, UNCHECKED, gpu_memory, r
 from pairwright.tasks.training.find_model import find_base
 
 log = logging.getLogger(__name__)
-PATCH = 28 * 28
-"""Pixels of a token, as Qwen2-VL sees them."""
-TEXT, ANSWERED = 512, 256
-"""Tokens of a row's question and answers, and of these alone."""
-SEEN_TWICE = ("mdpo", "adavip")
-"""Objectives that show the chosen text other images, too: each row is two sequences."""
-LOGITS = 1 << 27
-"""Bytes of the logits that are in float32 at a time."""
+PATCH = 28 * 28  # pixels per token in Qwen2-VL
+TEXT, ANSWERED = 512, 256  # tokens of a row's question and answers, and of the answers alone
+SEEN_TWICE = ("mdpo", "adavip")  # objectives with rejected images: each row is two sequences
+LOGITS = 1 << 27  # bytes of logits in float32 at a time
 WIDE = {"lora": 26, "full": 31}
-"""Bytes that a layer keeps for its backward pass per token and number of the residual stream; 8 more per number of the
-feed-forward network, and as much again while its gradient is computed."""
+"""Bytes that a layer keeps for its backward pass per token and residual channel; 8 more per feed-forward channel, and
+as much again while its gradient is computed.
+"""
 NF4 = (1 / 2, 1 / 64, 4 / (64 * 256))
-"""Bytes of a weight in 4 bits: itself, a scale in 8 bits for 64, and for 256 of these one in float32 (QLoRA)."""
+"""Bytes per 4-bit weight: itself, an 8-bit scale for 64, and a float32 scale for 256 of those (QLoRA)."""
 MEANS = {"schedule_free": 2, "sgd": 0, "adafactor": 0, "lion": 1, "rmsprop": 1, "adagrad": 1, "ademamix": 3}
-"""Numbers that an optimiser keeps of each trained weight, by what its name has in it; AdamW and the others: two."""
+"""Numbers that optimisers keep per trained weight, by a part of their names; AdamW and the others: two."""
 FSDP, DEEPSPEED = "ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"
-"""What accelerate's launcher sets where the weights are spread over its processes."""
+"""Set by accelerate's launcher where weights are sharded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Numbers of a model's weights, and of the numbers per token in it."""
+    """Numbers of weights and of channels of a model."""
 
-    whole: int
-    """All weights."""
+    whole: int  # all weights
     layers: int
     hidden: int
     inner: int
@@ -55,7 +51,7 @@ class Sizes:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], weights: int) -> Self:
-        """Return what a ``config.json`` and the bytes of the weights say; ``ValueError`` where they say too little."""
+        """Return the sizes given by ``config.json`` and the bytes of the weights; ``ValueError`` for missing ones."""
         text: Mapping[str, Any] = config.get("text_config") or config
         dtype = next((one[name] for one in (text, config) for name in ("dtype", "torch_dtype") if one.get(name)), "")
         try:
@@ -72,7 +68,7 @@ class Sizes:
                 tied=bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", False))),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"config.json does not say how large its layers are ({error!r})") from error
+            raise ValueError(f"config.json lacks the sizes of layers ({error!r})") from error
 
     @property
     def linear(self) -> tuple[tuple[int, int], ...]:
@@ -82,12 +78,12 @@ class Sizes:
 
     @property
     def layer(self) -> int:
-        """Return the weights of a layer, but for the few thousand of norms and biases."""
+        """Return the weights of a layer without norms and biases."""
         return sum(one * other for one, other in self.linear)
 
     @property
     def table(self) -> int:
-        """Return the weights of the embedding of the input, or of the output."""
+        """Return the weights of the input or the output embedding."""
         return self.vocabulary * self.hidden
 
     @property
@@ -96,65 +92,62 @@ class Sizes:
         return min(self.whole, self.layers * self.layer + self.table * (1 if self.tied else 2))
 
     def adapters(self, rank: int) -> int:
-        """Return the weights of LoRA's adapters of all linear layers of the language model."""
+        """Return the weights of LoRA on all linear layers of the language model."""
         return self.layers * rank * sum(one + other for one, other in self.linear)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """Bytes that a training needs of each GPU, beside ``MARGIN``."""
+    """Bytes that a training needs of each GPU, besides ``MARGIN``."""
 
     weights: int
-    states: int
-    """Gradients in float32, and what the optimiser keeps."""
-    gathered: int
-    """What FSDP has gathered at once, in 16 bits: two layers, the embeddings, and the vision tower."""
+    states: int  # gradients in float32, and optimiser states
+    gathered: int  # gathered by FSDP at once, in 16 bits: two layers, embeddings, vision tower
     reference: int
     activations: int
 
     @property
     def total(self) -> int:
-        """Return the sum, with what is set aside to compute."""
+        """Return the sum, ``MARGIN`` included."""
         return sum(astuple(self)) + MARGIN
 
 
 def count_trained(sizes: Sizes, config: TrainConfig) -> int:
-    """Return how many weights are trained."""
+    """Return the number of trained weights."""
     own = config.model
     if own.tuning == "lora":
-        return sizes.adapters(own.lora.rank) + _count_seeing(sizes, config)
+        return sizes.adapters(own.lora.rank) + _count_vision(sizes, config)
     return sizes.whole if own.train_vision else sizes.language
 
 
-def _count_seeing(sizes: Sizes, config: TrainConfig) -> int:
-    """Return how many weights of what sees are trained in full beside adapters."""
+def _count_vision(sizes: Sizes, config: TrainConfig) -> int:
     own = config.model
     return (sizes.whole - sizes.language) * (own.train_vision and own.vision_tuning == "full")
 
 
 def _count_states(optim: str) -> int:
-    """Return the bytes that an optimiser keeps of each trained weight; paged, they make way for what else is needed."""
+    """Return an optimiser's bytes per trained weight; paged ones are swapped out under pressure."""
     numbers = next((count for name, count in MEANS.items() if name in optim), 2)
     return 0 if "paged" in optim else numbers * (1 if "8bit" in optim else 4)
 
 
 def demand_of(sizes: Sizes, config: TrainConfig, *, gpus: int = 1) -> Demand:
-    """Return what each GPU needs; ``gpus``: so many share the weights by FSDP."""
+    """Return the demand of each GPU; ``gpus`` share the weights by FSDP."""
     full = config.model.tuning == "full"
     trained, number = count_trained(sizes, config), 4 if config.optimiser.precision == "fp32" else 2
     method, adpo = config.reference.method, config.objective == "adpo"
     copy = config.objective != "sft" and (method == "copy" or (method == "auto" and adpo and full))
-    # Autocast keeps what it has rounded of trained weights, where gradients of earlier batches are there, too.
+    # With gradient accumulation, autocast keeps rounded copies of trained weights.
     rounded = 2 * trained if full and gpus == 1 and config.optimiser.gradient_accumulation_steps > 1 else 0
     linear = sizes.layers * sizes.layer * config.model.load_in_4bit
-    frozen = number * (sizes.whole - linear - _count_seeing(sizes, config)) + int(sum(NF4) * linear)
+    frozen = number * (sizes.whole - linear - _count_vision(sizes, config)) + int(sum(NF4) * linear)
     return Demand(
         weights=(4 * sizes.whole if full else frozen + 4 * trained) // gpus + rounded,
         states=(4 + _count_states(config.optimiser.optim)) * trained // gpus,
         gathered=2 * (2 * sizes.layer + 2 * sizes.table + sizes.whole - sizes.language) if gpus > 1 else 0,
         reference=number * sizes.whole + (4 - number) * 2 * sizes.table if copy else 0,
         activations=_activations(sizes, config) * number // 2
-        + number * sizes.hidden * sizes.inner * config.model.load_in_4bit,  # the one that is multiplied with
+        + number * sizes.hidden * sizes.inner * config.model.load_in_4bit,  # one dequantised layer
     )
 
 
@@ -162,23 +155,23 @@ def _activations(sizes: Sizes, config: TrainConfig) -> int:
     rows = config.optimiser.per_device_train_batch_size * (2 if config.objective in SEEN_TWICE else 1)
     tokens = rows * (2 * config.model.max_pixels // PATCH + TEXT)
     layer, gradients = WIDE[config.model.tuning] * sizes.hidden + 8 * sizes.inner, 8 * sizes.inner
-    if config.optimiser.gradient_checkpointing:  # a layer keeps its input, and one at a time the rest
+    if config.optimiser.gradient_checkpointing:  # layers keep their inputs; one at a time the rest
         kept, at_once = (4 if config.model.tuning == "full" else 2) * sizes.hidden, layer + gradients
     else:
         kept, at_once = layer, gradients
-    words = rows * ANSWERED * 4 * sizes.vocabulary + LOGITS  # while no layer has gradients
+    words = rows * ANSWERED * 4 * sizes.vocabulary + LOGITS
     return tokens * kept * sizes.layers + max(tokens * at_once, words)
 
 
 def is_spread() -> bool:
-    """Say whether the launcher spreads the weights over its processes, by FSDP or DeepSpeed."""
+    """Return whether FSDP or DeepSpeed shards the weights over processes."""
     return any(os.environ.get(name, "").lower() == "true" for name in (FSDP, DEEPSPEED))
 
 
 def check_memory(folder: Path, config: TrainConfig) -> None:
-    """Log what a training needs of each GPU; warn, with the settings that would fit, where that is more than there is.
+    """Log the memory that a training needs of each GPU; warn, with settings that fit, where it exceeds the GPU's.
 
-    Raises ``ConfigError`` where it does not fit whatever a batch is.
+    Raises ``ConfigError`` where it does not fit with any batch size.
     """
     cards, gpus = gpu_memory(), int(os.environ.get("WORLD_SIZE", "1")) if is_spread() else 1
     if not cards:
@@ -192,19 +185,19 @@ def check_memory(folder: Path, config: TrainConfig) -> None:
     need, card = demand_of(sizes, config, gpus=gpus), min(cards)
     named = ("weights", "gradients and optimiser", "gathered", "reference", "activations")
     parts = ", ".join(f"{name} {size / GB:.1f}" for name, size in zip(named, astuple(need), strict=True) if size)
-    said = f"the training needs about {need.total / GB:.1f} GB of each GPU ({parts}, {MARGIN / GB:.0f} to compute)"
+    said = f"the training needs about {need.total / GB:.1f} GB of each GPU ({parts}, {MARGIN / GB:.0f} overhead)"
     if need.total <= card:
         log.info("%s, of %.1f", said, card / GB)
         return
     advice = "; or ".join(_settings_that_fit(sizes, config, gpus, cards))
-    said = f"{said}, and the smallest has {card / GB:.1f}. What fits: {advice}"
+    said = f"{said}, and the smallest has {card / GB:.1f}. Use one of: {advice}"
     if need.total - need.activations > card:
         raise ConfigError(f"model.name: {said}")
     log.warning("%s", said)
 
 
 def _settings_that_fit(sizes: Sizes, config: TrainConfig, gpus: int, cards: Sequence[int]) -> list[str]:
-    """Return the fewest changes with which it fits, each by itself; over all GPUs where nothing else helps."""
+    """Return the smallest sets of changes that fit; over all GPUs where nothing else does."""
     optimiser = config.optimiser
     batch = optimiser.per_device_train_batch_size * optimiser.gradient_accumulation_steps
     ways: list[dict[str, Any]] = [
@@ -213,7 +206,7 @@ def _settings_that_fit(sizes: Sizes, config: TrainConfig, gpus: int, cards: Sequ
         {"model.tuning": "lora"},
         {"model.load_in_4bit": True},
     ]
-    ways = [way for way in ways if _changed(config, way) != config]
+    ways = [way for way in ways if _with_changes(config, way) != config]
     for spread in dict.fromkeys((gpus, len(cards))):
         start = [f"FSDP over {spread} GPUs (accelerate launch --use_fsdp, as in the README)"] if spread > gpus else []
         for count in range(len(ways) + 1):
@@ -221,14 +214,15 @@ def _settings_that_fit(sizes: Sizes, config: TrainConfig, gpus: int, cards: Sequ
                 " ".join([*start, *(f"--set {name}={str(value).lower()}" for name, value in change.items())])
                 for some in combinations(ways, count)
                 if (change := {name: value for way in some for name, value in way.items()}) or start
-                if "model.load_in_4bit" not in change or (spread, _changed(config, change).model.tuning) == (1, "lora")
-                if demand_of(sizes, _changed(config, change), gpus=spread).total <= min(cards)
+                if "model.load_in_4bit" not in change
+                or (spread, _with_changes(config, change).model.tuning) == (1, "lora")
+                if demand_of(sizes, _with_changes(config, change), gpus=spread).total <= min(cards)
             ]:
                 return fitting
     return ["a smaller model"]
 
 
-def _changed(config: TrainConfig, change: Mapping[str, Any]) -> TrainConfig:
+def _with_changes(config: TrainConfig, change: Mapping[str, Any]) -> TrainConfig:
     for name, value in change.items():
         config = with_field(config, name.split("."), value)
     return config

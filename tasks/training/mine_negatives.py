@@ -1,8 +1,8 @@
-"""Write the negatives that an ADPO run's retriever takes for the hardest into a table of preferences.
+"""Write an ADPO retriever's hardest negatives into a table of preferences.
 
-Reads ``PreferenceRow``, vectors of images and texts, and, where there are any, claims and scene graphs; writes
-``PreferenceRow``: its rejected text is the one that q, over the whole pool, gives the highest chance and that is not
-known to be true; the former one becomes the first of the further negatives. The trained policy is not asked.
+Reads ``PreferenceRow``, vectors of images and texts, and claims and scene graphs where present; writes
+``PreferenceRow``. The rejected text becomes the one of highest q over the whole pool that is not known to be true; the
+former one becomes the first of the further negatives. The trained policy is not asked.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -32,13 +32,7 @@ from pairwright.schemas.training import MinedConfig
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
-from pairwright.tasks.training.retriever.material import (
-    Features,
-    find_held_out,
-    know_claims,
-    make_entry,
-    map_features,
-)
+from pairwright.tasks.training.retriever import material
 from pairwright.tasks.training.retriever.pool import Places, Pool, make_pool
 
 if TYPE_CHECKING:
@@ -48,12 +42,10 @@ if TYPE_CHECKING:
 
 MAKER = "mined"
 NOTHING = "no text to mine"
-MOST_SCORES = 8_000_000
-"""Scores held at once."""
-WANTED = ("key", "subject", "chosen", "description", "claims", "split", "image_keys")
-OPTIONAL = ("differences", "pairs", "images")
-"""Tables that say what is true of a pair."""
-SAID = ("subject", "text", "claims", "no_change")
+MOST_SCORES = 8_000_000  # scores in memory at once
+COLUMNS = ("key", "subject", "chosen", "description", "claims", "split", "image_keys")
+OPTIONAL = ("differences", "pairs", "images")  # tables with the truth about pairs
+CLAIM_COLUMNS = ("subject", "text", "claims", "no_change")
 
 
 def mine_negatives(
@@ -67,74 +59,74 @@ def mine_negatives(
     pairs: Mapping[str, PairRow] | None = None,
     images: Mapping[str, ImageRow] | None = None,
 ) -> Iterator[PreferenceRow | Dropped]:
-    """Yield each row with its mined negative, or why there is none.
+    """Yield each row with its mined negative, or the reason why there is none.
 
     Args:
-        rows: the preferences, images and all.
-        config: whose negatives.
-        everything: ``WANTED`` columns of all preferences.
+        rows: the preferences, with images.
+        config: names the retriever.
+        everything: ``COLUMNS`` columns of all preferences.
         embeddings: vectors of the images.
         text_vectors: vectors of the chosen texts.
-        differences: ``SAID`` columns of all descriptions; ``None``: nothing is known of what texts claim.
+        differences: ``CLAIM_COLUMNS`` columns of all descriptions; ``None``: claims are unknown.
         pairs: the rows' pairs.
-        images: their images, with scene graphs where there are any.
+        images: their images, with scene graphs where present.
     """
-    preferences = everything.select(list(WANTED)).to_pylist()
-    said = Said.read(differences, preferences)
-    held = find_held_out(preferences, train=config.pool)
+    preferences = everything.select(list(COLUMNS)).to_pylist()
+    known = KnownClaims.read(differences, preferences)
+    held = material.find_held_out(preferences, train=config.pool)
     entries = [
-        make_entry(
+        material.make_entry(
             row,
             in_pool=row["split"] == config.pool and plain_text(row["chosen"]) not in held,
-            no_change=said.no_change.get((row["subject"], row["description"] or row["chosen"])),
+            no_change=known.no_change.get((row["subject"], row["description"] or row["chosen"])),
         )
         for row in preferences
     ]
     place_of = {entry.key: place for place, entry in enumerate(entries)}
     pool = make_pool(entries)
-    encoder, texts = _open_encoder(config, pool, map_features(entries, pool, images=embeddings, texts=text_vectors))
+    encoder, texts = _open_encoder(
+        config, pool, material.map_features(entries, pool, images=embeddings, texts=text_vectors)
+    )
     step = max(1, MOST_SCORES // max(len(pool.texts), 1))
     for start in range(0, len(rows), step):
         some = rows[start : start + step]
         places = np.array([place_of[row.key] for row in some], dtype=np.int64)
         hardest = _rank(encoder.pairs(places), texts, pool, places, most=config.candidates)
         for row, found in zip(some, hardest, strict=True):
-            yield _mined(row, found, said=said, graphs=_graphs(row, pairs or {}, images or {}), config=config)
+            yield _mined(row, found, known=known, graphs=_graphs(row, pairs or {}, images or {}), config=config)
 
 
 @dataclass(frozen=True)
-class Said:
-    """What descriptions were written to say."""
+class KnownClaims:
+    """Claims of descriptions."""
 
-    no_change: Mapping[tuple[str, str], bool]
-    """By pair and description."""
-    claims: Mapping[str, str]
-    """By plain text, JSON of its claims."""
+    no_change: Mapping[tuple[str, str], bool]  # by pair and description
+    claims: Mapping[str, str]  # JSON of claims by plain text
 
     @staticmethod
-    def read(table: pa.Table | None, preferences: Sequence[Mapping[str, Any]]) -> "Said":
-        """Read a table of differences, and what preferences say of the same in another kind of text."""
-        rows = sorted(table.select(list(SAID)).to_pylist(), key=str) if table is not None else []
+    def read(table: pa.Table | None, preferences: Sequence[Mapping[str, Any]]) -> "KnownClaims":
+        """Read the claims of differences, and of preferences with another kind of text."""
+        rows = sorted(table.select(list(CLAIM_COLUMNS)).to_pylist(), key=str) if table is not None else []
         texts = [(row["text"], row["claims"]) for row in rows]
-        claims = know_claims([*texts, *((row["chosen"], row["claims"]) for row in preferences)])
-        return Said({(row["subject"], row["text"]): bool(row["no_change"]) for row in rows}, claims)
+        claims = material.know_claims([*texts, *((row["chosen"], row["claims"]) for row in preferences)])
+        return KnownClaims({(row["subject"], row["text"]): bool(row["no_change"]) for row in rows}, claims)
 
     def is_true(self, text: str, graphs: Any) -> bool | None:
-        """Return whether a text is true of two scene graphs; ``None`` where it cannot be known."""
+        """Return whether a text is true of two scene graphs; ``None``: unknown."""
         claims = self.claims.get(plain_text(text))
         return may_hold(CLAIMS.validate_json(claims), graphs) if claims and graphs else None
 
 
 class Hard(NamedTuple):
-    """Text that the retriever takes for hard; ``q``: its chance among all that the pair may get, ``among`` so many."""
+    """Hard negative; ``q``: its probability among ``among`` candidate texts."""
 
     text: str
     q: float
     among: int
 
 
-def _open_encoder(config: MinedConfig, pool: Pool, features: Features) -> tuple["Encoder", "Tensor"]:
-    """Load the retriever's network; return it with the pool's texts, as long as q is sharp."""
+def _open_encoder(config: MinedConfig, pool: Pool, features: material.Features) -> tuple["Encoder", "Tensor"]:
+    """Load the retriever's network; return it with the pool's text vectors, scaled by the sharpness of q."""
     import torch
 
     from pairwright.tasks.training.retriever.adversary import hash_file, load_network
@@ -142,12 +134,12 @@ def _open_encoder(config: MinedConfig, pool: Pool, features: Features) -> tuple[
 
     path = Path(config.retriever).expanduser()
     if hash_file(path) != config.sha256:
-        raise ModelError(f"mined.retriever: {path}: is not the file that was named first: its SHA-256 has changed")
+        raise ModelError(f"mined.retriever: {path}: has changed since the build began (other SHA-256)")
     weights, about = load_network(path)
     if about.get("vectors") != features.made_by:
         raise ModelError(
-            f"mined.retriever: {path}: was trained on vectors of {about.get('vectors')}; the dataset has "
-            f"{features.made_by}"
+            f"mined.retriever: {path}: trained on vectors of {about.get('vectors')}, not of {features.made_by} as in "
+            "the dataset"
         )
     try:
         network = Heads(*features.sizes, weights["text.bias"].shape[0], seed=0)
@@ -158,12 +150,12 @@ def _open_encoder(config: MinedConfig, pool: Pool, features: Features) -> tuple[
     encoder = HeadsEncoder(network.requires_grad_(requires_grad=False), features, choose_device())
     texts = encoder.texts(np.arange(len(pool.texts))) * sharpness
     if not torch.isfinite(texts).all():
-        raise ModelError(f"mined.retriever: {path}: gives numbers that are not finite")
+        raise ModelError(f"mined.retriever: {path}: gives infinite or NaN vectors")
     return encoder, texts
 
 
 def _rank(rows: "Tensor", texts: "Tensor", pool: Pool, places: Places, *, most: int) -> Iterator[list[Hard]]:
-    """Yield for each row its hardest texts, hardest first; equal ones in the order of the pool."""
+    """Yield for each row its hardest texts, hardest first; ties in the order of the pool."""
     import torch
 
     barred = pool.excluded(places, pool.everything(places))
@@ -181,16 +173,16 @@ def _graphs(row: PreferenceRow, pairs: Mapping[str, PairRow], images: Mapping[st
 
 
 def _mined(
-    row: PreferenceRow, found: list[Hard], *, said: Said, graphs: Any, config: MinedConfig
+    row: PreferenceRow, found: list[Hard], *, known: KnownClaims, graphs: Any, config: MinedConfig
 ) -> PreferenceRow | Dropped:
     likely = [hard for hard in found if hard.q >= config.min_q]
     for skipped, hard in enumerate(likely):
-        if true := said.is_true(hard.text, graphs):
+        if true := known.is_true(hard.text, graphs):
             continue
         passed = f", {skipped} true ones passed over" if skipped else ""
         unsure = ", unchecked" if true is None else ""
         note = f"q {hard.q:.3g} of {hard.among} texts, rank {skipped + 1}{passed}{unsure}"
-        # What the rejected text was before comes next, of unknown likeness (0).
+        # The former rejected text comes next, of unknown likeness (0).
         before = Negative(text=row.rejected, maker=row.rejected_maker, note=row.rejected_note, score=0.0)
         others = [one for one in (before, *row.negatives) if one.text]
         return replace(
@@ -200,7 +192,7 @@ def _mined(
             rejected=hard.text,
             rejected_maker=MAKER,
             rejected_note=note,
-            rejected_claims=said.claims.get(plain_text(hard.text), "[]"),
+            rejected_claims=known.claims.get(plain_text(hard.text), "[]"),
             negatives=tuple(one for one in others if plain_text(one.text) != plain_text(hard.text)),
         )
     detail = f"all of {len(likely)} hard texts are true" if likely else "the pool has none for it"
@@ -214,8 +206,7 @@ def pin_retriever(config: MinedConfig) -> MinedConfig:
     path = Path(config.retriever).expanduser()
     if (encoder := read_about(path).get("encoder")) != "heads":
         raise ModelError(
-            f"mined.retriever: {config.retriever}: its encoder is {encoder}; only heads rank a whole pool by vectors. "
-            "Train with adpo.encoder=heads"
+            f"mined.retriever: {config.retriever}: unsupported encoder {encoder}. Train with adpo.encoder=heads"
         )
     found = hash_file(path)
     if config.sha256 and config.sha256 != found:
@@ -224,15 +215,15 @@ def pin_retriever(config: MinedConfig) -> MinedConfig:
 
 
 def stage_among(tables: Collection[str]) -> Stage:
-    """Return the stage as it runs on a dataset that has only these tables: less is known of what is true then."""
+    """Return the stage for a dataset with only these tables; missing ones leave truth unknown."""
     without = {use.table for use in STAGE.uses if use.table in OPTIONAL} - set(tables)
     if "pairs" in without:
         without.add("images")
     return replace(STAGE, uses=tuple(use for use in STAGE.uses if use.table not in without))
 
 
-def _all_but(row: type[Row], wanted: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for name in schema_of(row).names if name not in wanted)
+def _all_but(row: type[Row], columns: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in schema_of(row).names if name not in columns)
 
 
 STAGE = Stage(
@@ -251,12 +242,12 @@ STAGE = Stage(
             table="preferences",
             row=PreferenceRow,
             kind="table",
-            without=_all_but(PreferenceRow, WANTED),
+            without=_all_but(PreferenceRow, COLUMNS),
             name="everything",
         ),
         Uses(table="embeddings", row=EmbeddingRow, kind="vectors"),
         Uses(table="text_vectors", row=EmbeddingRow, kind="vectors"),
-        Uses(table="differences", row=DifferenceRow, kind="table", without=_all_but(DifferenceRow, SAID)),
+        Uses(table="differences", row=DifferenceRow, kind="table", without=_all_but(DifferenceRow, CLAIM_COLUMNS)),
         Uses(table="pairs", row=PairRow),
         Uses(table="images", row=ImageRow, on="images", of="pairs", without=("image", "captions")),
     ),

@@ -1,8 +1,8 @@
-"""Put prompts and answers into sequences: ``[prompt, answer 1, answer 2, ...]``, so that a prompt is encoded once.
+"""Pack prompts and answers into sequences: ``[prompt, answer 1, answer 2, ...]``, so that a prompt is encoded once.
 
-Each answer sees the prompt and itself, not the others, and its positions begin where the prompt's end, so that its
-log-probabilities are those of a sequence of its own (ours). An answer's last token predicts nothing and is left out;
-padding is behind prompts and behind answers, where nobody sees it.
+Each answer sees the prompt and itself, with positions from the prompt's end on, and so has the log-probabilities of a
+sequence of its own (ours). An answer's last token predicts nothing and is left out; padding follows prompts and
+answers, where no token sees it.
 """
 
 import inspect
@@ -17,56 +17,42 @@ from pairwright.tasks.training.attention import SPLIT
 from pairwright.tasks.training.collate import Answer, Batch
 from pairwright.tasks.training.losses import TEXTS
 
-PADDING = -1
-"""Segment of the padding; 0 is the prompt, answers count from 1."""
-ALIGNED = 8
-"""Lengths on a GPU are multiples of it: PyTorch else copies the mask in each layer to bring it into line."""
+PADDING = -1  # segment number of padding; the prompt is 0, answers count from 1
+ALIGNED = 8  # multiple of sequence lengths on a GPU; otherwise PyTorch copies the mask in each layer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """Inputs of a model, and which of its logits are those of answers."""
+    """Inputs of a model, and where its logits predict answers."""
 
-    inputs: dict[str, Any]
-    """Keyword arguments of the model's ``forward``; ``logits_to_keep``, (P, T) bool, names the K places of logits."""
-    places: Tensor
-    """(N,) per answer token the place, of the K, that predicts it."""
-    targets: Tensor
-    """(N,) per answer token the token."""
-    numbers: Tensor
-    """(N,) per answer token the number of its answer, counted through the batch."""
-    owners: Tensor
-    """(M,) per answer its example."""
-    columns: Tensor
-    """(M,) per answer its column."""
-    examples: int
-    """B."""
-    width: int
-    """A, the number of columns."""
+    inputs: dict[str, Any]  # keyword arguments of ``forward``; ``logits_to_keep``, (P, T) bool, selects K positions
+    places: Tensor  # (N,) per answer token: which of the K positions predicts it
+    targets: Tensor  # (N,) per answer token: its id
+    numbers: Tensor  # (N,) per answer token: the number of its answer in the batch
+    owners: Tensor  # (M,) per answer: its example
+    columns: Tensor  # (M,) per answer: its column
+    examples: int  # B
+    width: int  # A, the number of columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """Sequences of P prompts, on the CPU."""
 
-    ids: Tensor
-    """(P, T) tokens."""
-    segments: Tensor
-    """(P, T) ``PADDING``, 0 for the prompt, or which of the prompt's answers."""
-    steps: Tensor
-    """(P, T) places within an answer, from 1; 0 elsewhere."""
-    keep: Tensor
-    """(P, T) bool: which tokens predict one of an answer."""
+    ids: Tensor  # (P, T) tokens
+    segments: Tensor  # (P, T) ``PADDING``, 0 for the prompt, or the number of the answer
+    steps: Tensor  # (P, T) position within an answer, from 1; 0 elsewhere
+    keep: Tensor  # (P, T) bool: which tokens predict an answer token
 
 
 def pack_answers(batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype | None = None) -> Packed:
     """Return the sequences of a batch, on the model's device.
 
     Args:
-        batch: with P prompts of any number of answers, none included.
-        model: the unwrapped model; asked for the positions of image tokens, where it has its own (M-RoPE).
-        width: A, the columns of the result; 0: as many as the batch's answers need.
-        dtype: in which attention is computed, for the mask: autocast's, where it is on; by default the weights'.
+        batch: P prompts with any number of answers.
+        model: the unwrapped model; gives the positions of image tokens, where it has its own rule (M-RoPE).
+        width: A, the columns of the result; 0: as many as the answers need.
+        dtype: of attention, for the mask: autocast's where it is on; by default the weights'.
     """
     weight = next(model.parameters())
     device = weight.device
@@ -74,7 +60,7 @@ def pack_answers(batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype
     in_parts = packed and model.config.get_text_config()._attn_implementation.startswith(SPLIT)
     start = max(map(len, batch.prompts)) if in_parts else 0
     layout = lay_out(batch, start=start, multiple=ALIGNED if device.type == "cuda" else 1)
-    known = inspect.signature(_inner(model).forward).parameters
+    known = inspect.signature(_base_model(model).forward).parameters
     length = layout.ids.shape[1]
     types = {
         name: torch.tensor([[*values, *[0] * (length - len(values))] for values in given])
@@ -85,23 +71,23 @@ def pack_answers(batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype
     positions = _positions(model, batch, layout, types)
     if packed or positions.ndim == 3:
         inputs["position_ids"] = positions
-    if not packed and why_not_packed(model):  # else attention is causal, and nobody sees what is behind
+    if not packed and why_not_packed(model):  # else attention is causal and padding unseen
         inputs["attention_mask"] = (layout.segments != PADDING).long()
     moved: dict[str, Any] = {name: given.to(device, non_blocking=True) for name, given in inputs.items()}
-    if packed and length > start:  # else all answers are of one token, which the prompt predicts
+    if packed and length > start:  # else all answers are of one token, predicted by the prompt
         moved["attention_mask"] = _mask(layout.segments.to(device), start=start, dtype=dtype or weight.dtype)
     return Packed(
         inputs={**moved, "use_cache": False},
-        **{name: found.to(device, non_blocking=True) for name, found in _where(batch).items()},
+        **{name: found.to(device, non_blocking=True) for name, found in _index_answers(batch).items()},
         examples=len(batch.keys),
         width=width or max(TEXTS, *(answer.column + 1 for own in batch.answers for answer in own)),
     )
 
 
 def why_not_packed(model: Any) -> str:
-    """Return which of a model's settings forbid that answers share a prompt; empty: none that is known.
+    """Return the setting of a model that forbids a shared prompt; empty: none known.
 
-    Whether they can is tried by ``packs_well``; this names what a try with short texts does not show.
+    ``packs_well`` tests it in practice; this catches what short texts do not show.
     """
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
@@ -111,14 +97,14 @@ def why_not_packed(model: Any) -> str:
         return f"its layers see the last {config.sliding_window} tokens only"
     if not getattr(config, "is_causal", True) or getattr(config, "use_bidirectional_attention", None):
         return "its tokens see what comes after them"
-    if "token_type_ids" in inspect.signature(_inner(model).forward).parameters:  # Gemma 3, PaliGemma
+    if "token_type_ids" in inspect.signature(_base_model(model).forward).parameters:  # Gemma 3, PaliGemma
         return "the tokens of an image see each other"
     return ""
 
 
 def lay_out(batch: Batch, *, start: int = 0, multiple: int = 1) -> Layout:
-    """Return where the tokens go; answers begin at ``start`` (0: where each prompt ends), T is a multiple."""
-    rows = [_row(prompt, own, start) for prompt, own in zip(batch.prompts, batch.answers, strict=True)]
+    """Return the token positions; answers start at ``start`` (0: at each prompt's end), T is a multiple."""
+    rows = [_make_sequence(prompt, own, start) for prompt, own in zip(batch.prompts, batch.answers, strict=True)]
     length = -(-max(len(row[0]) for row in rows) // multiple) * multiple
     ids, segments, steps, keep = (
         torch.tensor([given + [filler] * (length - len(given)) for given in column])
@@ -127,7 +113,7 @@ def lay_out(batch: Batch, *, start: int = 0, multiple: int = 1) -> Layout:
     return Layout(ids=ids, segments=segments, steps=steps, keep=keep)
 
 
-def _row(prompt: Sequence[int], own: Sequence[Answer], start: int) -> tuple[list[Any], ...]:
+def _make_sequence(prompt: Sequence[int], own: Sequence[Answer], start: int) -> tuple[list[Any], ...]:
     size, gap = len(prompt), max(0, start - len(prompt))
     ids, segments, steps = [*prompt, *[0] * gap], [0] * size + [PADDING] * gap, [0] * (size + gap)
     keep = [False] * (size - 1) + [bool(own)] + [False] * gap
@@ -140,10 +126,10 @@ def _row(prompt: Sequence[int], own: Sequence[Answer], start: int) -> tuple[list
     return ids, segments, steps, keep
 
 
-def _where(batch: Batch) -> dict[str, Tensor]:
-    """Return per answer token the kept place that predicts it, the token and its answer; per answer, whose it is.
+def _index_answers(batch: Batch) -> dict[str, Tensor]:
+    """Return per answer token the kept position that predicts it, the token and its answer; per answer, its owner.
 
-    A row's first kept place is the prompt's last token, which predicts the first token of every answer.
+    A row's first kept position is the prompt's last token, which predicts the first token of every answer.
     """
     places, first = list[int](), 0
     for own in filter(None, batch.answers):
@@ -164,9 +150,9 @@ def _where(batch: Batch) -> dict[str, Tensor]:
 
 
 def _positions(model: Any, batch: Batch, layout: Layout, types: dict[str, Tensor]) -> Tensor:
-    """Return the positions, (P, T) or (axes, P, T): the prompts', then each answer's, from where its prompt ends."""
+    """Return the positions, (P, T) or (axes, P, T): the prompts', then each answer's, from its prompt's end."""
     real = layout.segments == 0
-    # The model's own way to position image tokens; None: it counts tokens.
+    # The model's own rule for image tokens; None: positions count tokens.
     find = next((module.get_rope_index for module in model.modules() if hasattr(module, "get_rope_index")), None)
     if find is None:
         found = ((real.long().cumsum(-1) - 1) * real)[None]
@@ -183,17 +169,16 @@ def _positions(model: Any, batch: Batch, layout: Layout, types: dict[str, Tensor
     return whole if find else whole[0]
 
 
-def _inner(model: Any) -> Any:
-    """Return the model that adapters and other wrappers are around."""
+def _base_model(model: Any) -> Any:
     from transformers import PreTrainedModel
 
     return next(module for module in model.modules() if isinstance(module, PreTrainedModel))
 
 
 def _mask(segments: Tensor, *, start: int, dtype: torch.dtype) -> Tensor:
-    """Return whom the tokens from ``start`` on see: (P, 1, T - start, T), what is added to the scores.
+    """Return the additive mask of the tokens from ``start`` on, (P, 1, T - start, T).
 
-    Numbers, not bool: PyTorch turns a bool mask into numbers anew in each layer, and keeps them for the backward pass.
+    Not bool: PyTorch would convert it in each layer, and keep the result for the backward pass.
     """
     length = segments.shape[1]
     before = torch.ones(length, length, dtype=torch.bool, device=segments.device).tril()[start:]

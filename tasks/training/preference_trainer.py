@@ -1,8 +1,8 @@
-"""Train on preferences with transformers' Trainer: the objective, the reference, the adversary, safe checkpoints.
+"""Train on preferences with transformers' Trainer: objective, reference, adversary, atomic checkpoints.
 
-What it does otherwise than the Trainer: the loader (``load_batches``), means that are over all rows of a step whatever
-the ranks and the accumulation, and checkpoints that are whole or not there (``save_checkpoints``). Of the Trainer's
-private methods four are overridden; a test holds them to the installed release.
+Differences to the Trainer: the loader (``load_batches``), means over all rows of a step across ranks and accumulation,
+and atomic checkpoints (``save_checkpoints``). Four private methods of the Trainer are overridden; a test checks them
+against the installed release.
 """
 
 import json
@@ -24,16 +24,9 @@ from pairwright.schemas.errors import ConfigError, ModelError, TrainingError
 from pairwright.schemas.training import NAME as MODULE
 from pairwright.schemas.training import DpoConfig, TrainConfig
 from pairwright.tasks.models.batches import is_out_of_memory
+from pairwright.tasks.training import load_batches, runs
 from pairwright.tasks.training.collate import Batch
 from pairwright.tasks.training.freeze_rows import Refused
-from pairwright.tasks.training.load_batches import (
-    Order,
-    count_workers,
-    find_batch,
-    make_loader,
-    text_lengths,
-    with_answers,
-)
 from pairwright.tasks.training.load_model import restore_beside, save_beside, save_spread, split_rates, without_module
 from pairwright.tasks.training.losses import CHOSEN, Loss, compute_loss, negative_rewards
 from pairwright.tasks.training.pack_answers import pack_answers
@@ -41,20 +34,8 @@ from pairwright.tasks.training.ranks import Watcher, count_ranks, gather, own_ra
 from pairwright.tasks.training.report.draw_run import arrange
 from pairwright.tasks.training.report.find_alarms import Alarm, find_collapse
 from pairwright.tasks.training.retriever.adversary import RetrieverAdversary
-from pairwright.tasks.training.runs import (
-    HELD_OUT,
-    RANKED,
-    SAVING,
-    STEP,
-    TRAIN,
-    MetricsFile,
-    Run,
-    Window,
-    advise,
-    append_refused,
-)
 from pairwright.tasks.training.save_checkpoints import UNREADABLE, Saving, first_line, is_finite, reading
-from pairwright.tasks.training.score_answers import Copy, Reference, reach_whole, score_answers, seen_once
+from pairwright.tasks.training.score_answers import Copy, Reference, reach_whole, score_answers, sharing_features
 
 log = logging.getLogger(__name__)
 WINDOW, STATE = "window.json", "trainer_state.json"
@@ -62,17 +43,15 @@ WINDOW, STATE = "window.json", "trainer_state.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What a training needs beside the model and the rows."""
+    """Everything that a training needs besides model and rows."""
 
-    run: Run
+    run: runs.Run
     config: TrainConfig
     reference: Reference | None
     adversary: RetrieverAdversary | None
-    metrics: MetricsFile
-    measure_answers: "Callable[[PreferenceTrainer], dict[str, float]]"
-    """Measures what the model writes to held-out rows."""
-    watcher: Watcher | None = None
-    """Told what happens; only the first rank has one."""
+    metrics: runs.MetricsFile
+    measure_answers: "Callable[[PreferenceTrainer], dict[str, float]]"  # measures the model's answers to held-out rows
+    watcher: Watcher | None = None  # on the first rank only
 
 
 class PreferenceTrainer(Trainer):
@@ -84,19 +63,15 @@ class PreferenceTrainer(Trainer):
         self.add_callback(_Events(self))
         self.model_accepts_loss_kwargs = False
         self.setting = setting
-        self.window = Window()
-        self.stopping = False
-        """Set by whoever wants the training to end after the step in work, with a checkpoint."""
-        self.alarm: Alarm | None = None
-        """Why the training stopped by itself."""
-        self.order = Order(0, 1, None)
-        self.begun = False
-        """Whether a checkpoint, if there is one, has been read."""
+        self.window = runs.Window()
+        self.stopping = False  # set to end after this step, with a checkpoint
+        self.alarm: Alarm | None = None  # which stopped the training
+        self.order = load_batches.Order(0, 1, None)
+        self.begun = False  # whether a checkpoint, if any, has been read
         self._agreed_to_stop, self._total = False, 0.0
         self._keys: list[str] = []
         self._refused: list[Refused] = []
-        self._rows, self._tokens, self._since = 0, 0, time.monotonic()
-        """What was trained on since the last time it was logged."""
+        self._rows, self._tokens, self._since = 0, 0, time.monotonic()  # since the last log entry
 
     def fit(self, checkpoint: Path | None) -> None:
         """Train, from a checkpoint where there is one."""
@@ -112,7 +87,7 @@ class PreferenceTrainer(Trainer):
             if not checkpoint:
                 raise
             raise ModelError(
-                f"{checkpoint}: is damaged, or of another model: {first_line(error)}. {advise(checkpoint)}"
+                f"{checkpoint}: damaged, or of another model: {first_line(error)}. {runs.advise(checkpoint)}"
             ) from error
 
     # ---- rows
@@ -126,19 +101,19 @@ class PreferenceTrainer(Trainer):
     def _loader(self, rows: Any, seed: int | None) -> Any:
         config = self.setting.config
         batch = config.optimiser.per_device_train_batch_size
-        lengths = text_lengths(rows) if config.data.group_by_length and seed is not None else None
-        order = Order(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank(), lengths=lengths)
-        workers = count_workers(config.data.dataloader_num_workers)
-        return make_loader(rows, cast("Any", self.data_collator), order, workers=workers)
+        lengths = load_batches.text_lengths(rows) if config.data.group_by_length and seed is not None else None
+        order = load_batches.Order(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank(), lengths=lengths)
+        workers = load_batches.count_workers(config.data.dataloader_num_workers)
+        return load_batches.make_loader(rows, cast("Any", self.data_collator), order, workers=workers)
 
     @override
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> tuple[list[Any], None]:
-        """Return a step's batches; learn how much they weigh over all ranks, and whether one of these is to stop."""
+        """Return a step's batches; agree with the other ranks on their total weight and on stopping."""
         if self.control.should_training_stop:  # killed between the last checkpoint and the finished model
             return [], None
         try:
             samples, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
-        except RuntimeError as error:  # a loading process was killed: PyTorch names no type of its own
+        except RuntimeError as error:  # a loading process was killed; PyTorch has no own type
             raise TrainingError(
                 f"a process that reads rows ended: {error}. Out of memory? Try --set data.dataloader_num_workers=0, a "
                 "smaller model.max_pixels, or in a container more shared memory (docker run --shm-size 4g)"
@@ -151,16 +126,16 @@ class PreferenceTrainer(Trainer):
 
     @property
     def is_stopping(self) -> bool:
-        """Return whether the training ends after this step: of several ranks, all say the same."""
+        """Return whether the training ends after this step; all ranks agree."""
         return self._agreed_to_stop or (self.stopping and count_ranks() == 1)
 
     @property
     def is_sharded(self) -> bool:
-        """Return whether weights, or what the optimiser knows of them, are spread over the ranks."""
+        """Return whether weights or optimiser states are sharded over the ranks."""
         return self.is_fsdp_enabled or self.is_deepspeed_enabled
 
     def _weight(self, batch: Batch) -> float:
-        """Return what a batch's loss is a mean over: its examples, or for SFT their tokens."""
+        """Return the denominator of a batch's mean loss: its examples, or for SFT their tokens."""
         config = self.setting.config
         if config.objective != "sft" or config.sft.average_over == "examples":
             return len(batch.keys)
@@ -168,12 +143,12 @@ class PreferenceTrainer(Trainer):
 
     @cached_property
     def _spare(self) -> Batch:
-        """Return a batch that counts nothing: all ranks have to run the model equally often."""
-        return find_batch(self.train_dataset, cast("Any", self.data_collator))
+        """Return a batch of weight 0: all ranks must run the model equally often."""
+        return load_batches.find_batch(self.train_dataset, cast("Any", self.data_collator))
 
     @override
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """Make the optimiser, the tower that sees in groups of its own where it has a learning rate of its own."""
+        """Create the optimiser, with groups for the vision tower where it has its own learning rate."""
         try:
             optimizer = super().create_optimizer(model)
         except (ImportError, ValueError, NotImplementedError) as error:
@@ -199,7 +174,7 @@ class PreferenceTrainer(Trainer):
                 setting.adversary.skip(step=last)
             return reach_whole(model, loss.value * 0)
         loss, rewards = self._loss(model, batch, setting.config, adversary=setting.adversary)
-        values = _read(loss)
+        values = _to_numbers(loss)
         if not math.isfinite(values["loss"]):
             raise TrainingError(self._not_finite(f"the loss is {values['loss']}", batch.keys))
         if setting.adversary and rewards is not None:
@@ -213,14 +188,13 @@ class PreferenceTrainer(Trainer):
     def _loss(
         self, model: Any, batch: Batch, config: TrainConfig, *, adversary: RetrieverAdversary | None = None
     ) -> tuple[Loss, Tensor | None]:
-        """Return a batch's loss, and the rewards of an adversary's negatives."""
         if adversary:
-            batch = with_answers(batch, adversary.propose(batch.keys), config.model.max_length)
+            batch = load_batches.with_answers(batch, adversary.propose(batch.keys), config.model.max_length)
         self._tokens += sum(map(len, batch.prompts)) + sum(len(answer.ids) for own in batch.answers for answer in own)
         dtype = torch.bfloat16 if self.args.bf16 else torch.float16 if self.args.fp16 else None
         packed = pack_answers(batch, self.accelerator.unwrap_model(model), dtype=dtype)
         reference = self.setting.reference
-        with seen_once(model, *([reference.model] if isinstance(reference, Copy) else [])):
+        with sharing_features(model, *([reference.model] if isinstance(reference, Copy) else [])):
             compared = reference.score(model, packed, batch.keys) if reference else None
             policy = score_answers(model, packed)
         loss = compute_loss(policy, compared, config)
@@ -229,7 +203,7 @@ class PreferenceTrainer(Trainer):
     @override
     def _clip_grad_norm(self, model: Any) -> Any:
         norm = super()._clip_grad_norm(model)
-        scaled = getattr(self.accelerator, "scaler", None)  # of fp16: it passes over such a step with a lower scale
+        scaled = getattr(self.accelerator, "scaler", None)  # fp16: skips such a step and lowers its scale
         if norm is not None and not scaled and not math.isfinite(value := float(norm)):
             raise TrainingError(self._not_finite(f"the norm of the gradients is {value}", self._keys))
         return norm
@@ -237,27 +211,27 @@ class PreferenceTrainer(Trainer):
     def _not_finite(self, what: str, keys: Sequence[str]) -> str:
         rows = ", ".join(keys) or "another process' rows"
         latest = self.setting.run.latest()
-        since = f"The last checkpoint, {latest}, is from before" if latest else "There is no checkpoint yet"
+        since = f"The last checkpoint, {latest}, is older" if latest else "There is no checkpoint yet"
         return (
-            f"step {self.state.global_step + 1}: {what}. The batch is: {rows}. {since}. Begin anew under another "
-            "--name with a lower learning rate (--set optimiser.learning_rate=...) or in fp32 "
+            f"step {self.state.global_step + 1}: {what}. The batch is: {rows}. {since}. Start over with another "
+            "--name and a lower learning rate (--set optimiser.learning_rate=...) or in fp32 "
             "(--set optimiser.precision=fp32)"
         )
 
     # ---- measuring and logging
 
     def measure(self) -> None:
-        """Measure on the held-out rows, unless it was done at this step.
+        """Evaluate on the held-out rows, once per step.
 
-        ADPO, which draws its negatives, is measured as DPO on the rows' own rejected texts.
+        ADPO, which draws its negatives, is evaluated as DPO on the rows' own rejected texts.
         """
         config, metrics, began = self.setting.config, self.setting.metrics, time.monotonic()
         rows, model = cast("Any", self.eval_dataset), cast("Any", self.model)
-        if not len(rows) or any(gather(metrics.has(self.state.global_step, HELD_OUT))):
+        if not len(rows) or any(gather(metrics.has(self.state.global_step, runs.HELD_OUT))):
             return
         if self.setting.adversary:
             config = config.model_copy(update={"objective": "dpo", "dpo": DpoConfig(beta=config.adpo.beta)})
-        window, tokens = Window(), self._tokens
+        window, tokens = runs.Window(), self._tokens
         model.eval()
         with torch.no_grad():
             for inputs in self._loader(rows, None):
@@ -268,13 +242,13 @@ class PreferenceTrainer(Trainer):
         ranked = window.sums.get("accuracy", (0.0, 0.0))[1]
         if (found := window.take()) and self.is_world_process_zero():
             try:
-                found |= ({RANKED: ranked} if ranked else {}) | self.setting.measure_answers(self)
+                found |= ({runs.RANKED: ranked} if ranked else {}) | self.setting.measure_answers(self)
             except KeyboardInterrupt:
                 if not self.stopping:
                     raise
                 return
-            self._add(HELD_OUT, found)
-            due = self.control.should_log  # trackers are told, but the step is not taken for logged
+            self._add(runs.HELD_OUT, found)
+            due = self.control.should_log  # report to trackers without marking the step as logged
             named = {f"eval_{name}": value for name, value in found.items()}
             self.callback_handler.on_log(self.args, self.state, self.control, named)
             self.control.should_log = due
@@ -282,36 +256,36 @@ class PreferenceTrainer(Trainer):
         self._tokens = tokens
         self._since += time.monotonic() - began
 
-    def heed_alarms(self) -> None:
-        """Have the training end after this step where it unlearns what the model knew; the first rank decides."""
+    def check_alarms(self) -> None:
+        """Stop the training after this step where the model collapses; the first rank decides."""
         found = next(find_collapse(arrange(self.setting.metrics.entries), self.setting.config), None)
         if found:
             log.warning("step %d: %s. %s", self.state.global_step, *found)
         if found and self.setting.config.output.alarms == "stop":
             self.alarm, self.stopping = found, True
 
-    def _measure_batch(self, batch: Batch, config: TrainConfig, window: Window) -> None:
+    def _measure_batch(self, batch: Batch, config: TrainConfig, window: runs.Window) -> None:
         self._refused += batch.refused
         if batch.prompts:
             loss, _ = self._loss(self.model, batch, config)
-            window.add(_read(loss), self._weight(batch), loss.counts)
+            window.add(_to_numbers(loss), self._weight(batch), loss.counts)
         elif self.is_sharded:
             self._loss(self.model, replace(self._spare), config)
 
     @override
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log the means over all ranks' rows since the last time."""
-        self._join()
+        """Log the means over all ranks' rows since the last entry."""
+        self._collect_ranks()
         found, now = self.window.take(), time.monotonic()
         speed = {"rows per second": self._rows, "tokens per second": self._tokens}
         seconds, self._since, self._rows, self._tokens = max(now - self._since, 1e-9), now, 0, 0
-        if not found:  # not the first rank, or nothing since the last time
+        if not found:  # not the first rank, or nothing new
             return
         found |= {name: logs[name] for name in ("grad_norm", "learning_rate") if name in logs}
         found |= {name: count / seconds for name, count in speed.items()}
         if torch.cuda.is_available():
             found["memory"] = torch.cuda.max_memory_allocated() / 2**30
-        self._add(TRAIN, found)
+        self._add(runs.TRAIN, found)
         super().log(found, start_time)
 
     def _add(self, split: str, found: Mapping[str, float]) -> None:
@@ -319,8 +293,8 @@ class PreferenceTrainer(Trainer):
         if watcher := self.setting.watcher:
             watcher.logged(self.state.global_step, split, found)
 
-    def _join(self) -> None:
-        """Bring all ranks' windows, counts and refused rows to the first rank."""
+    def _collect_ranks(self) -> None:
+        """Collect all ranks' windows, counts and refused rows on the first rank."""
         windows, rows, tokens, refused = zip(
             *gather((self.window.empty(), self._rows, self._tokens, self._refused)), strict=True
         )
@@ -329,28 +303,28 @@ class PreferenceTrainer(Trainer):
             return
         self.window.join(windows)
         self._rows, self._tokens = sum(rows), sum(tokens)
-        for one in append_refused(self.setting.run.refused, [one for own in refused for one in own]):
-            log.warning("row %s is not trained on: %s %s", one.key, one.reason, one.detail)
+        for one in runs.append_refused(self.setting.run.refused, [one for own in refused for one in own]):
+            log.warning("row %s is skipped: %s %s", one.key, one.reason, one.detail)
 
     # ---- checkpoints
 
     @override
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Write a checkpoint under another name and rename it, with all metrics so far."""
+        """Write a checkpoint under a temporary name and rename it, with all metrics so far."""
         began, first, save = time.monotonic(), self.is_world_process_zero(), super()._save_checkpoint
         if not all(gather(is_finite(model))):
             raise TrainingError(self._not_finite("weights are no longer finite", self._keys))
-        self._join()
-        saving = Saving(self.setting.run, f"{STEP}{self.state.global_step}")
+        self._collect_ranks()
+        saving = Saving(self.setting.run, f"{runs.STEP}{self.state.global_step}")
         saving.agree(lambda: saving.begin() if first else None)
         saving.agree(lambda: save(model, trial))
         saving.agree(lambda: self._complete(saving) if first else None)
         self._since += time.monotonic() - began
 
     def _complete(self, saving: Saving) -> None:
-        (saving.growing / WINDOW).write_text(json.dumps(self.window.sums))
+        (saving.staged / WINDOW).write_text(json.dumps(self.window.sums))
         if self.setting.adversary:
-            self.setting.adversary.save(saving.growing)
+            self.setting.adversary.save(saving.staged)
         self.setting.metrics.write()
         saving.publish(self.setting.config.output.save_total_limit)
 
@@ -366,7 +340,7 @@ class PreferenceTrainer(Trainer):
 
     @override
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Write the finished model, or a checkpoint's, which FSDP and DeepSpeed write in parts of their own."""
+        """Write the finished model, or a checkpoint's; FSDP and DeepSpeed write checkpoints themselves."""
         if not (_internal_call and self.is_sharded):
             super().save_model(output_dir, _internal_call)
         elif self.is_fsdp_enabled:
@@ -374,12 +348,12 @@ class PreferenceTrainer(Trainer):
 
     @override
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """Write the model; in a checkpoint, under the names of its own weights, by which the Trainer loads them.
+        """Write the model; in a checkpoint under its modules' names, which the Trainer loads by.
 
-        A finished model has the published names, which differ from them in some families (Qwen2-VL). Where its weights
-        were gathered, tied ones share no memory any more: each is written once.
+        A finished model has the published names, different in some families (Qwen2-VL). Gathered weights no longer
+        share memory with those tied to them: each is written once.
         """
-        model, weights, finished = cast("Any", self.model), state_dict, SAVING not in str(output_dir)
+        model, weights, finished = cast("Any", self.model), state_dict, runs.SAVING not in str(output_dir)
         if whole := isinstance(model, PreTrainedModel):
             if finished and hasattr(model, MODULE):
                 state_dict = without_module(state_dict or model.state_dict())
@@ -397,23 +371,23 @@ class PreferenceTrainer(Trainer):
 
     @override
     def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """Refuse a checkpoint of another model, which the Trainer would but warn of."""
+        """Refuse a checkpoint of another model, where the Trainer would only warn."""
         weights, missing = cast("Any", self.model).state_dict(), set(load_result.missing_keys)
         loaded = {weights[key].data_ptr() for key in weights.keys() - missing}
-        lacking = [key for key in load_result.missing_keys if weights[key].data_ptr() not in loaded]  # others are tied
+        lacking = [key for key in load_result.missing_keys if weights[key].data_ptr() not in loaded]
         if odd := [*lacking, *load_result.unexpected_keys]:
             raise ValueError(f"{odd[0]} is not in both")
 
 
 class _Events(TrainerCallback):
-    """What a run does when the Trainer has begun, and after each of its steps."""
+    """Actions at the start of the training, and after each step."""
 
     def __init__(self, trainer: PreferenceTrainer) -> None:
         self.trainer = trainer
 
     @override
     def on_train_begin(self, args: Any, state: Any, control: Any, **words: Any) -> None:
-        output = self.trainer.setting.config.output  # may be others than before
+        output = self.trainer.setting.config.output  # may differ from the checkpoint's
         state.logging_steps, state.save_steps = output.logging_steps, output.save_steps
         if watcher := self.trainer.setting.watcher:
             watcher.begin(state.global_step, state.max_steps)
@@ -438,12 +412,12 @@ class _Events(TrainerCallback):
         if every and state.global_step % every == 0:
             self.trainer.measure()
             if state.global_step < state.max_steps:
-                self.trainer.heed_alarms()
+                self.trainer.check_alarms()
         if self.trainer.is_stopping:
             control.should_save = control.should_training_stop = True
 
 
-def _read(loss: Loss) -> dict[str, float]:
-    """Return a loss and its metrics as numbers; the host waits for the device once."""
+def _to_numbers(loss: Loss) -> dict[str, float]:
+    """Return a loss and its metrics as numbers, with one device sync."""
     named = {"loss": loss.value.detach(), **loss.metrics}
     return dict(zip(named, torch.stack([value.float() for value in named.values()]).tolist(), strict=True))

@@ -1,9 +1,8 @@
-"""Processes of a training: what they tell each other, how they stop in order, who watches.
+"""Communication between training processes, orderly stops, and progress listeners.
 
-They speak about small things (counts, words, who failed) over a group of its own (gloo): it needs no GPU, does not wait
-for one, and may wait for days while one rank prepares what all need. Where there is one process, nothing is sent. At
-Ctrl-C or SIGTERM the step in work is finished, a checkpoint is written; a second one ends it at once, with the
-checkpoint before. Needs PyTorch.
+Small objects (counts, words, failures) go over a gloo group of their own: it needs no GPU, does not wait for one, and
+may wait for days while one rank prepares data. A single process sends nothing. Ctrl-C or SIGTERM finishes the step and
+writes a checkpoint; a second one ends the process at once. Needs PyTorch.
 """
 
 import os
@@ -22,12 +21,11 @@ import torch.distributed as dist
 T = TypeVar("T")
 PATIENCE = timedelta(days=7)
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-PASSED_ON = 2.0
-"""Seconds in which a launcher passes on a Ctrl-C to processes that have had it from the terminal already."""
+PASSED_ON = 2.0  # seconds in which a launcher forwards a Ctrl-C that processes already have from the terminal
 
 
 def join_ranks() -> None:
-    """Begin to speak with the others, where a launcher started several processes."""
+    """Join the process group, where a launcher started several processes."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         from accelerate import PartialState
 
@@ -35,14 +33,14 @@ def join_ranks() -> None:
 
 
 def leave_ranks() -> None:
-    """End it in order."""
+    """Leave the process group."""
     if dist.is_initialized():
         _group.cache_clear()
         dist.destroy_process_group()
 
 
 def count_ranks() -> int:
-    """Return how many processes train together."""
+    """Return the number of training processes."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
@@ -52,7 +50,7 @@ def own_rank() -> int:
 
 
 def gather(value: T) -> list[T]:
-    """Return what each process gives, in their order; all have to call it."""
+    """Return each process' value, in their order; all must call it."""
     if count_ranks() == 1:
         return [value]
     found: list[Any] = [None] * count_ranks()
@@ -61,7 +59,7 @@ def gather(value: T) -> list[T]:
 
 
 def spread(value: T | None) -> T:
-    """Return what the first process gives; all have to call it."""
+    """Return the first process' value; all must call it."""
     if count_ranks() > 1:
         found = [value]
         dist.broadcast_object_list(found, src=0, group=_group())
@@ -71,7 +69,7 @@ def spread(value: T | None) -> T:
 
 
 def add_gradients(model: torch.nn.Module) -> None:
-    """Give each process the sum of what all of them found, weight by weight."""
+    """Sum the gradients over the processes."""
     if count_ranks() > 1:
         for weight in model.parameters():
             if weight.grad is not None:
@@ -84,14 +82,14 @@ def _group() -> Any:
 
 
 class Stoppable(Protocol):
-    """Trainer that looks after each step whether it is to stop."""
+    """Trainer that checks ``stopping`` after each step."""
 
     stopping: bool
 
 
 @contextmanager
 def stoppable(trainer: Stoppable) -> Generator[None]:
-    """Let the first signal stop the training in order; in a thread that gets no signals, nothing changes."""
+    """Let the first signal set ``stopping``; in a thread without signals, do nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -116,16 +114,13 @@ def stoppable(trainer: Stoppable) -> Generator[None]:
 
 
 class Watcher(Protocol):
-    """Listener to what happens; only the first rank has one."""
+    """Progress listener of the first rank."""
 
     def begin(self, step: int, steps: int) -> None:
-        """Hear from which step it goes on, and how many there are."""
-        ...
+        """Report the initial step and the number of steps."""
 
     def advance(self, step: int) -> None:
-        """Hear that a step is done."""
-        ...
+        """Report a finished step."""
 
     def logged(self, step: int, split: str, values: Mapping[str, float]) -> None:
-        """Hear means over the rows since the last time ("train"), or over the held-out rows ("held-out")."""
-        ...
+        """Report means over the rows since the last time ("train"), or over the held-out rows ("held-out")."""

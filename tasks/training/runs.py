@@ -1,25 +1,24 @@
-"""Where a training run keeps what: its settings, its rows, its metrics, its checkpoints.
+"""Files of a training run: settings, rows, metrics, checkpoints.
 
     DIR/runs/NAME/
-      config.yaml        what was asked for
-      data.json          which version of the dataset, which table, how many rows, how many processes
-      rows.arrow         which rows, frozen
-      reference.npz      log-probabilities of its start, where it is compared with a table of them
-      retriever/         what ADPO's retriever knows of the rows, and what became of it
-      mixed/             conversations of files that are mixed in; goes when it is finished
-      places/            what a NAMC of the paper's size is told of the rows' images; goes when it is finished
-      words.json         of a NAMC: the words that it writes
+      config.yaml        settings
+      data.json          dataset version, table, numbers of rows and of processes
+      rows.arrow         frozen rows
+      reference.npz      the initial model's log-probabilities, where they are the reference
+      retriever/         material and results of ADPO's retriever
+      mixed/             conversations of mixed-in files; deleted at the end
+      places/            image features and codes for NAMC at the paper's size; deleted at the end
+      words.json         NAMC's vocabulary
       refused.jsonl      rows that are not trained on, with reasons
       metrics.parquet    step, epoch, split, name, value
-      checkpoints/       what a killed run goes on from; goes when it is finished, unless they are to be kept
-      checkpoint/        the finished model: ``from_pretrained`` loads it; README.md is its card
-      samples/           held-out rows with the finished model's own answers
-      answers/           all of its answers to held-out rows, and what was to be said: of a NAMC, or where it is set
-      report/index.html  the page to look at
+      checkpoints/       for resuming; deleted at the end, unless they are to be kept
+      checkpoint/        the finished model for ``from_pretrained``; README.md is its card
+      samples/           held-out rows with the finished model's answers
+      answers/           all answers to held-out rows, and references: of NAMC, or with ``output.write_answers``
+      report/index.html  the run page
 
-What is written appears under its name when it is whole and on the disk, so that a process that is killed at any moment
-leaves what was there before; models and checkpoints have a manifest. Metrics are means over logged windows, in one
-small Parquet file. Needs no PyTorch.
+Files appear under their names when complete and flushed, so that a process killed at any moment leaves the previous
+ones; models and checkpoints have a manifest. Metrics are means over logged windows. Needs no PyTorch.
 """
 
 import json
@@ -55,18 +54,15 @@ SAVING, FINISHING, LOCK = ".saving", ".finishing", ".lock"
 REFERENCE, RETRIEVER = "reference.npz", "retriever"
 PLACES, VOCABULARY = "places", "words.json"
 FREE = ("data.dataloader_num_workers", "optimiser.gradient_checkpointing", "output.")
-"""Settings that change no result: a run may go on with others."""
-TRAIN, HELD_OUT = "train", "held-out"
-"""The splits that metrics are of."""
+"""Settings without effect on results, which may change when a run resumes."""
+TRAIN, HELD_OUT = "train", "held-out"  # splits of the metrics
 RANKED, UNREADABLE = "accuracy/rows", "unreadable"
-"""Metrics of held-out rows: how many were ranked, and the share of some answers that cannot be read."""
+"""Held-out metrics: number of ranked rows, share of unreadable answers."""
 SCHEMA = pa.schema(
     {"step": pa.int64(), "epoch": pa.float64(), "split": pa.string(), "name": pa.string(), "value": pa.float64()}
 )
-Entry = tuple[int, float, str, str, float]
-"""Step, epoch, split, name, value."""
-Sums = dict[str, tuple[float, float]]
-"""Of each metric the weighted sum, and the sum of the weights."""
+Entry = tuple[int, float, str, str, float]  # step, epoch, split, name, value
+Sums = dict[str, tuple[float, float]]  # per metric: weighted sum, sum of weights
 
 
 class Run:
@@ -83,11 +79,11 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
-        """Return whether it has a finished model."""
+        """Return whether the finished model exists."""
         return self.model.is_dir()
 
     def steps(self) -> list[int]:
-        """Return the steps at which it has checkpoints, in order."""
+        """Return the steps of its checkpoints, in order."""
         names = [path.name.removeprefix(STEP) for path in self.checkpoints.glob(f"{STEP}*")]
         return sorted(int(name) for name in names if name.isdecimal())
 
@@ -96,27 +92,27 @@ class Run:
         return self.checkpoints / f"{STEP}{step}"
 
     def latest(self) -> Path | None:
-        """Return its latest checkpoint; ``None``: there is none."""
+        """Return its latest checkpoint; ``None`` without any."""
         found = self.steps()
         return self.checkpoint(found[-1]) if found else None
 
     def check_latest(self) -> None:
-        """Raise ``ModelError`` where a file of the latest checkpoint is missing, or not as it was written."""
+        """Raise ``ModelError`` where a file of the latest checkpoint is missing or changed."""
         if (latest := self.latest()) and (damage := find_damage(latest)):
             raise ModelError(f"{damage}. {advise(latest)}")
 
     def config(self) -> TrainConfig | None:
-        """Return its settings; ``None``: it has not begun."""
+        """Return its settings; ``None`` before it begins."""
         path = self.folder / "config.yaml"
         try:
             return TrainConfig.model_validate(yaml.safe_load(path.read_text()))
         except FileNotFoundError:
             return None
         except (ValidationError, yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-            raise ConfigError(f"{path}: cannot be read as a run's settings: {error}. Give another --name") from error
+            raise ConfigError(f"{path}: invalid settings: {error}. Give another --name") from error
 
     def data(self) -> dict[str, Any]:
-        """Return what it is trained on, as it was written when it began."""
+        """Return the description of its data."""
         path = self.folder / "data.json"
         try:
             return json.loads(path.read_text())
@@ -124,7 +120,7 @@ class Run:
             raise ConfigError(f"{path}: cannot be read: {error}. Give another --name") from error
 
     def begin(self, config: TrainConfig, data: dict[str, Any], refused: Sequence[Refused]) -> None:
-        """Write what it trains on, the settings last."""
+        """Write the data and, last, the settings."""
         with naming(str(self.folder), "begun"):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         _write(self.folder / "data.json", json.dumps(data, indent=1))
@@ -136,7 +132,7 @@ class Run:
         _write(self.folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
 
     def forget(self) -> None:
-        """Have the run begin anew: what was made of its rows goes, too, since it may get others, and what it scored."""
+        """Delete everything derived from its rows, scores included, for a new start."""
         if self.folder.parent.name == RUNS:
             shutil.rmtree(self.folder.parent.parent / EVALUATIONS / self.folder.name, ignore_errors=True)
         for name in ("config.yaml", FILE, self.metrics.name, self.refused.name, REFERENCE, VOCABULARY):
@@ -145,7 +141,7 @@ class Run:
             shutil.rmtree(self.folder / name, ignore_errors=True)
 
     def clean(self) -> None:
-        """Delete what a killed process left half-done; of a finished run, what only a training needs, too."""
+        """Delete temporary folders, and those of a finished run that only training needs."""
         names = [SAVING, FINISHING]
         if self.is_finished:
             config = self.config()
@@ -156,7 +152,7 @@ class Run:
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """Hold the run, so that no other process writes it; the lock dies with this one."""
+        """Lock the run against other processes; the lock ends with this one."""
         with naming(str(self.folder), "begun"):
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.folder / LOCK)
@@ -164,30 +160,28 @@ class Run:
                 lock.acquire(timeout=0.05)
             except Timeout as error:
                 raise ConfigError(
-                    f"{self.folder}: another process trains this run now. Wait for it, or give another --name"
+                    f"{self.folder}: another process is training this run. Wait for it, or give another --name"
                 ) from error
         try:
             yield
         finally:
-            if [path.name for path in self.folder.iterdir()] == [LOCK]:  # what was asked for was refused
+            if [path.name for path in self.folder.iterdir()] == [LOCK]:  # the request was refused
                 (self.folder / LOCK).unlink()
                 self.folder.rmdir()
             lock.release()
 
 
 def check_name(name: str, *, field: str = "--name") -> str:
-    """Return a run's name; ``field`` is where it was given. ``ConfigError``: it would not do as a folder's name."""
+    """Return a valid run name; ``ConfigError`` names ``field`` otherwise."""
     if not NAME.fullmatch(name):
-        raise ConfigError(
-            f"{field} {name!r}: a run's name has letters, digits, '.', '_' and '-', and begins with a letter or digit"
-        )
+        raise ConfigError(f"{field} {name!r}: use letters, digits, '.', '_' and '-', and begin with a letter or digit")
     return name
 
 
 def publish_folder(staged: Path, final: Path) -> None:
-    """Give a finished folder its manifest and its name, its files on the disk first; what has that name goes.
+    """Write a finished folder's manifest, flush it and rename it, replacing the existing one.
 
-    A process killed at any moment leaves the old folder, or the new one, or the old one aside (``.old``).
+    A process killed at any moment leaves the old folder, the new one, or the old one aside (``.old``).
     """
     write_manifest(staged)
     for path in [staged, *staged.rglob("*")]:
@@ -199,15 +193,15 @@ def publish_folder(staged: Path, final: Path) -> None:
 
 
 def advise(checkpoint: Path) -> str:
-    """Return what can be done about a checkpoint that is damaged."""
+    """Return advice about a damaged checkpoint."""
     run = Run(checkpoint.parent.parent)
     others = [step for step in run.steps() if run.checkpoint(step) != checkpoint]
-    then = "go on from the one before" if others else "begin anew, for there is none before"
+    then = "resume from the previous one" if others else "start over: there is no previous one"
     return f"Delete {checkpoint} to {then}, or give another --name"
 
 
 def drop_folder(path: Path) -> None:
-    """Delete a folder so that it is never there in part under its name."""
+    """Delete a folder so that it never exists in part under its name."""
     aside = path.with_name(f".{path.name}.old")
     shutil.rmtree(aside, ignore_errors=True)
     path.rename(aside)
@@ -215,14 +209,14 @@ def drop_folder(path: Path) -> None:
 
 
 def append_refused(path: Path, refused: Sequence[Refused]) -> list[Refused]:
-    """Add rows to a file of refused ones, each key once; return those that it had not."""
+    """Add refused rows to a file, each key once; return the new ones."""
     if not refused:
         return []
     with naming(str(path), "read"):
         text = path.read_text(encoding="utf-8") if path.exists() else ""
     known = {json.loads(line)["key"] for line in text.splitlines()}
     new = list({one.key: one for one in refused if one.key not in known}.values())
-    if new:  # each epoch meets the known ones again
+    if new:  # each epoch repeats the known ones
         _write(path, text + "".join(json.dumps(asdict(one)) + "\n" for one in new))
     return new
 
@@ -232,18 +226,18 @@ def _write(path: Path, text: str) -> None:
 
 
 def differences(old: Section, new: Section) -> Iterator[str]:
-    """Yield in words where two settings differ, but for those that change no result."""
+    """Yield the differences of two settings in words, except those without effect on results."""
     return say_changes(old.model_dump(mode="json"), new.model_dump(mode="json"), free=FREE)
 
 
 @dataclass
 class Window:
-    """Metrics of some batches until they are logged."""
+    """Metrics of batches until they are logged."""
 
     sums: Sums = field(default_factory=dict[str, tuple[float, float]])
 
     def add(self, values: Mapping[str, float], weight: float, counts: Mapping[str, float] = {}) -> None:
-        """Count a batch's means: of so many examples, or of so many as ``counts`` says of a metric."""
+        """Add a batch's means with their weight, or that of ``counts``."""
         weights = {name: counts.get(name, weight) for name in values}
         self.join([{name: (value * weights[name], weights[name]) for name, value in values.items()}])
 
@@ -255,30 +249,30 @@ class Window:
                 self.sums[name] = (known + total, weighed + weight)
 
     def empty(self) -> Sums:
-        """Return the sums, and begin anew."""
+        """Return the sums and reset."""
         found, self.sums = self.sums, {}
         return found
 
     def take(self) -> dict[str, float]:
-        """Return the means, and begin anew."""
+        """Return the means and reset."""
         return {name: total / weight for name, (total, weight) in self.empty().items() if weight}
 
 
 @dataclass
 class MetricsFile:
-    """All metrics of a run so far, some hundred bytes per logged step."""
+    """Metrics of a run, some hundred bytes per logged step."""
 
     path: Path
     entries: list[Entry] = field(default_factory=list[Entry])
 
     def resume(self, step: int) -> None:
-        """Read what was logged up to a step; what came later will be logged again."""
+        """Read the entries up to a step; later ones will be logged again."""
         try:
             table = pq.read_table(self.path)
         except FileNotFoundError:
             return
         except (OSError, pa.ArrowInvalid) as error:
-            log.warning("%s: cannot be read: %s. What was logged before is left out", self.path, error)
+            log.warning("%s: cannot be read: %s. Earlier metrics are lost", self.path, error)
             return
         self.entries = [tuple(row.values()) for row in table.to_pylist() if row["step"] <= step]
 
@@ -287,12 +281,12 @@ class MetricsFile:
         return any(entry[0] == step and entry[2] == split for entry in reversed(self.entries))
 
     def last(self, split: str) -> dict[str, float]:
-        """Return what was logged last."""
+        """Return the last logged values."""
         newest = max((entry[0] for entry in self.entries if entry[2] == split), default=None)
         return {entry[3]: entry[4] for entry in self.entries if entry[0] == newest and entry[2] == split}
 
     def add(self, step: int, epoch: float, split: str, values: Mapping[str, float]) -> None:
-        """Remember the values of a step."""
+        """Add the values of a step."""
         self.entries += [(step, epoch, split, name, float(value)) for name, value in sorted(values.items())]
 
     def write(self) -> None:
@@ -304,7 +298,7 @@ class MetricsFile:
 
 
 def read_metrics(path: Path) -> MetricsFile:
-    """Return all that a run has logged; nothing where there is no such file."""
+    """Return a run's metrics; none where the file is missing."""
     metrics = MetricsFile(path)
     metrics.resume(sys.maxsize)
     return metrics

@@ -1,9 +1,8 @@
-"""Checkpoints that are whole or not there, and the finished model of a run.
+"""Atomic checkpoints, and the finished model of a run.
 
-A checkpoint is written under another name, listed in its manifest, flushed, renamed; all ranks together, in a folder
-that is one for all. In the finished model adapters are merged into the weights that they were trained on, and lie
-beside them in ``adapters/``; without ``output.merge_adapters`` they are all that is written, but for those that were
-trained upon other adapters.
+A checkpoint is written under a temporary name, listed in its manifest, flushed, renamed; all ranks together, in one
+folder. In the finished model adapters are merged into their base weights, and kept beside them in ``adapters/``;
+without ``output.merge_adapters`` adapters alone are written, except those trained on top of other adapters.
 """
 
 import contextlib
@@ -27,65 +26,62 @@ from pairwright.tasks.training.ranks import gather
 from pairwright.tasks.training.runs import FINISHING, SAVING, Run, advise, drop_folder, publish_folder
 
 NOT_SAVED = (OSError, RuntimeError, SafetensorError, StoreError)
-"""What a full disk looks like: PyTorch and safetensors do not say OSError."""
+"""Errors of a full disk: PyTorch and safetensors do not raise OSError."""
 UNREADABLE = (
     *(OSError, EOFError, pickle.UnpicklingError, SafetensorError),
     *(RuntimeError, ValueError, LookupError, TypeError, AttributeError),
 )
-"""What reading a damaged file looks like."""
+"""Errors of reading a damaged file."""
 FOLDER = "adapters"
-CACHE = "models--"
-"""How the folder of a model begins in the Hub's local cache; its commit is a folder in ``snapshots``."""
-OWN = (ADAPTERS, ADAPTER_WEIGHTS, TUNED)
-"""What peft writes, and the weights that were trained beside adapters."""
-NOT_NEEDED = "training_args.bin"
-"""A pickle, which only the Trainer's own checkpoints need."""
+CACHE = "models--"  # prefix of a model's folder in the Hub cache; its commit is a folder in ``snapshots``
+OWN = (ADAPTERS, ADAPTER_WEIGHTS, TUNED)  # files of peft, and weights trained beside adapters
+NOT_NEEDED = "training_args.bin"  # a pickle, used only by the Trainer's own checkpoints
 
 
 @dataclass(frozen=True)
 class Saving:
-    """Writing of a checkpoint, or of the finished model."""
+    """Saving of a checkpoint, or of the finished model."""
 
     run: Run
     name: str
 
     def agree(self, work: Callable[[], Any]) -> None:
-        """Do a part of it; all ranks call this, and go on when all are done. Where one failed, all of them fail."""
+        """Do a part of the work; all ranks call this and continue together. If one fails, all raise."""
         problem = ""
         try:
             work()
-        except (*NOT_SAVED, ModelError) as error:  # the model that the run started from may be gone
+        except (*NOT_SAVED, ModelError) as error:  # the start model may be gone
             problem = str(error) or type(error).__name__
         if problems := [one for one in gather(problem) if one]:
             for name in (SAVING, FINISHING):
                 shutil.rmtree(self.run.folder / name, ignore_errors=True)
             latest = self.run.latest()
-            kept = f"the last checkpoint, {latest}, is whole" if latest else "there is no checkpoint before"
+            kept = f"the last checkpoint, {latest}, is intact" if latest else "there is no earlier checkpoint"
             raise TrainingError(
-                f"{self.name} could not be saved: {problems[0]}; {kept}. Make room, and go on with the same command"
+                f"{self.name} could not be saved: {problems[0]}; {kept}. Free disk space and repeat the command"
             )
 
     @property
-    def growing(self) -> Path:
-        """Return the folder in which it grows."""
+    def staged(self) -> Path:
+        """Return the temporary folder."""
         return self.run.folder / SAVING / self.name
 
     def begin(self) -> None:
-        """Make the folder in which it grows."""
+        """Create the temporary folder."""
         shutil.rmtree(self.run.folder / SAVING, ignore_errors=True)
-        self.growing.mkdir(parents=True)
+        self.staged.mkdir(parents=True)
 
     def publish(self, keep: int) -> None:
-        """Give it its name, and delete the oldest."""
-        publish_folder(self.growing, self.run.checkpoints / self.name)
+        """Rename it to its name, and delete the oldest."""
+        publish_folder(self.staged, self.run.checkpoints / self.name)
         shutil.rmtree(self.run.folder / SAVING, ignore_errors=True)
         for step in self.run.steps()[:-keep]:
-            with contextlib.suppress(OSError):  # one too many does no harm
+            with contextlib.suppress(OSError):  # an extra one is harmless
                 drop_folder(self.run.checkpoint(step))
 
 
 def is_finite(model: Any) -> bool:
-    """Return whether all trained weights, or this rank's part of FSDP's or of DeepSpeed's ZeRO-3, are numbers."""
+    """Return whether all trained weights, or this rank's shard under FSDP or ZeRO-3, are finite."""
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     own = [getattr(one.detach(), "_local_tensor", getattr(one, "ds_tensor", one.detach())) for one in trained]
     return bool(torch.stack([torch.isfinite(one).all() for one in own]).all()) if own else True
@@ -93,7 +89,7 @@ def is_finite(model: Any) -> bool:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Generator[None]:
-    """Report of a checkpoint's file, or of a checkpoint, that it is damaged."""
+    """Turn errors of reading a checkpoint into ``ModelError`` with advice."""
     try:
         yield
     except UNREADABLE as error:
@@ -102,38 +98,37 @@ def reading(path: Path) -> Generator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what PyTorch says before it lists frames and weights."""
+    """Return the first line of an error; PyTorch appends frames and weights."""
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
-    """Complete what the Trainer saved in a folder of a run from ``start``; of several processes, one does."""
+    """Complete the Trainer's files of a run from ``start``; one process calls it."""
     for name in (NOT_NEEDED, README):  # peft's, which is left to be filled in
         (saved / name).unlink(missing_ok=True)
     if config.model.tuning != "lora":
         return
     below = find_base(start)
     _name_base(saved / ADAPTERS, start, of_adapters=below is not None)
-    if not (config.output.merge_adapters or below):  # nothing on the disk holds what adapters upon adapters belong to
+    if not (config.output.merge_adapters or below):  # adapters on adapters have no base on the disk
         return
     aside = saved / FOLDER
     aside.mkdir(exist_ok=True)
     for path in (saved / name for name in (*OWN, SIZES, WEIGHTS)):
         if path.exists():
             shutil.copyfile(path, aside / path.name)
-            if path.name in OWN:  # differential perception stays beside the merged weights, too
+            if path.name in OWN:  # differential perception also stays beside the merged weights
                 path.unlink()
     model = load_plain(start, config.model, dtype=choose_storage(config))
     if config.model.load_in_4bit:
-        round_to_4bit(model)  # which the adapters were trained upon
+        round_to_4bit(model)  # the adapters' base
     merge_adapters(model, aside).save_pretrained(saved)
 
 
 def _name_base(path: Path, start: Path, *, of_adapters: bool) -> None:
-    """Let adapters name a model of the Hub as it is called there, not where this machine keeps it.
+    """Name the base model of adapters by its Hub name, not by its local path; of adapters on adapters, those.
 
-    And upon adapters those, not what lies below them, as peft has it. Only at the end: peft would ask the Hub about it
-    at each checkpoint.
+    Only at the end: peft would ask the Hub about it at each checkpoint.
     """
     cached, own = start.parent.parent.name, json.loads(path.read_text())
     if of_adapters:

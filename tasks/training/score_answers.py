@@ -1,10 +1,9 @@
-"""Score answers: the log-probability that a model gives each, from the logits of their tokens alone.
+"""Score answers: a model's log-probability of each, from the logits of their tokens alone.
 
-What the policy is compared with is the model as the run found it. There are three ways to have its log-probabilities:
-the adapters switched off, a frozen copy (2 bytes per parameter in bfloat16, else 4), or a table made before (some 40
-bytes per row). Where nothing of what sees is trained, policy and reference get the same features of a batch's images
-(``seen_once``), which spares a pass, and what the first would keep of it. Whether a model gives answers that share a
-prompt what it gives each by itself is tried on a few rows.
+The reference is the model as the run began, in one of three forms: the policy with adapters switched off, a frozen copy
+(2 bytes per parameter in bfloat16, else 4), or a precomputed table (some 40 bytes per row). Where no vision weight is
+trained, policy and reference share the features of a batch's images (``sharing_features``), which saves a pass and its
+memory. Whether a model scores answers with a shared prompt as it scores them separately is tried on a few rows.
 """
 
 import io
@@ -37,21 +36,20 @@ from pairwright.tasks.training.losses import OBJECTIVES, Scored
 from pairwright.tasks.training.pack_answers import Packed, pack_answers, why_not_packed
 from pairwright.tasks.training.runs import REFERENCE
 
-CHUNK = 2**23
-"""Logits held in float32 at once: 32 MiB; on a CPU, more take longer."""
+CHUNK = 2**23  # logits in float32 at once: 32 MiB; more are slower on a CPU
 ROWS = 2
 TOLERANCES = {torch.float32: 1e-3, torch.float16: 0.03, torch.bfloat16: 0.1}
-"""Nats per square root of an answer's tokens by which two scores may differ (ours): rounding errors of tokens add up as
-their root. Models of two layers differ by 3e-6, 7e-4 and 3e-3, deep ones by more; Gemma 3, packed, by 0.5."""
+"""Allowed difference of scores in nats per square root of tokens (ours): rounding errors add up as the root. Models of
+two layers differ by 3e-6, 7e-4 and 3e-3, deep ones by more; Gemma 3, packed, by 0.5.
+"""
 KEY = "S16"
-FIND = "get_image_features"
-"""What transformers' models call their method that turns pixels into what stands in for the image tokens."""
+FIND = "get_image_features"  # method of transformers' models from pixels to image features
 
 
 def score_answers(model: Any, packed: Packed) -> Scored:
-    """Return the summed log-probabilities of a batch's answers, (B, A); the model may be wrapped (DDP, FSDP, PEFT)."""
+    """Return the summed log-probabilities of answers, (B, A); the model may be wrapped (DDP, FSDP, PEFT)."""
     logits, keep = model(**packed.inputs).logits, packed.inputs["logits_to_keep"]
-    if logits.ndim == 3:  # it was asked for some, (K, V), and gave all
+    if logits.ndim == 3:  # the model ignores logits_to_keep: (K, V) expected
         if logits.shape[:2] != keep.shape:
             raise TrainingError(f"the model gives logits of shape {tuple(logits.shape)} for tokens {tuple(keep.shape)}")
         logits = logits[keep]
@@ -64,10 +62,10 @@ def score_answers(model: Any, packed: Packed) -> Scored:
 
 
 def reach_whole(model: Any, loss: Tensor) -> Tensor:
-    """Return a loss that gives each weight that FSDP keeps whole in a forward pass a gradient, if only zeros.
+    """Return a loss with a gradient, possibly zero, for each weight that FSDP does not shard.
 
-    Ranks add up what has a gradient: the same weights, whether their rows have images or not. And a weight without one
-    (the norm behind SigLIP's last layer, which LLaVA-OneVision skips) has no state that could be read back.
+    All ranks must reduce the same weights, whether their rows have images or not; and a weight without a gradient (the
+    norm behind SigLIP's last layer, skipped by LLaVA-OneVision) has no optimiser state to reload.
     """
     if not isinstance(model, FSDPModule):
         return loss
@@ -76,17 +74,17 @@ def reach_whole(model: Any, loss: Tensor) -> Tensor:
 
 
 def count_tokens(packed: Packed) -> Tensor:
-    """Return (B, A): how many tokens each of a batch's answers has; the device is not waited for."""
+    """Return (B, A): the number of tokens of each answer, without a device sync."""
     place = packed.owners[packed.numbers], packed.columns[packed.numbers]
     tokens = torch.zeros(packed.examples, packed.width, dtype=torch.long, device=packed.targets.device)
     return tokens.index_put_(place, torch.ones_like(packed.numbers), accumulate=True)
 
 
 def target_log_probabilities(logits: Tensor, places: Tensor, targets: Tensor) -> Tensor:
-    """Return the log-probabilities of some tokens, (N,) float32, differentiable once.
+    """Return the log-probabilities of target tokens, (N,) float32, differentiable once.
 
-    As ``logits.log_softmax(-1)[places, targets]``, but what is kept for the backward pass is the logits themselves, and
-    float32 copies are made of a chunk at a time: half the memory where they are bfloat16.
+    Equals ``logits.log_softmax(-1)[places, targets]``, but keeps only the logits for the backward pass and makes
+    float32 copies by chunk: half the memory for bfloat16.
 
     Args:
         logits: (K, V).
@@ -129,8 +127,8 @@ def packs_well(
 ) -> str:
     """Return why answers cannot share a prompt, by packed and separate scores of two rows; empty: they agree.
 
-    Costs the forward passes of two rows of several answers; the model, unwrapped, stays as it is. It computes in
-    ``dtype``; by default, in its weights'.
+    Costs the forward passes of two rows; the unwrapped model stays unchanged. ``dtype`` is the compute precision, by
+    default the weights'.
     """
     if why := why_not_packed(model):
         return why
@@ -144,8 +142,8 @@ def packs_well(
     if worst <= allowed:
         return ""
     return (
-        f"log-probabilities of answers that share a prompt differ by {worst:.3g} nats per root of their tokens from "
-        f"those of answers by themselves; in {str(kind).removeprefix('torch.')}, up to {allowed:g} may be rounding"
+        f"log-probabilities with a shared prompt differ from separate ones by {worst:.3g} nats per root of tokens "
+        f"({str(kind).removeprefix('torch.')} rounding: up to {allowed:g})"
     )
 
 
@@ -168,10 +166,10 @@ def _try(model: Any, collator: Collator, rows: list[Loaded], dtype: torch.dtype)
 
 @dataclass(frozen=True)
 class Adapters:
-    """The policy with its adapters switched off."""
+    """Policy with its adapters switched off."""
 
     def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
-        """Run the policy, which may be wrapped (DDP, FSDP), once more, without adapters."""
+        """Run the policy, possibly wrapped, once more without adapters."""
         del keys
         inner = policy
         while not hasattr(inner, "disable_adapter"):  # DDP and its like
@@ -182,11 +180,10 @@ class Adapters:
 
 @dataclass(frozen=True)
 class Copy:
-    """Second model with the weights of the start."""
+    """Second model with the initial weights."""
 
     model: Any
-    dtype: torch.dtype = torch.float32
-    """What is computed in."""
+    dtype: torch.dtype = torch.float32  # compute precision
 
     def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
         """Run the second model."""
@@ -197,17 +194,14 @@ class Copy:
 
 @dataclass(frozen=True)
 class Table:
-    """Log-probabilities that were computed before, by row key."""
+    """Precomputed log-probabilities by row key."""
 
-    keys: NDArray[np.bytes_]
-    """(R,) of 16 bytes, rising."""
-    logps: NDArray[np.float32]
-    """(R, C) per column."""
-    tokens: NDArray[np.int32]
-    """(R, C)."""
+    keys: NDArray[np.bytes_]  # (R,) of 16 bytes, ascending
+    logps: NDArray[np.float32]  # (R, C) per column
+    tokens: NDArray[np.int32]  # (R, C)
 
     def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
-        """Look the batch's rows up; ``TrainingError``: one is missing, or its answers have other numbers of tokens."""
+        """Look up a batch's rows; ``TrainingError`` for a missing row or other numbers of tokens."""
         del policy
         tokens = count_tokens(packed)
         places = [self._find(key) for key in keys]
@@ -219,8 +213,8 @@ class Table:
         if (wrong := (asked > 0) & (stored != asked)).any():
             row, column = np.argwhere(wrong)[0].tolist()
             raise TrainingError(
-                f"row {keys[row]}: answer {column} has {asked[row, column]} tokens, and had {stored[row, column]} when "
-                "the reference was scored: another tokenizer or other rows"
+                f"row {keys[row]}: answer {column} has {asked[row, column]} tokens, in the reference table "
+                f"{stored[row, column]}: tokenizer or rows have changed"
             )
         found = torch.from_numpy(logps).to(tokens.device)
         return Scored(logps=found.where(tokens > 0, 0.0), tokens=tokens)
@@ -229,32 +223,32 @@ class Table:
         wanted = np.array(bytes.fromhex(key), dtype=KEY)
         place = int(np.searchsorted(self.keys, wanted))
         if place == len(self.keys) or self.keys[place] != wanted:
-            raise TrainingError(f"the table of the reference has no row {key}: start the run anew")
+            raise TrainingError(f"the reference table has no row {key}: start over with another --name")
         return place
 
 
-Reference = Adapters | Copy | Table
-"""Each returns what it gives the answers of the rows with these keys, (B, A), without gradients."""
+Reference = Adapters | Copy | Table  # each scores the answers of the rows with these keys, (B, A), without gradients
 
 
 def choose_reference(config: TrainConfig) -> Literal["nothing", "adapters", "table", "copy"]:
-    """Return what a run is compared with; ``ConfigError``: it cannot be compared so."""
+    """Return the form of a run's reference; ``ConfigError`` for an impossible one."""
     by, tuning = config.reference.method, config.model.tuning
     if not OBJECTIVES[config.objective].needs_reference:
         return "nothing"
     if by == "auto":
         return "adapters" if tuning == "lora" else "copy" if config.objective == "adpo" else "table"
     if by == "adapters" and tuning != "lora":
-        raise ConfigError("reference.method: adapters: there are none with model.tuning=full; take table or copy")
+        raise ConfigError("reference.method: adapters needs model.tuning=lora; use table or copy")
     if by == "table" and config.objective == "adpo":
         raise ConfigError(
-            "reference.method: table: ADPO's negatives are not known before; take copy, or adapters with LoRA"
+            "reference.method: table is impossible with ADPO, whose negatives are drawn at each step; use copy, or "
+            "adapters with LoRA"
         )
     return by
 
 
 def open_reference(config: TrainConfig, start: Path, run: Path) -> Reference | None:
-    """Return what a run is compared with: the model that it starts from, or the table in its folder."""
+    """Return a run's reference: its start model, or the table in its folder."""
     kind, dtype = choose_reference(config), choose_precision(config)
     if kind == "copy":
         model = freeze_model(load_model(start, config.model, dtype=choose_storage(config)), dtype)
@@ -265,7 +259,7 @@ def open_reference(config: TrainConfig, start: Path, run: Path) -> Reference | N
 
 
 def write_table(build: Build, planned: Planned, path: Path, *, anew: Mapping[str, ReferenceRow | Dropped]) -> None:
-    """Write a settled table of ``ReferenceRow`` as one file in the order of its keys; ``anew``: of edited rows."""
+    """Write a settled table of ``ReferenceRow`` as one file, sorted by key; ``anew``: rows scored after edits."""
     tables = live_index(build, planned).tables(["subject", "logps", "tokens"])
     held = (row for table in tables for row in zip(*table.to_pydict().values(), strict=True) if row[0] not in anew)
     write_scores(
@@ -274,7 +268,7 @@ def write_table(build: Build, planned: Planned, path: Path, *, anew: Mapping[str
 
 
 def write_scores(rows: Iterable[tuple[str, Sequence[float], Sequence[int]]], path: Path) -> None:
-    """Write what a reference gives some rows: their keys, and log-probabilities and tokens of their answers."""
+    """Write a reference's scores: keys, log-probabilities and token numbers of answers."""
     rows = sorted(rows)
     file = io.BytesIO()
     np.savez(
@@ -292,39 +286,39 @@ def open_table(path: Path) -> Table:
         with np.load(path) as file:
             return Table(**file)
     except (OSError, EOFError, ValueError, BadZipFile) as error:
-        raise StoreError(f"{path}: cannot be read: {error}. Delete it and give the same command again") from error
+        raise StoreError(f"{path}: cannot be read: {error}. Delete it and repeat the command") from error
 
 
-# ---- the images of a batch, seen once
+# ---- shared image features
 
 
 @contextmanager
-def seen_once(*models: Any) -> Generator[None]:
-    """Let models that are called inside, one after the other and on the same tensors, look at the images once.
+def sharing_features(*models: Any) -> Generator[None]:
+    """Let models called on the same tensors compute image features once.
 
-    Nothing changes for a model that trains what sees, by weights, by adapters or by differential perception, and for
-    one of another kind. They are the policy, and the reference where it is a copy; perhaps wrapped.
+    Models with trained vision weights, adapters or differential perception are left alone. The models are the policy
+    and a copied reference, possibly wrapped.
     """
     seen: list[tuple[Tensor, Any]] = []
     with ExitStack() as after:
         for model in models:
-            # The innermost module that turns pixels into features.
+            # The innermost module with the method is used.
             found = [module for module in model.modules() if hasattr(type(module), FIND) and FIND not in vars(module)]
             perceives = any(isinstance(one, DifferentialPerception) for one in model.modules())
-            if found and not perceives and not _is_trained(found[-1]):
-                setattr(found[-1], FIND, _remembering(found[-1], seen))
+            if found and not perceives and not _trains_vision(found[-1]):
+                setattr(found[-1], FIND, _caching(found[-1], seen))
                 after.callback(delattr, found[-1], FIND)
         yield
 
 
-def _is_trained(eye: Any) -> bool:
-    """Return whether anything but the language model is trained, or which part that is cannot be told."""
+def _trains_vision(eye: Any) -> bool:
+    """Return whether anything but the language model is trained, or cannot be told apart."""
     decoder = eye.get_decoder()
     language = {id(parameter) for parameter in decoder.parameters()} if decoder is not eye else set[int]()
     return any(parameter.requires_grad and id(parameter) not in language for parameter in eye.parameters())
 
 
-def _remembering(eye: Any, seen: list[tuple[Tensor, Any]]) -> Callable[..., Any]:
+def _caching(eye: Any, seen: list[tuple[Tensor, Any]]) -> Callable[..., Any]:
     find = getattr(eye, FIND)
 
     def look(*words: Any, **named: Any) -> Any:

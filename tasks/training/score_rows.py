@@ -1,11 +1,10 @@
-"""Score the answers of preferences with the model that a training starts from, before it is changed.
+"""Score the answers of preferences with a training's initial model.
 
-Reads ``PreferenceRow`` with its images, writes ``ReferenceRow``. The table spares a training the second copy of the
-model; its fingerprint holds all that decides the numbers. One process per device, whose helpers decode and tokenise
-ahead where that is a GPU.
+Reads ``PreferenceRow`` with images, writes ``ReferenceRow``. The table saves a training the second copy of the model;
+its fingerprint covers everything that changes the scores. One process per device; on a GPU, helpers decode and tokenise
+ahead.
 """
 
-import gc
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ import torch
 
 from pairwright.schemas.rows import Dropped, PreferenceRow, ReferenceRow, make_key
 from pairwright.schemas.training import ModelConfig, Number, ScoringConfig, TrainConfig
-from pairwright.tasks.models.devices import choose_device, count_gpus
+from pairwright.tasks.models.devices import choose_device, count_gpus, release
 from pairwright.tasks.models.prepare_ahead import run_ahead
 from pairwright.tasks.store.pool import PLACE
 from pairwright.tasks.store.stage import Stage
@@ -37,14 +36,13 @@ from pairwright.tasks.training.losses import TEXTS, measures_of
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.score_answers import packs_well, score_answers
 
-AHEAD = 4
-"""Batches that wait for the device."""
+AHEAD = 4  # batches prepared ahead of the device
 NUMBERS: dict[torch.dtype, Number] = {precision: name for name, precision in PRECISIONS.items()}
 
 
 def scoring_config(found: Found, config: TrainConfig) -> ScoringConfig:
-    """Return how the start of a run scores rows, so that its policy gives the same before its first step."""
-    needs = measures_of(config)  # no less than what is trained on
+    """Return the scoring settings under which the initial policy scores the same."""
+    needs = measures_of(config)  # a superset of the training's
     return ScoringConfig(
         folder=str(found.folder),
         model=found.identity,
@@ -63,7 +61,7 @@ def scoring_config(found: Found, config: TrainConfig) -> ScoringConfig:
 
 
 def score_rows(rows: Sequence[PreferenceRow], config: ScoringConfig) -> Iterator[ReferenceRow | Dropped]:
-    """Yield what the model gives each row's answers; rows that cannot be trained on are dropped."""
+    """Yield the model's scores of each row's answers; rows that cannot be trained on are dropped."""
     if not rows:
         return
     model = _open_model(config.model_dump_json())
@@ -75,7 +73,6 @@ def score_rows(rows: Sequence[PreferenceRow], config: ScoringConfig) -> Iterator
 
 
 def _keeps_apart(model: Any, rows: Sequence[PreferenceRow], config: ScoringConfig) -> bool:
-    """Return whether each answer has a prompt of its own; tried on the first rows."""
     if config.shared_prompt != "auto":
         return config.shared_prompt == "never"
     items, dtype = _load(rows[: 2 * config.batch], config), PRECISIONS[config.compute]
@@ -106,22 +103,18 @@ def _open_model(settings: str) -> Any:
     own = ModelConfig.model_validate(config.model_dump(include={"attn_implementation", "load_in_4bit"}))
     model = load_model(Path(config.folder), own, dtype=PRECISIONS[config.weights])
     device = choose_device()
-    if device.type == "cpu" and PLACE in os.environ:  # a process of the stage's own, which is given one thread
+    if device.type == "cpu" and PLACE in os.environ:  # the stage's own process has one thread
         torch.set_num_threads(os.cpu_count() or 1)
     return freeze_model(model, PRECISIONS[config.compute]).to(device)
 
 
 def release_scorer() -> None:
-    """Give the model's memory back, where the stage ran in this process."""
-    _open_model.cache_clear()
-    _collator.cache_clear()
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    """Free the model's memory, where the stage ran in this process."""
+    release(_open_model, _collator)
 
 
 def make_batch(rows: Sequence[PreferenceRow], *, config: ScoringConfig, apart: bool) -> Batch:
-    """Return some rows as a batch; may run in another process."""
+    """Return rows as a batch; runs in a helper, too."""
     return _collator(config.model_dump_json(), apart=apart)(_load(rows, config))["batch"]
 
 
@@ -137,7 +130,7 @@ def _collator(settings: str, *, apart: bool) -> Collator:
 
 
 def count_processes(_config: ScoringConfig) -> int:
-    """Return how many processes load the model: one per GPU; one without, so that there is one copy."""
+    """Return how many processes load the model: one per GPU, at least one."""
     return max(1, count_gpus())
 
 

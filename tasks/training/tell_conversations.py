@@ -1,7 +1,7 @@
-"""Write the conversations of a written table with their images, as a training reads them.
+"""Write the conversations of a written table with their images, for training.
 
-Reads ``PairRow`` and what was written about it or its images; writes ``PreferenceRow`` that reject nothing, of the
-pair's split. An image of several pairs has its caption told with each of them; of these equal rows one counts.
+Reads ``PairRow`` and texts about it or its images; writes ``PreferenceRow`` without a rejected side, in the pair's
+split. A caption is repeated for each pair of its image; equal rows count once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ STAGE = Stage(
 
 
 def stage_of(table: Stage) -> Stage:
-    """Return the stage as it tells the rows of a table, given by the stage that writes it."""
+    """Return the stage for the rows of a table, given its stage."""
     about = "images" if table.writes is CaptionRow else "subject"
     told = Uses(table=table.name, row=table.writes, kind="many", on=about, counts=True, name="told")
     return replace(STAGE, uses=(*STAGE.uses, told))

@@ -1,7 +1,7 @@
-"""Write a small Qwen2-VL with random weights, so that a training run can be tried on any machine without a download.
+"""Write a small Qwen2-VL with random weights, to try a training without a download.
 
-Reads texts, of which a byte-level tokenizer is trained. Writes the family's own files, which ``from_pretrained`` loads
-like any published checkpoint. It learns what the texts are like and, the larger preset, something of what is seen.
+Reads texts, for a byte-level tokenizer. Writes the family's own files, loaded by ``from_pretrained``. It learns the
+style of the texts and, with the larger preset, some vision.
 """
 
 import heapq
@@ -14,10 +14,8 @@ from typing import Any
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.files import naming
 
-RECIPE = 3
-"""Part of the folder's name: raised when the same texts give another model."""
-MOST_TEXTS = 20_000
-"""Texts that the tokenizer learns from: those of the lowest hashes, so that neither order nor number matters."""
+RECIPE = 3  # part of the folder's name: raise when the same texts give another model
+MOST_TEXTS = 20_000  # texts for the tokenizer: those of the lowest hashes, independent of order and number
 TOKENS = (
     *("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>"),
     *("<|box_end|>", "<|quad_start|>", "<|quad_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>"),
@@ -33,31 +31,28 @@ TEMPLATE = """\
 {%- endfor %}{% endif %}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
-"""The family's, without its default system prompt: that is a tenth of such a model's work."""
+"""The family's without its default system prompt, a tenth of such a model's work."""
 LONGEST = 32_768
 THETA = 30.0
-"""Base of the rotary embedding. Published models have a million, for long texts and 64 frequencies. Of the 16 that are
-here, rows and columns would get those that turn by a thousandth per token: no token would know where it is."""
+"""Base of the rotary embedding. Published models have a million, for long texts and 64 frequencies; with 16
+frequencies, rows and columns would turn by a thousandth per token and positions would be lost.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How large a model is; widths are in numbers, layers and heads are counted."""
+    """Size of a model: widths, and numbers of layers and heads."""
 
-    vocabulary: int
-    """Pieces that the tokenizer learns at the most, single bytes included; ``TOKENS`` come on top."""
+    vocabulary: int  # maximum learnt tokens, single bytes included; ``TOKENS`` are extra
     hidden: int
     layers: int
     heads: int
     vision_width: int
     vision_layers: int
     vision_heads: int
-    patch: int
-    """Pixels along a patch's side; two by two patches make one token."""
-    max_pixels: int
-    """Larger images are scaled down to so many."""
-    spread: float
-    """Standard deviation of the weights."""
+    patch: int  # pixels per side of a patch; two by two patches make one token
+    max_pixels: int  # larger images are scaled down
+    spread: float  # standard deviation of the weights
 
 
 SIZES = {
@@ -70,14 +65,14 @@ SIZES = {
         patch=8, max_pixels=256 * 192, spread=0.04,
     ),
 }  # fmt: skip
-"""To try the line within minutes, and to learn from scratch to see."""
+"""To try a training within minutes, and to learn vision from scratch."""
 
 
 def write_tiny_model(folder: Path, texts: Iterable[str], *, seed: int = 0, size: str = "tiny") -> Path:
-    """Write a checkpoint of one of the ``SIZES`` into ``folder``/SIZE-HASH, unless it is there, and return where it is.
+    """Write a checkpoint of one of the ``SIZES`` into ``folder``/SIZE-HASH unless it exists, and return its path.
 
-    The hash is of the texts, in any order, the seed and the libraries' versions: same input, same bytes. The folder
-    appears under its name when all of its files are written; of two processes that write it at once, one wins.
+    The hash covers the texts, in any order, the seed and the libraries' versions: same input, same bytes. The folder
+    appears when complete; of two processes that write it at once, one wins.
     """
     import tokenizers
     import torch
@@ -102,7 +97,7 @@ def write_tiny_model(folder: Path, texts: Iterable[str], *, seed: int = 0, size:
 
 
 def train_tokenizer(texts: Sequence[str], vocabulary: int) -> Any:
-    """Return a tokenizer of the family's kind (byte-level BPE) that has learnt its pieces from the texts."""
+    """Return a tokenizer of the family's kind (byte-level BPE) trained on the texts."""
     from transformers import Qwen2Tokenizer
 
     trained = Qwen2Tokenizer().train_new_from_iterator([list(texts)], vocabulary, show_progress=False)
@@ -141,7 +136,7 @@ def qwen_config(tokenizer: Any, size: Size) -> Any:
         "num_attention_heads": size.heads,
         "num_key_value_heads": size.heads // 2,
         "max_position_embeddings": LONGEST,
-        # As published, a quarter of the frequencies tells order and three eighths each tell row and column.
+        # As published: a quarter of the frequencies for order, three eighths each for row and column.
         "rope_parameters": {
             "rope_type": "default",
             "rope_theta": THETA,
@@ -173,7 +168,7 @@ def qwen_config(tokenizer: Any, size: Size) -> Any:
 
 
 def save_processor(folder: Path, tokenizer: Any, size: Size, *, template: str) -> None:
-    """Write tokenizer, chat template and image processor; a side of an image is scaled to a multiple of two patches."""
+    """Write tokenizer, chat template and image processor; image sides are multiples of two patches."""
     from transformers import Qwen2VLImageProcessor
 
     tokenizer.chat_template = template
@@ -183,6 +178,6 @@ def save_processor(folder: Path, tokenizer: Any, size: Size, *, template: str) -
 
 
 def end_tokens(tokenizer: Any) -> dict[str, Any]:
-    """Return what a generation config says about the ends of answers."""
+    """Return the end tokens for a generation config."""
     end, pad = (tokenizer.convert_tokens_to_ids(name) for name in ("<|im_end|>", "<|endoftext|>"))
     return {"bos_token_id": pad, "pad_token_id": pad, "eos_token_id": [end, pad]}

@@ -1,8 +1,8 @@
-"""Train a model on a run's frozen rows, from where its last checkpoint left off.
+"""Train a model on a run's frozen rows, from its last checkpoint.
 
 Reads the run's folder, the dataset's parts, the model; writes checkpoints, metrics, the finished model, samples of its
-answers. Every rank of a distributed training runs this; ``accelerate launch`` tells its processes by environment
-variables. What launchers and trackers cannot have is refused before loading. Needs PyTorch, transformers, peft.
+answers. Every rank of a distributed training runs this. Unsupported launchers and trackers are refused before loading.
+Needs PyTorch, transformers, peft.
 """
 
 import contextlib
@@ -30,18 +30,12 @@ from pairwright.schemas.training import NAMC, TrainConfig
 from pairwright.tasks.models.batches import is_out_of_memory
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.manifest import write_manifest
+from pairwright.tasks.training import load_model
 from pairwright.tasks.training.answer_questions import measure_unreadable, sample_answers
 from pairwright.tasks.training.collate import Collator, ExampleRows
 from pairwright.tasks.training.find_model import require_bits
 from pairwright.tasks.training.freeze_rows import FrozenRows, Needs
 from pairwright.tasks.training.load_batches import count_workers, start_server
-from pairwright.tasks.training.load_model import (
-    choose_precision,
-    computing,
-    load_processor,
-    load_to_train,
-    prepare_model,
-)
 from pairwright.tasks.training.losses import TEXTS, measures_of, needs_of
 from pairwright.tasks.training.memory import FSDP, is_spread
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer, Setting
@@ -53,37 +47,32 @@ from pairwright.tasks.training.score_answers import open_reference, packs_well
 from pairwright.tasks.training.write_model_card import write_model_card
 
 log = logging.getLogger(__name__)
-TRIED_ROWS = 8
-"""On whose answers packing is tried; two with a rejected text are enough."""
+TRIED_ROWS = 8  # rows on which packing is tried; two with a rejected text are enough
 RATES = {"sft": 5e-7, "dpo": 5e-7, "mdpo": 5e-7, "adavip": 5e-7, "adpo": 3e-6}
-"""Of full tuning: paper 000's for SFT and ADPO; RLAIF-V's for what paper 004 does not publish."""
+"""For full tuning: paper 000's for SFT and ADPO; RLAIF-V's where paper 004 publishes none."""
 LORA_RATE = 1e-4
-BITS = re.compile(r"(?<!torch_)8bit|bnb|paged|lion|ademamix")
-"""What names of optimisers of bitsandbytes have in them."""
+BITS = re.compile(r"(?<!torch_)8bit|bnb|paged|lion|ademamix")  # matches names of bitsandbytes' optimisers
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is trained, all of it prepared."""
+    """Prepared training."""
 
     run: Run
     config: TrainConfig
     dataset: Folder
-    start: Path
-    """The model that the run starts from."""
+    start: Path  # the initial model
     watcher: Watcher | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a training ended."""
+    """Outcome of a training."""
 
     step: int
     steps: int
-    measured: dict[str, float]
-    """The last measurement on the held-out rows."""
-    finished: bool
-    """Whether there is a finished model; otherwise it was stopped, and has a checkpoint."""
+    measured: dict[str, float]  # last held-out metrics
+    finished: bool  # whether the finished model exists; otherwise it was stopped, with a checkpoint
 
 
 def train_model(job: Job) -> Ended:
@@ -103,7 +92,7 @@ def train_model(job: Job) -> Ended:
         try:
             trainer.fit(job.run.latest())
         except (TrainingError, RuntimeError, MemoryError):
-            # The page shows how it came to that; who goes on reads them up to the checkpoint alone.
+            # For the run page; a resumed run reads metrics up to its checkpoint only.
             if trainer.is_world_process_zero():
                 with contextlib.suppress(StoreError):
                     trainer.setting.metrics.write()
@@ -117,8 +106,8 @@ def train_model(job: Job) -> Ended:
         name, advice = trainer.alarm
         raise TrainingError(
             f"stopped at step {trainer.state.global_step}: {name[0].lower()}{name[1:]}. {advice} "
-            f"{job.run.folder} has a checkpoint and keeps its settings: give another --name, or go on all the same "
-            "with --set output.alarms=log"
+            f"{job.run.folder} has a checkpoint and keeps its settings: give another --name, or continue with --set "
+            "output.alarms=log"
         )
     state, measured = trainer.state, trainer.setting.metrics.last(HELD_OUT)
     return Ended(step=state.global_step, steps=state.max_steps, measured=measured, finished=finished)
@@ -127,12 +116,12 @@ def train_model(job: Job) -> Ended:
 def make_trainer(job: Job) -> PreferenceTrainer:
     """Return a run's trainer, its model loaded."""
     config, run, data = job.config, job.run, job.config.data
-    disable_progress_bar()  # of files that are read and written
-    logging.getLogger("accelerate").setLevel(logging.WARNING)  # it tells each file of a checkpoint in parts
-    processor = load_processor(job.start)
+    disable_progress_bar()  # of file reads and writes
+    logging.getLogger("accelerate").setLevel(logging.WARNING)  # it logs each file of a checkpoint
+    processor = load_model.load_processor(job.start)
     if count_workers(data.dataloader_num_workers):
         start_server(processor)
-    model = _placed(prepare_model(load_to_train(job.start, config), config))
+    model = _place_model(load_model.prepare_model(load_model.load_to_train(job.start, config), config))
     metrics = MetricsFile(run.metrics)
     if steps := run.steps():
         metrics.resume(steps[-1])
@@ -157,7 +146,7 @@ def make_trainer(job: Job) -> PreferenceTrainer:
     return PreferenceTrainer(
         setting,
         model=model,
-        args=make_arguments(run, config, choose_precision(config)),
+        args=make_arguments(run, config, load_model.choose_precision(config)),
         train_dataset=train_rows(job),
         eval_dataset=_rows(job, data.eval_split, measures_of(config), data.max_eval_rows),
         data_collator=collator,
@@ -165,11 +154,11 @@ def make_trainer(job: Job) -> PreferenceTrainer:
     )
 
 
-def _placed(model: Any) -> Any:
-    """Return a model on its process's GPU, where packing is tried, unless FSDP or DeepSpeed spreads it over several."""
+def _place_model(model: Any) -> Any:
+    """Move a model to its process's GPU, unless FSDP or DeepSpeed shards it."""
     if is_spread():
-        # By layer of the language model: a rank whose rows have no images runs no vision tower, and none waits for it.
-        # And SigLIP names layers of its text tower, too, which accelerate would look for in vain.
+        # Shard language layers only: a rank without images skips the vision tower, and SigLIP lists text layers that
+        # accelerate would not find.
         base, kept = model.get_base_model() if hasattr(model, "get_base_model") else model, "_no_split_modules"
         setattr(base, kept, {type(one).__name__ for one in base.get_decoder().modules()} & set(getattr(base, kept)))
     if is_spread() or not torch.cuda.is_available():
@@ -178,7 +167,7 @@ def _placed(model: Any) -> Any:
 
 
 def train_rows(job: Job) -> Any:
-    """Return the rows that are trained on."""
+    """Return the training rows."""
     return _rows(job, job.config.data.split, needs_of(job.config), job.config.data.max_train_rows)
 
 
@@ -188,7 +177,7 @@ def find_rows(job: Job, split: str) -> FrozenRows:
 
 
 def _rows(job: Job, split: str, needs: Needs, count: int = 0) -> Any:
-    """Return so many rows of a split, shuffled; 0: all, in the table's order."""
+    """Return ``count`` random rows of a split; 0: all, in the table's order."""
     rows = ExampleRows(find_rows(job, split), needs, job.config.model.max_pixels)
     if not count or count >= len(rows):
         return rows
@@ -197,21 +186,21 @@ def _rows(job: Job, split: str, needs: Needs, count: int = 0) -> Any:
 
 
 def _make_collator(job: Job, model: Any, processor: Any) -> Collator:
-    """Return what makes batches: answers share their prompt where the model gives the same so."""
+    """Return the collator; answers share their prompt where the model scores them the same."""
     config, why = job.config, ""
     collator = Collator(processor, config.model.max_length, late=config.adpo.samples * (config.objective == "adpo"))
     if config.model.shared_prompt == "never":
         return replace(collator, apart=True)
     if own_rank() == 0:
-        dtype = choose_precision(config)
+        dtype = load_model.choose_precision(config)
         rows = _rows(job, config.data.split, measures_of(config))
         first = [rows[n] for n in range(min(len(rows), TRIED_ROWS))]
-        with computing(model.device, dtype):
+        with load_model.computing(model.device, dtype):
             why = packs_well(model, collator, first, dtype=dtype)
     if (why := spread(why)) and config.model.shared_prompt == "always":
-        raise ConfigError(f"model.shared_prompt always: {why}. Leave it at auto")
+        raise ConfigError(f"model.shared_prompt always: {why}. Use auto")
     if why:
-        log.info("each answer gets a prompt of its own: %s", why)
+        log.info("answers are not packed: %s", why)
     return replace(collator, apart=bool(why))
 
 
@@ -224,7 +213,7 @@ def _finish(trainer: PreferenceTrainer, job: Job) -> None:
         shutil.rmtree(staged, ignore_errors=True)
     trainer.save_model(str(staged))
     if trainer.is_deepspeed_enabled:
-        unset_hf_deepspeed_config()  # else what is merged on one rank would be loaded in parts, by all
+        unset_hf_deepspeed_config()  # else all ranks would load the merged model in parts
     if first:
         if trainer.setting.adversary:
             trainer.setting.adversary.publish(run.folder / RETRIEVER)
@@ -240,20 +229,18 @@ def _finish(trainer: PreferenceTrainer, job: Job) -> None:
 
 @contextlib.contextmanager
 def fitting(config: TrainConfig, run: Run) -> Generator[None]:
-    """Turn what PyTorch says of memory that does not suffice into which settings need less."""
+    """Turn PyTorch's out-of-memory errors into ``TrainingError`` with settings that need less."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
         kept = f"; {run.folder} has a checkpoint and keeps its settings: give another --name" if run.latest() else ""
-        raise TrainingError(
-            f"out of memory: {first_line(error)}. Less is needed with {_advise(config)}{kept}"
-        ) from error
+        raise TrainingError(f"out of memory: {first_line(error)}. Try {_advise(config)}{kept}") from error
 
 
 def _advise(config: TrainConfig) -> str:
-    """Name the settings that help, first those that change nothing of what is learnt."""
+    """Return settings that need less memory, first those without effect on results."""
     optimiser, found = config.optimiser, list[str]()
     if half := optimiser.per_device_train_batch_size // 2:
         twice = 2 * optimiser.gradient_accumulation_steps
@@ -264,11 +251,11 @@ def _advise(config: TrainConfig) -> str:
         found += [] if optimiser.gradient_checkpointing else ["--set optimiser.gradient_checkpointing=true"]
         found += [] if config.model.tuning == "lora" else ["--set model.tuning=lora"]
         found.append(f"--set model.max_pixels={config.model.max_pixels // 2}")
-    return ", or ".join(found) or "a smaller model alone: there is one row at a time already"
+    return ", or ".join(found) or "a smaller model (one row at a time already)"
 
 
 def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> TrainingArguments:
-    """Return the Trainer's settings; what it logs, measures and keeps is ours."""
+    """Return the Trainer's settings; logging, evaluation and checkpoint rotation are ours."""
     optimiser, output, gpu = config.optimiser, config.output, torch.cuda.is_available()
     schedule = optimiser.lr_scheduler_type
     if "tensorboard" in output.report_to:
@@ -306,25 +293,25 @@ def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> Trainin
         disable_tqdm=True,
         remove_unused_columns=False,
         label_names=[],
-        # Towers have layers that nobody reads, and a batch without images trains none of them.
+        # Vision towers have unused layers, and a batch without images uses none.
         ddp_find_unused_parameters=config.model.train_vision or config.model.differential.enabled,
     )
-    if (found := arguments.n_gpu) > 1:  # else the Trainer spreads each batch by threads, which packed answers forbid
+    if (found := arguments.n_gpu) > 1:  # packed batches cannot be split by DataParallel
         log.warning(
-            "one of %d GPUs is used; all are by: torchrun --nproc-per-node %d -m pairwright train ...", found, found
+            "using one of %d GPUs; use all with: torchrun --nproc-per-node %d -m pairwright train ...", found, found
         )
         arguments._n_gpu = 1
     return arguments
 
 
 def rate_of(config: TrainConfig) -> float:
-    """Return the learning rate: the one that is set, else the objective's own."""
+    """Return the learning rate: the configured one, else the objective's default."""
     own = LORA_RATE if config.model.tuning == "lora" else RATES[config.objective]
     return config.optimiser.learning_rate or own
 
 
 def check_trackers(config: TrainConfig) -> None:
-    """Refuse trackers that cannot be told anything."""
+    """Refuse trackers that are not installed or not logged in."""
     for name in config.output.report_to:
         if importlib.util.find_spec(name) is None:
             raise ConfigError(f"output.report_to: {name} is not installed here: python -m pip install {name}")
@@ -334,13 +321,12 @@ def check_trackers(config: TrainConfig) -> None:
             wandb.login()
         except wandb.errors.Error as error:
             raise ConfigError(
-                f"output.report_to: wandb: {error} Log in with: wandb login; or keep it all here with "
-                "WANDB_MODE=offline"
+                f"output.report_to: wandb: {error} Log in with: wandb login; or stay local with WANDB_MODE=offline"
             ) from error
 
 
 def check_optimiser(config: TrainConfig) -> None:
-    """Refuse an optimiser that transformers does not know, and one whose library is not here."""
+    """Refuse optimisers that transformers does not know, or whose library is missing."""
     name = config.optimiser.optim
     if name not in (known := [one.value for one in OptimizerNames]):
         near = difflib.get_close_matches(name, known, n=1)
@@ -351,40 +337,38 @@ def check_optimiser(config: TrainConfig) -> None:
 
 
 def check_launcher(config: TrainConfig) -> None:
-    """Check the way in which the processes were started; they have to have joined."""
+    """Check how the processes were launched; call after ``join_ranks``."""
     if not is_spread():
         return
     fsdp, model = os.environ.get(FSDP, "").lower() == "true", config.model
     if config.objective == NAMC:
         raise ConfigError(
-            "accelerate: FSDP and DeepSpeed do not spread NAMC, which is small; start it with: torchrun -m "
-            "pairwright train ..."
+            "accelerate: NAMC does not support FSDP and DeepSpeed; start it with: torchrun -m pairwright train ..."
         )
     if fsdp and (version := os.environ.get("FSDP_VERSION", "1")) != "2":
         raise ConfigError(f"accelerate: fsdp_version is {version}; give --fsdp_version 2")
     if fsdp and os.environ.get("FSDP_STATE_DICT_TYPE") == "FULL_STATE_DICT" and model.tuning == "lora":
         raise ConfigError(
-            "accelerate: fsdp_state_dict_type is FULL_STATE_DICT, whose checkpoints lack some adapters; give "
-            "--fsdp_state_dict_type SHARDED_STATE_DICT"
+            "accelerate: fsdp_state_dict_type FULL_STATE_DICT loses some adapters; give --fsdp_state_dict_type "
+            "SHARDED_STATE_DICT"
         )
     if model.load_in_4bit or BITS.search(config.optimiser.optim):
         raise ConfigError(
-            "accelerate: FSDP and DeepSpeed do not spread weights in 4 bits and bitsandbytes' optimisers; start it "
-            "with: torchrun -m pairwright train ..."
+            "accelerate: FSDP and DeepSpeed do not support 4-bit weights and bitsandbytes' optimisers; start it with: "
+            "torchrun -m pairwright train ..."
         )
     beside = model.tuning == "lora" and model.train_vision and model.vision_tuning == "full"
     if not fsdp and (model.differential.enabled or beside or config.optimiser.vision_learning_rate):
         raise ConfigError(
-            "accelerate: DeepSpeed does not spread differential perception, weights trained in full beside adapters, "
-            "and a rate of the tower's own; take FSDP (--use_fsdp --fsdp_version 2), or start it with: torchrun -m "
-            "pairwright train ..."
+            "accelerate: DeepSpeed does not support differential perception, weights trained in full beside adapters, "
+            "and optimiser.vision_learning_rate; use FSDP (--use_fsdp --fsdp_version 2), or start it with: torchrun "
+            "-m pairwright train ..."
         )
     from accelerate import PartialState
     from accelerate.utils import DistributedType
 
     if PartialState().distributed_type in (DistributedType.MULTI_CPU, DistributedType.NO):
         raise ConfigError(
-            f"accelerate: {'use_fsdp' if fsdp else 'use_deepspeed'}: weights are spread over several GPUs, and here "
-            "are none, or one process only. Start it without that, on CPUs with: torchrun --nproc-per-node 2 -m "
-            "pairwright train ..."
+            f"accelerate: {'use_fsdp' if fsdp else 'use_deepspeed'} needs several GPUs and processes. Start it "
+            "without that option; on CPUs with: torchrun --nproc-per-node 2 -m pairwright train ..."
         )

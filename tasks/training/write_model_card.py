@@ -1,7 +1,7 @@
-"""Write README.md of a finished model: the YAML that the Hugging Face Hub reads, then what it is in plain words.
+"""Write README.md of a finished model: the Hub's YAML, then a description in plain words.
 
-Reads the run's folder, its rows' licences and the card of the model that it started from. Paths of this machine are in
-neither: models are passed on.
+Reads the run's folder, its rows' licences and the card of its start model. Contains no local paths, since models are
+shared.
 """
 
 from collections import Counter
@@ -27,15 +27,16 @@ from pairwright.tasks.training.runs import MetricsFile, Run
 TEMPLATE = Path(__file__).with_name("model_card.md.j2")
 TASK = "image-text-to-text"
 UNSTATED, RANDOM = "not stated", "random weights"
-LICENCE = ("license", "license_name", "license_link")
-"""What a card says of it."""
+LICENCE = ("license", "license_name", "license_link")  # licence fields of a card
 
 
 def write_model_card(folder: Path, run: Run, *, config: TrainConfig, rows: FrozenRows, metrics: MetricsFile) -> None:
-    """Write the card of a finished model into its folder; ``rows`` are those that it learnt from."""
+    """Write the card of a finished model; ``rows`` are its training rows."""
     data, logged = run.data(), arrange(metrics.entries)
     name, dataset = run.folder.name, str(data.get("dataset", rows.folder.url)).rstrip("/").rsplit("/", 1)[-1]
-    licences = Counter(dict(_count_licences(rows)).values())
+    # Mixed-in files state no licence.
+    stated = (pair for row in rows.read_texts() for pair in zip_longest(row.image_keys, row.licences))
+    licences = Counter({key: licence or UNSTATED for key, licence in stated}.values())
     own, start = config.model.name, data.get("start", {}).get("folder", "")
     base = RANDOM if config.objective == NAMC or own in STAND_INS else Path(own).name if is_local(own) else own
     is_named = base == own  # on the Hub
@@ -71,13 +72,7 @@ def write_model_card(folder: Path, run: Run, *, config: TrainConfig, rows: Froze
     (folder / README).write_text(f"{card.content}\n", encoding="utf-8")
 
 
-def _count_licences(rows: FrozenRows) -> Iterator[tuple[str, str]]:
-    for row in rows.read_texts():  # those of files that are mixed in state none
-        yield from ((key, licence or UNSTATED) for key, licence in zip_longest(row.image_keys, row.licences))
-
-
 def _read_licence(start: Path) -> dict[str, Any]:
-    """Return under which licence the model is that the run started from, as far as its card says it."""
     try:
         card = metadata_load(start / README) or {}
     except (OSError, ValueError, yaml.YAMLError):
@@ -99,7 +94,6 @@ def _list_results(metrics: Metrics, dataset: str) -> Iterator[EvalResult]:
 
 
 def _list_settings(config: TrainConfig) -> Iterator[tuple[str, str]]:
-    """Yield the settings that are not the default ones, but for names and places."""
     usual = TrainConfig(objective=config.objective).model_dump(mode="json")
     for name, _, own in find_changes(usual, config.model_dump(mode="json")):
         if not name.startswith(("output.", "model.name", "model.revision")) and not {"/", "\\"} & set(own):

@@ -1,4 +1,4 @@
-"""AMBER (Wang et al. 2023): descriptions against what annotators saw, and yes-or-no questions, without any judge."""
+"""AMBER (Wang et al. 2023): descriptions against annotated objects, and yes-or-no questions, without a judge."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,19 +9,7 @@ import numpy as np
 from pydantic import RootModel
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.evaluation.benchmark import (
-    LONG,
-    SHORT,
-    Benchmark,
-    Data,
-    Exam,
-    ExamQuestion,
-    Marked,
-    Replies,
-    as_written,
-    find_file,
-    find_image,
-)
+from pairwright.tasks.evaluation import benchmark
 from pairwright.tasks.evaluation.benchmarks.known_words import singular_in, words_in
 from pairwright.tasks.evaluation.measured import Floats, Measured, measure_mean, measure_ratios
 from pairwright.tasks.evaluation.read_json import Given, parse_json, read_records, read_text
@@ -39,15 +27,15 @@ TYPES = {
 }
 ALIKE = 0.8
 NO_NOUNS = frozenset(("can", "file", "hot", "leave", "sound", "support", "watch"))
-"""Words of the lists that are mostly no nouns in descriptions; without a tagger they are not looked at (ours)."""
+"""Words of the lists that are rarely nouns in descriptions, ignored without a tagger (ours)."""
 RULE = (
     "Yes or no is the first word of the answer, in any case (AMBER's own program takes Yes and No alone, once answers "
     'are put into that form); anything else is wrong. Positive for precision, recall and F1 is "no", as in AMBER.'
 )
 EXACT = (
-    f"CHAIR, Cover, Hal, Cog: {VECTORS} is not on this machine, so that words match AMBER's lists as they are, and "
-    "count wherever they stand; its own program has NLTK find the nouns, and also takes words that are alike (cosine "
-    "above 0.8): it finds less made up, and more covered"
+    f"CHAIR, Cover, Hal, Cog: without {VECTORS}, all words are matched literally with AMBER's lists; its own program "
+    "has NLTK find the nouns, and also accepts similar words (cosine above 0.8): it finds fewer hallucinations, and "
+    "more coverage"
 )
 OWN_NOUNS = f"nouns are found by {VECTORS}; AMBER's own program has NLTK find them"
 
@@ -59,7 +47,7 @@ class _Query(Given):
 
 
 class Annotation(Given):
-    """What is true of a question's image: things, or yes or no; and things that models imagine there."""
+    """Truth about an image: objects, or yes or no; and objects that models often hallucinate."""
 
     id: int
     type: str
@@ -68,40 +56,35 @@ class Annotation(Given):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AmberQuestion(ExamQuestion):
+class AmberQuestion(benchmark.ExamQuestion):
     """Question with its truth."""
 
-    truth: str = ""
-    """Yes or no; empty: a description is asked for."""
+    truth: str = ""  # Yes or no; empty: a description
     category: str = GENERATIVE
     truths: tuple[str, ...] = ()
-    decoys: tuple[str, ...] = ()
-    """What is in the image, and what models tend to imagine there."""
+    decoys: tuple[str, ...] = ()  # objects in the image, and those often hallucinated
 
 
 @dataclass(frozen=True)
 class Lists:
-    """AMBER's lists of words."""
+    """AMBER's word lists."""
 
-    associated: dict[str, list[str]]
-    """By thing, words that may stand for it."""
-    safe: frozenset[str]
-    """Words that never count as made up."""
-    pipeline: WordPipeline | None
-    """Finds nouns, and words that are alike; ``None``: there is none here."""
+    associated: dict[str, list[str]]  # per object, associated words
+    safe: frozenset[str]  # words that never count as hallucinated
+    pipeline: WordPipeline | None  # finds nouns and similar words; ``None``: not installed
 
     @cached_property
     def things(self) -> frozenset[str]:
-        """Return all words that are looked for."""
+        """Return all words of the lists."""
         return frozenset(self.associated) | {word for words in self.associated.values() for word in words}
 
     def mentions(self, text: str) -> list[str]:
-        """Return the words of the lists that a text says."""
+        """Return the listed words in a text."""
         words = self.pipeline.nouns(text) if self.pipeline else [w for w in words_in(text) if w not in NO_NOUNS]
         return [known for word in words if (known := singular_in(word, self.things))]
 
     def find(self, word: str, things: Sequence[str], *, alike: bool = False) -> int | None:
-        """Return which of some things a word stands for by the lists, or is like; words that are associated first."""
+        """Return which of some objects a word stands for, by the lists or by similarity; associated words first."""
         words = [(word, place) for place, thing in enumerate(things) for word in self.associated[thing]]
         words += [(thing, place) for place, thing in enumerate(things)]
         if not alike:
@@ -112,39 +95,39 @@ class Lists:
 
 def read_lists(folder: Path) -> Lists:
     """Return the lists of AMBER's data folder."""
-    path = find_file(folder, "relation.json")
+    path = benchmark.find_file(folder, "relation.json")
     try:
         held = RootModel[dict[str, list[str]]].model_validate(parse_json(read_text(path), str(path)), strict=True).root
     except ValueError as error:
-        raise ConfigError(f"{path}: must be an object of lists of words") from error
-    safe = read_text(find_file(folder, "safe_words.txt")).split("\n")
+        raise ConfigError(f"{path}: expected an object of lists of words") from error
+    safe = read_text(benchmark.find_file(folder, "safe_words.txt")).split("\n")
     associated = {thing: [word.lower() for word in words] for thing, words in held.items()}
     return Lists(associated, frozenset(map(str.strip, safe)), find_word_pipeline(VECTORS, folder, "AMBER"))
 
 
-def open_exam(data: Data) -> Exam:
+def open_exam(data: benchmark.Data) -> benchmark.Exam:
     """Return the questions of the published files."""
-    annotations = find_file(data.folder, "annotations.json")
+    annotations = benchmark.find_file(data.folder, "annotations.json")
     truths = {one.id: (one, where) for one, where in read_records(annotations, Annotation)}
-    path = find_file(data.folder, "query_all.json", "query/query_all.json")
+    path = benchmark.find_file(data.folder, "query_all.json", "query/query_all.json")
     lists = read_lists(data.folder)
     asked: list[AmberQuestion] = []
     for query, where in read_records(path, _Query):
         if query.id not in truths:
-            raise ConfigError(f"{where}: id: annotations.json says nothing of {query.id}")
-        image = find_image(data.folder, f"image/{query.image}", query.image, where=where)
+            raise ConfigError(f"{where}: id: {query.id} is not in annotations.json")
+        image = benchmark.find_image(data.folder, f"image/{query.image}", query.image, where=where)
         asked.append(_question(query, image, *truths[query.id], lists=lists))
 
-    def mark(replies: Replies) -> Marked:
+    def mark(replies: benchmark.Replies) -> benchmark.Marked:
         return _mark([one for one in asked if one.item in replies.items], lists, replies)
 
     notes = (OWN_NOUNS if lists.pipeline else EXACT,)
-    return Exam(questions=asked, mark=mark, notes=notes if any(not one.truth for one in asked) else ())
+    return benchmark.Exam(questions=asked, mark=mark, notes=notes if any(not one.truth for one in asked) else ())
 
 
 def _question(query: _Query, image: Path, one: Annotation, where: str, *, lists: Lists) -> AmberQuestion:
-    name, text = str(query.id), f"<image>\n{as_written(query.query)}"
-    tokens = LONG if one.type == GENERATIVE else SHORT
+    name, text = str(query.id), f"<image>\n{benchmark.as_written(query.query)}"
+    tokens = benchmark.LONG if one.type == GENERATIVE else benchmark.SHORT
     asked = AmberQuestion(name=name, item=name, text=text, images=(image,), prompt="amber", max_tokens=tokens)
     if one.type != GENERATIVE:
         if one.type not in TYPES or one.truth not in ("yes", "no"):
@@ -158,7 +141,7 @@ def _question(query: _Query, image: Path, one: Annotation, where: str, *, lists:
     return replace(asked, truths=tuple(one.truth), decoys=tuple(one.hallu))
 
 
-def _mark(asked: Sequence[AmberQuestion], lists: Lists, replies: Replies) -> Marked:
+def _mark(asked: Sequence[AmberQuestion], lists: Lists, replies: benchmark.Replies) -> benchmark.Marked:
     described, doubts = [one for one in asked if not one.truth], [one for one in asked if one.truth]
     first = {one.name: words_in(replies.texts.get(one.name, ""))[:1] for one in doubts}
     said = {name: words[0] for name, words in first.items() if words and words[0] in ("yes", "no")}
@@ -171,11 +154,11 @@ def _mark(asked: Sequence[AmberQuestion], lists: Lists, replies: Replies) -> Mar
         marks = [measure_ratios(ratios, category=GENERATIVE), hal, *marks]
         if doubts:
             marks.append(_overall((absent, mentions), _ratios(doubts, said)["F1"]))
-    return Marked(marks=marks, taken=said | {one.name: "" for one in described if one.name in replies.texts})
+    return benchmark.Marked(marks=marks, taken=said | {one.name: "" for one in described if one.name in replies.texts})
 
 
 def _count(text: str, asked: AmberQuestion, lists: Lists) -> tuple[int, int, int, int, int, int]:
-    """Return mentions, those of what is not there, truths covered and truths, decoys imagined and decoys."""
+    """Return mentions, hallucinated ones, covered truths, truths, hallucinated decoys, and decoys."""
     mentions = lists.mentions(text)
     covered: set[int] = set()
     imagined: set[int] = set()
@@ -194,7 +177,7 @@ def _count(text: str, asked: AmberQuestion, lists: Lists) -> tuple[int, int, int
 
 
 def _score_doubts(doubts: Sequence[AmberQuestion], said: Mapping[str, str]) -> Iterator[Measured]:
-    """Yield the scores of yes-or-no questions: over all, by category, and by what stands before a category's colon."""
+    """Yield the scores of yes-or-no questions: over all, by category, and by the category's first part."""
     groups = {"discriminative": list(doubts)} if doubts else {}
     for one in doubts:
         for name in dict.fromkeys((one.category.split(":")[0], one.category)):
@@ -215,7 +198,7 @@ def _ratios(doubts: Sequence[AmberQuestion], said: Mapping[str, str]) -> dict[st
 
 
 def _overall(chair: tuple[Floats, Floats], f1: tuple[Floats, Floats]) -> Measured:
-    """Return AMBER's own score: the mean of F1 and of what of CHAIR is left to 1."""
+    """Return AMBER's own score: the mean of F1 and 1 - CHAIR."""
     first, second = (np.stack(columns, axis=1) for columns in (chair, f1))
     rows = np.concatenate([np.pad(first, ((0, 0), (0, 2))), np.pad(second, ((0, 0), (2, 0)))])
     parts = measure_ratios({"CHAIR": ([], []), "F1": ([], [])}).conclude
@@ -227,7 +210,7 @@ def _overall(chair: tuple[Floats, Floats], f1: tuple[Floats, Floats]) -> Measure
     return Measured(names=("AMBER score",), statistics=rows, conclude=conclude)
 
 
-BENCHMARK = Benchmark(
+BENCHMARK = benchmark.Benchmark(
     name="amber",
     measures="what descriptions make up (CHAIR, Cover, Hal, Cog), and yes-or-no questions about things, attributes, "
     "relations",

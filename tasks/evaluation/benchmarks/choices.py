@@ -1,4 +1,4 @@
-"""Questions with a few fixed answers: how they are asked and read, and how many are right."""
+"""Multiple-choice questions: asking, reading, scoring."""
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -12,15 +12,13 @@ from pairwright.tasks.evaluation.measured import Measured, measure_mean
 
 LETTERS = ("A", "B")
 TRUTHS = ("True", "False")
-TEXT = "text"
-"""The kind of the questions that ask for a caption."""
+TEXT = "text"  # kind of questions with captions as options
 RULE = (
     "The answer must be the option alone, in its letters' case: as it is, or in brackets, or with a full stop, bracket "
     "or colon behind it, or with the option's own words behind that. Anything else is not read, and counts as wrong."
 )
-EXACT_NOTE = "(exact): as paper 003's released script counts, by which an answer is right that is equal to the truth"
-Right = Mapping[str, bool]
-"""By the question's name; of questions that count."""
+EXACT_NOTE = "(exact): by string equality with the truth, as in paper 003's released script"
+Right = Mapping[str, bool]  # by question name, for questions that count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,21 +27,19 @@ class Choice(ExamQuestion):
 
     answer: str
     options: tuple[str, ...] = LETTERS
-    labels: tuple[str, ...] = ()
-    """What the options say, in their order, where an option is a letter."""
+    labels: tuple[str, ...] = ()  # texts of lettered options
     category: str = ""
-    kind: str = "accuracy"
-    """Name of the score that the question goes into."""
+    kind: str = "accuracy"  # name of the question's score
 
 
 def choose_image(name: str, images: tuple[Path, Path], caption: str, *, item: str = "", **own: str) -> Choice:
-    """Return the question which of two images a caption suits (paper 003); ``own``: answer, category."""
+    """Return the question which of two images fits a caption (paper 003); ``own``: answer, category."""
     kind, labels = "image" if item else "accuracy", ("Image 1", "Image 2")
     return _ask("choose_image", {"caption": caption}, name, images, item=item or name, kind=kind, labels=labels, **own)
 
 
 def choose_caption(name: str, image: Path, captions: tuple[str, str], **own: str) -> Choice:
-    """Return the question which of two captions suits an image (ours); ``own``: answer, category, item."""
+    """Return the question which of two captions fits an image (ours); ``own``: answer, category, item."""
     words = {"first": captions[0], "second": captions[1]}
     return _ask("choose_caption", words, name, (image,), kind=TEXT, labels=captions, **own)
 
@@ -64,7 +60,7 @@ def _ask(prompt: str, fields: Mapping[str, str], name: str, images: tuple[Path |
 
 
 def read_choice(text: str, choice: Choice) -> str | None:
-    """Return the option that an answer is, or ``None``."""
+    """Return the option chosen by an answer, or ``None``."""
     said = text.strip()
     for number, option in enumerate(choice.options):
         words = choice.labels[number] if choice.labels else ""
@@ -81,9 +77,9 @@ def exam_of(
     notes: tuple[str, ...] = (),
     exact: bool = False,
 ) -> Exam:
-    """Return the exam whose scores are made of which answers are right; no answer is wrong.
+    """Return the exam scored by right answers; missing answers are wrong.
 
-    ``exact``: what paper 003 asks is scored a second time, by its own matching of answers.
+    ``exact``: paper 003's questions are also scored by its own matching of answers.
     """
 
     def mark(replies: Replies) -> Marked:
@@ -102,7 +98,7 @@ def exam_of(
 
 
 def name_exact(measured: Measured) -> Measured:
-    """Return what was measured by paper 003's exact matching, under a name that says so."""
+    """Return a measurement by paper 003's exact matching, renamed accordingly."""
     return replace(measured, names=tuple(f"{name} (exact)" for name in measured.names))
 
 
@@ -115,7 +111,7 @@ def score_accuracy(choices: Sequence[Choice], right: Right) -> Iterator[Measured
 
 
 def score_groups(choices: Sequence[Choice], right: Right) -> Iterator[Measured]:
-    """Yield the share of items all of whose questions of a kind are right, and of all kinds ("group"), by category."""
+    """Yield the share of items with all questions of a kind right, and of all kinds ("group"), by category."""
     for category in ["", *sorted({one.category for one in choices} - {""})]:
         own = [one for one in choices if category in ("", one.category)]
         kinds = list(dict.fromkeys(one.kind for one in own))
@@ -127,7 +123,7 @@ def score_groups(choices: Sequence[Choice], right: Right) -> Iterator[Measured]:
 
 
 def all_right(choices: Iterable[Choice], right: Right, group: Callable[[Choice], Hashable]) -> list[bool]:
-    """Return of each group of questions whether all answers are right."""
+    """Return for each group of questions whether all answers are right."""
     held: dict[Hashable, bool] = {}
     for one in choices:
         held[group(one)] = held.get(group(one), True) and right[one.name]

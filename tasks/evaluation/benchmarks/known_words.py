@@ -1,8 +1,7 @@
-"""Find the words of a list in a text, also where they stand in the plural.
+"""Find listed words in a text, in singular or plural.
 
-The benchmarks' own programs tag and lemmatise with NLTK and its data, which have to be fetched. What they keep are
-words of a list, so that here each word of a text counts that is in the list, or whose singular by the rules of spelling
-is.
+The benchmarks' own programs tag and lemmatise with NLTK and its data, which must be fetched, and then keep listed
+words. Here a word counts if it, or its singular by spelling rules, is in the list.
 """
 
 import re
@@ -14,8 +13,7 @@ IRREGULAR = {
     "mice": "mouse", "oxen": "ox", "calves": "calf", "knives": "knife", "leaves": "leaf", "shelves": "shelf",
     "loaves": "loaf", "wolves": "wolf", "scarves": "scarf", "halves": "half", "wives": "wife",
 }  # fmt: skip
-PLURALS = (("ies", "y"), ("es", ""), ("s", ""))
-"""Endings of plurals, and of their singulars."""
+PLURALS = (("ies", "y"), ("es", ""), ("s", ""))  # endings of plurals and their singulars
 
 
 def words_in(text: str) -> list[str]:
@@ -24,7 +22,7 @@ def words_in(text: str) -> list[str]:
 
 
 def singular_in(word: str, known: Container[str]) -> str | None:
-    """Return the word itself or its singular, whichever is known, or ``None``."""
+    """Return the word or its singular, whichever is known, or ``None``."""
     return next((one for one in _forms(word) if one in known), None)
 
 

@@ -1,10 +1,9 @@
-"""The preferences of a dataset before a judge that sees: which texts may be true, whatever they are meant to be?
+"""Preferences of a dataset under a vision judge: which texts may be true, whatever their side (ours)?
 
-Ours. The model that is asked is the judge. It sees the images of a preference and is asked of either text, apart from
-the other, whether it is true. A rejected text that it takes for true may be no negative at all. Where its words are
-known to be true or false the report needs no judge; this is for those of which nothing is known.
+The model is the judge. It sees a preference's images and is asked of each text separately whether it is true. A
+rejected text judged true may be no negative. Complements the report's checks by claims, for texts without claims.
 
-Reads ``PreferenceRow`` about two images with both texts; of many, the first by their keys, which is no order.
+Reads ``PreferenceRow`` about two images with both texts; if many, those with the first keys, a random sample.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,8 +17,7 @@ from pairwright.tasks.evaluation.benchmarks.choices import RULE, Choice, judge_s
 from pairwright.tasks.evaluation.measured import Measured, measure_mean, measure_ratios
 
 NAME = "preferences"
-MAX_ROWS = 1_000
-"""Preferences whose images are in memory together."""
+MAX_ROWS = 1_000  # preferences whose images are in memory together
 
 
 def open_exam(data: Data) -> Exam:
@@ -38,7 +36,7 @@ def open_exam(data: Data) -> Exam:
         taken = {name: option for name, option in read.items() if option}
         return Marked(marks=list(_marks(said)), taken=taken)
 
-    notes = ("told apart: the chosen text was taken for true, and the rejected one for false (chance: 25 %)",)
+    notes = ("told apart: the chosen text was judged true, and the rejected one false (chance: 25 %)",)
     return Exam(questions=[choice for _, *own in asked for choice in own], mark=mark, notes=notes)
 
 

@@ -1,7 +1,7 @@
-"""Benchmarks whose answers a judge rates: CaD-QA (paper 003), OmniDiff (paper 002), MMHal-Bench (Sun et al. 2023).
+"""Benchmarks rated by a judge: CaD-QA (paper 003), OmniDiff (paper 002), MMHal-Bench (Sun et al. 2023).
 
-MMHal's judge is GPT-4, which reads what is in the image, not the image; any served model may judge here. The form in
-which OmniDiff is published is not known here; the lines are of the form that the source ``omnidiff`` reads.
+MMHal's judge is GPT-4, which reads the image's contents as text; any served model may judge here. OmniDiff's published
+form is unknown; its lines are those of the source ``omnidiff``.
 """
 
 import re
@@ -13,19 +13,7 @@ from pydantic import Field
 
 from pairwright.prompts import load
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.evaluation.benchmark import (
-    Benchmark,
-    Data,
-    Exam,
-    ExamQuestion,
-    Marked,
-    Replies,
-    Rubric,
-    as_written,
-    ask_at_length,
-    find_file,
-    find_image,
-)
+from pairwright.tasks.evaluation import benchmark
 from pairwright.tasks.evaluation.benchmarks.choices import EXACT_NOTE, name_exact
 from pairwright.tasks.evaluation.benchmarks.differences import References, with_references
 from pairwright.tasks.evaluation.measured import Measured, measure_mean
@@ -41,10 +29,8 @@ RULE = (
 CAD_QA, OMNIDIFF, MMHAL = "CaD_QA_eval.jsonl", "test.jsonl", "response_template.json"
 ONE_IMAGE = re.compile(r"\b(?:image [12]|(?:first|second) image)\b", re.IGNORECASE)
 BOTH = re.compile(r"\b(?:both|two|each|either)\b|\bimages\b", re.IGNORECASE)
-HONEST = 3
-"""MMHal's ratings from here on mean no hallucination."""
-Ratings = Mapping[str, int]
-"""By the question's name; the worst, 0, where nothing was answered."""
+HONEST = 3  # MMHal's ratings from here on mean no hallucination
+Ratings = Mapping[str, int]  # by question name; unanswered ones have the worst, 0
 
 
 class _CadLine(Given):
@@ -64,7 +50,7 @@ class _OmnidiffLine(Given):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Return what people wrote, blank ones, too."""
+        """Return the references, blank ones included."""
         return ((self.caption,) if "caption" in self.model_fields_set else ()) + tuple(self.captions)
 
 
@@ -78,22 +64,22 @@ class _MmhalRecord(Given):
 
 
 def _exam(
-    asked: Sequence[tuple[ExamQuestion, str]],
+    asked: Sequence[tuple[benchmark.ExamQuestion, str]],
     name: str,
     notes: tuple[str, ...],
     *,
-    more: Callable[[Ratings, Replies], Sequence[Measured]] = lambda _ratings, _replies: (),
+    more: Callable[[Ratings, benchmark.Replies], Sequence[Measured]] = lambda _ratings, _replies: (),
     required: bool = True,
-) -> Exam:
-    """Return the exam of questions with their categories: the mean rating, over all and by category, and ``more``.
+) -> benchmark.Exam:
+    """Return an exam of questions with categories: the mean rating, overall and by category, and ``more``.
 
-    Where no judge is ``required`` and nothing was rated, there is no score.
+    Without ratings there is no score, unless a judge is ``required``.
     """
     categories = {one.name: category for one, category in asked}
 
-    def mark(replies: Replies) -> Marked:
+    def mark(replies: benchmark.Replies) -> benchmark.Marked:
         if not (required or replies.ratings):
-            return Marked(marks=())
+            return benchmark.Marked(marks=())
         counted = [one.name for one, _ in asked if one.item in replies.items]
         rated = {name: replies.ratings.get(name) if name in replies.texts else 0 for name in counted}
         found = {name: rating for name, rating in rated.items() if rating is not None}
@@ -101,30 +87,30 @@ def _exam(
         for category in sorted({*categories.values()} - {""}):
             own = [rating for key, rating in found.items() if categories[key] == category]
             marks.append(measure_mean(name, own, category=category, percent=False))
-        return Marked(marks=marks)
+        return benchmark.Marked(marks=marks)
 
-    return Exam(questions=[one for one, _ in asked], mark=mark, read_answers=False, notes=notes)
+    return benchmark.Exam(questions=[one for one, _ in asked], mark=mark, read_answers=False, notes=notes)
 
 
-def _open_cad_qa(data: Data) -> Exam:
-    """Return the questions of CaD-QA, by whether their words are about one image or about both (ours)."""
-    asked: list[tuple[ExamQuestion, str]] = []
-    for number, (line, where) in enumerate(read_records(find_file(data.folder, CAD_QA), _CadLine)):
+def _open_cad_qa(data: benchmark.Data) -> benchmark.Exam:
+    """Return the questions of CaD-QA, by whether they concern one image or both (ours)."""
+    asked: list[tuple[benchmark.ExamQuestion, str]] = []
+    for number, (line, where) in enumerate(read_records(benchmark.find_file(data.folder, CAD_QA), _CadLine)):
         if len(line.image) != 2 or not line.text.startswith(PREFIX):
-            raise ConfigError(f"{where}: needs two images, and a text that begins with both of them")
+            raise ConfigError(f"{where}: needs two images, and a text that begins with their placeholders")
         question = line.text.removeprefix(PREFIX)
-        one = ask_at_length(
+        one = benchmark.ask_at_length(
             str(number),
-            PREFIX + as_written(question),
-            tuple(find_image(data.folder, name, where=where) for name in line.image),
+            PREFIX + benchmark.as_written(question),
+            tuple(benchmark.find_image(data.folder, name, where=where) for name in line.image),
             "cad-qa",
             judged={"question": question, "reference": line.answer},
             words=(question,),
-            reword=lambda words: PREFIX + as_written(words[0]),
+            reword=lambda words: PREFIX + benchmark.as_written(words[0]),
         )
         asked.append((one, _about(question)))
 
-    def match(_ratings: Ratings, replies: Replies) -> list[Measured]:
+    def match(_ratings: Ratings, replies: benchmark.Replies) -> list[Measured]:
         counted = [one for one, _ in asked if one.item in replies.items and one.judged]
         same = [replies.texts.get(one.name) == one.judged["reference"] for one in counted if one.judged]
         return [name_exact(measure_mean("accuracy", same))]
@@ -141,17 +127,18 @@ def _about(question: str) -> str:
     return "about one image" if len(named) == 1 and not BOTH.search(question) else "about both images"
 
 
-def _open_omnidiff(data: Data) -> Exam:
-    """Return one question for each pair of OmniDiff that has a caption, by source."""
-    lines = read_records(find_file(data.folder, OMNIDIFF), _OmnidiffLine)
+def _open_omnidiff(data: benchmark.Data) -> benchmark.Exam:
+    lines = read_records(benchmark.find_file(data.folder, OMNIDIFF), _OmnidiffLine)
     records = [Record(str(line.id), line.texts, is_list=True, where=where) for line, where in lines]
     references = References(records=records, blank=data.blank, groups={str(line.id): line.source for line, _ in lines})
-    asked: list[tuple[ExamQuestion, str]] = []
+    asked: list[tuple[benchmark.ExamQuestion, str]] = []
     named = set(references.names())
     for line, where in ((line, where) for line, where in lines if str(line.id) in named):
-        images = tuple(find_image(data.folder, image, where=where) for image in (line.image1, line.image2))
+        images = tuple(benchmark.find_image(data.folder, image, where=where) for image in (line.image1, line.image2))
         text, judged = load("describe_difference").render(), {"reference": " ".join(filter(str.strip, line.texts))}
-        asked.append((ask_at_length(str(line.id), text, images, "describe_difference", judged=judged), line.source))
+        asked.append(
+            (benchmark.ask_at_length(str(line.id), text, images, "describe_difference", judged=judged), line.source)
+        )
     exam = _exam(asked, "score (0 to 100)", (
         "the judge's instructions are paper 002's; what the model is asked is ours, as the paper's question is not "
         "public",
@@ -159,23 +146,22 @@ def _open_omnidiff(data: Data) -> Exam:
     return with_references(exam, references)
 
 
-def _open_mmhal(data: Data) -> Exam:
-    """Return the questions of MMHal-Bench, by type."""
-    asked: list[tuple[ExamQuestion, str]] = []
-    for number, (record, where) in enumerate(read_records(find_file(data.folder, MMHAL), _MmhalRecord)):
+def _open_mmhal(data: benchmark.Data) -> benchmark.Exam:
+    asked: list[tuple[benchmark.ExamQuestion, str]] = []
+    for number, (record, where) in enumerate(read_records(benchmark.find_file(data.folder, MMHAL), _MmhalRecord)):
         source = PurePosixPath(urlsplit(record.image_src).path).name
-        text = f"<image>\n{as_written(record.question)}"
+        text = f"<image>\n{benchmark.as_written(record.question)}"
         judged = {"contents": ", ".join(record.image_content), "question": record.question}
         judged |= {"reference": record.gt_answer}
-        images = (find_image(data.folder, f"{record.image_id}.jpg", source, where=where),)
-        asked.append((ask_at_length(str(number), text, images, "mmhal", judged=judged), record.question_type))
+        images = (benchmark.find_image(data.folder, f"{record.image_id}.jpg", source, where=where),)
+        asked.append((benchmark.ask_at_length(str(number), text, images, "mmhal", judged=judged), record.question_type))
     return _exam(asked, "rating (0 to 6)", (
         "the judge is told and asked what MMHal-Bench's is, in other words and without its examples; published numbers "
         "are GPT-4's, and a reply that cannot be read counts 0 there",
     ), more=_score_mmhal)  # fmt: skip
 
 
-def _score_mmhal(ratings: Ratings, _replies: Replies) -> list[Measured]:
+def _score_mmhal(ratings: Ratings, _replies: benchmark.Replies) -> list[Measured]:
     values = list(ratings.values())
     informative = [rating % HONEST / HONEST if rating < 2 * HONEST else 1 for rating in values]
     hallucinated = measure_mean("hallucination rate", [rating < HONEST for rating in values])
@@ -183,15 +169,15 @@ def _score_mmhal(ratings: Ratings, _replies: Replies) -> list[Measured]:
 
 
 BENCHMARKS = (
-    Benchmark(
+    benchmark.Benchmark(
         name="cad-qa",
         measures="open questions about what two images have in common and how they differ",
         layout=f"{CAD_QA} and Visual Genome's images, also below images/: VG_100K_2/2406825.jpg",
         open=_open_cad_qa,
         rule=RULE,
-        rubric=Rubric(prompt="judge_answer", best=5),
+        rubric=benchmark.Rubric(prompt="judge_answer", best=5),
     ),
-    Benchmark(
+    benchmark.Benchmark(
         name="omnidiff",
         measures="how near a description of what differs comes to what people wrote, and with a judge how much of that "
         "it covers",
@@ -199,15 +185,15 @@ BENCHMARKS = (
         "images, also below images/",
         open=_open_omnidiff,
         rule=RULE,
-        rubric=Rubric(prompt="judge_coverage", best=100, reasoned=True, required=False),
+        rubric=benchmark.Rubric(prompt="judge_coverage", best=100, reasoned=True, required=False),
     ),
-    Benchmark(
+    benchmark.Benchmark(
         name="mmhal",
         measures="whether answers about an image say what is not in it, by eight kinds of questions",
         layout=f"{MMHAL} (96 questions), and its images, also below images/: IMAGE_ID.jpg, or named as their addresses "
         "end",
         open=_open_mmhal,
         rule=RULE,
-        rubric=Rubric(prompt="judge_hallucination", best=6, reasoned=True),
+        rubric=benchmark.Rubric(prompt="judge_hallucination", best=6, reasoned=True),
     ),
 )

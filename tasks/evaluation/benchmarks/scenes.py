@@ -1,9 +1,9 @@
-"""Rendered scenes, of which all objects are known: CHAIR on descriptions and differences, and statements (ours).
+"""Rendered scenes with all objects known: CHAIR on descriptions and differences, and statements (ours).
 
-After CHAIR (Rohrbach et al. 2018); nothing is hallucinated only because nobody annotated it. Reads ``ImageRow`` with
-graphs, ``PairRow``, and ``PreferenceRow``: images that were trained on are left out. Differences are asked about on the
-test split (``SplitRow``), and scored against what is written about a pair, too (``DifferenceRow``). Nouns are those of
-the rendered shapes and a few other words for them (``ALSO``, ours); what is denied ("but no mug") is left out.
+After CHAIR (Rohrbach et al. 2018), without its gaps in annotation. Reads ``ImageRow`` with graphs, ``PairRow``, and
+``PreferenceRow``: training images are left out. Differences are asked for on the test split (``SplitRow``), and also
+scored against written ones (``DifferenceRow``). Nouns are the rendered shapes and some synonyms (``ALSO``, ours);
+denied ones ("but no mug") are left out.
 """
 
 import re
@@ -31,7 +31,7 @@ ALSO = {
     "sphere": "ball", "orb": "ball", "block": "cube", "torus": "ring", "hoop": "ring", "cup": "mug", "chest": "box",
     "automobile": "car", "duckling": "duck", "kettle": "teapot",
 }  # fmt: skip
-"""Other words, whose plural has an s more, and the shapes that they mean."""
+"""Synonyms of shapes, with regular plurals."""
 SHAPES: dict[str, str] = {
     **{shape: shape for shape in PLURALS},
     **{plural: shape for shape, plural in PLURALS.items()},
@@ -56,15 +56,14 @@ HALVES_RULE = (
     "true statements: of all that can be read; unreadable: answers without any."
 )
 TRUE, UNREADABLE = "true", "unreadable"
-"""The shares of the answers about pairs that are true as a whole, and of those without a statement."""
-BUT = re.compile(r"\bbut (?=(?:no|without|lacks)\b)")
+"""Shares of answers about pairs that are entirely true, and that have no readable statement."""
 BOTH_NOTE = "both: pairs of statements of which the true one and the false one were judged rightly (chance: 25 %)"
 LAYOUT = "a dataset of rendered scenes: pairwright build --profile scenes"
 
 
 @dataclass(frozen=True)
 class Adjectives:
-    """Adjectives that tell the things of some scenes apart."""
+    """Distinguishing adjectives of some scenes."""
 
     colours: frozenset[str]
     materials: frozenset[str]
@@ -76,7 +75,7 @@ class Adjectives:
         return re.compile(rf"\b((?:(?:{adjectives}),?\s+)*)({nouns})\b", re.IGNORECASE)
 
     def find_things(self, text: str) -> Iterator[Selector]:
-        """Yield each thing that the text says is there, in its order, as often as it says so."""
+        """Yield each object that the text states, in order, with repetitions."""
         for match in self._pattern.finditer(affirmed(text)):
             said = re.findall(r"[\w-]+", match[1].lower())
             yield Selector(
@@ -95,7 +94,7 @@ def adjectives_of(graphs: Iterable[SceneGraph]) -> Adjectives:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A photograph or a pair of them: images, and what each shows."""
+    """Photograph or pair: images and their graphs."""
 
     key: str
     images: tuple[bytes, ...]
@@ -111,7 +110,7 @@ def _read_images(data: Data) -> dict[str, Shown]:
 
 
 def _rows_of(data: Data, table: str, without: tuple[str, ...] = ()) -> Iterator[Any]:
-    """Yield the rows of a table; none where the dataset was built without it."""
+    """Yield the rows of a table; none where it does not exist."""
     with suppress(ConfigError):
         yield from data.rows(table, without=without)
 
@@ -122,7 +121,7 @@ def _trained_images(data: Data) -> frozenset[str]:
 
 
 def _held_out_pairs(data: Data) -> tuple[list[Shown], int]:
-    """Return the pairs of which no image was trained on, and how many pairs there are."""
+    """Return the pairs without training images, and the number of all pairs."""
     images, trained = _read_images(data), _trained_images(data)
     rows: Iterable[PairRow] = data.rows("pairs")
     pairs = sorted(rows, key=lambda row: row.key)
@@ -138,7 +137,7 @@ def _note(kept: int, of: int, data: Data) -> str:
 
 
 def _exam(shown: Sequence[Shown], text: str, prompt: str, *, note: str, words: Adjectives, recall: str) -> Exam:
-    """Return the exam of one description of each: CHAIR, and under the name ``recall`` the share of ``_wanted``."""
+    """Return the exam of one description each: CHAIR, and as ``recall`` the share of expected shapes."""
     asked = [ask_at_length(one.key, text, one.images, prompt) for one in shown]
 
     def mark(replies: Replies) -> Marked:
@@ -152,12 +151,12 @@ def _exam(shown: Sequence[Shown], text: str, prompt: str, *, note: str, words: A
 
 
 def _count(graphs: tuple[SceneGraph, ...], text: str, words: Adjectives) -> tuple[int, int, int, int, int, int]:
-    """Return mentions, those of what is not there, things described, those rightly, wanted shapes named, and wanted."""
+    """Return numbers of mentions, false ones, described objects, right ones, expected shapes named, and expected."""
     halves = SECOND.split(text, maxsplit=1) if len(graphs) > 1 else [text]
     about = [(halves[0], graphs[:1]), (halves[1], graphs[1:])] if len(halves) == 2 else [(text, graphs)]
     found = [(thing, shown) for half, shown in about for thing in words.find_things(half)]
     said = [(thing, shown) for thing, shown in found if thing.size or thing.colour or thing.material]
-    wanted = _wanted(graphs)
+    wanted = _expected_shapes(graphs)
     return (
         len(found),
         sum(not _is_in(Selector(shape=thing.shape), shown) for thing, shown in found),
@@ -172,16 +171,16 @@ def _is_in(thing: Selector, graphs: Sequence[SceneGraph]) -> bool:
     return any(thing.select(graph) for graph in graphs)
 
 
-def _wanted(graphs: tuple[SceneGraph, ...]) -> set[str | None]:
-    """Return the shapes that a text should name: those of a photograph, or of things that one of two shows alone."""
+def _expected_shapes(graphs: tuple[SceneGraph, ...]) -> set[str | None]:
+    """Return the shapes that a text should name: of a photograph, or of objects in only one of two."""
     if len(graphs) == 1:
         return {thing.shape for thing in graphs[0].objects}
     first, second = graphs
-    return {thing.shape for thing in (*_only(first, second), *_only(second, first))}
+    return {thing.shape for thing in (*_only_in(first, second), *_only_in(second, first))}
 
 
-def _only(graph: SceneGraph, other: SceneGraph) -> list[Selector]:
-    """Return what a photograph shows and another does not, not even in another size."""
+def _only_in(graph: SceneGraph, other: SceneGraph) -> list[Selector]:
+    """Return the objects of a photograph that another lacks in any size."""
     looks = [Selector(shape=one.shape, colour=one.colour, material=one.material) for one in graph.objects]
     return [one for one in looks if not one.select(other)]
 
@@ -195,7 +194,7 @@ def _open_scenes(data: Data) -> Exam:
 
 
 def _open_scene_differences(data: Data) -> Exam:
-    """Return one question for each pair of the test split; of all held-out pairs, where there are no splits."""
+    """Return one question per pair of the test split, or per held-out pair without splits."""
     pairs, of = _held_out_pairs(data)
     note, splits = _note(len(pairs), of, data), {row.subject: row.split for row in _rows_of(data, "splits")}
     if splits:
@@ -216,12 +215,12 @@ def _open_scene_differences(data: Data) -> Exam:
 
 
 def _with_truth(exam: Exam, pairs: Sequence[Shown]) -> Exam:
-    """Return the exam whose answers are held against the scene graphs statement by statement, too."""
+    """Return the exam with its answers also checked statement by statement against the scene graphs."""
 
     def mark(replies: Replies) -> Marked:
         found = exam.mark(replies)
         judged = [
-            _judge(replies.texts.get(one.key, ""), (one.graphs[0], one.graphs[1]))
+            _check_claims(replies.texts.get(one.key, ""), (one.graphs[0], one.graphs[1]))
             for one in pairs
             if one.key in replies.items
         ]
@@ -233,8 +232,8 @@ def _with_truth(exam: Exam, pairs: Sequence[Shown]) -> Exam:
     return replace(exam, mark=mark)
 
 
-def _judge(text: str, graphs: Graphs) -> tuple[bool, int, int]:
-    """Return whether an answer is true and tells the images apart, its true statements, and all that can be read."""
+def _check_claims(text: str, graphs: Graphs) -> tuple[bool, int, int]:
+    """Return whether an answer is true and specific to the order, its true statements, and readable ones."""
     claims = _read_claims(text)
     own = [holds(claim, graphs) for claim in claims]
     same = any(claim.kind == "no_change" for claim in claims)
@@ -247,19 +246,18 @@ def _read_claims(text: str) -> list[Claim]:
     same = text.lower().startswith(unchanged) or says_no_change(text)
     claims, read = [Claim(side=0, kind="no_change")] * same, read_composed(text, difference_verbs())
     if isinstance(read, Difference) and (read.verbs or same):
-        halves = (read.first_half, read.second_half if read.verbs else read.first_half)
-        claims += read_phrases(*(BUT.sub("and ", half) for half in halves)).claims
+        claims += read_phrases(read.first_half, read.second_half if read.verbs else read.first_half).claims
     return claims
 
 
 def _open_scene_pairs(data: Data) -> Exam:
     pairs, of = _held_out_pairs(data)
-    choices = [choice for pair in pairs for choice in _state(pair)]
+    choices = [choice for pair in pairs for choice in _make_statements(pair)]
     return exam_of(choices, _score_statements, notes=(_note(len(choices) // 2, of, data), BOTH_NOTE))
 
 
-def _state(pair: Shown) -> Iterator[Choice]:
-    only = [(side, thing) for side in (0, 1) for thing in _only(pair.graphs[side], pair.graphs[1 - side])]
+def _make_statements(pair: Shown) -> Iterator[Choice]:
+    only = [(side, thing) for side in (0, 1) for thing in _only_in(pair.graphs[side], pair.graphs[1 - side])]
     if not only:
         return
     side, thing = only[int(make_key("statement", pair.key)[:8], 16) % len(only)]

@@ -1,9 +1,9 @@
-"""Public benchmarks of choices about two images: BISON, SVO-Probes, NLVR2, EqBen, COLA.
+"""Public multiple-choice benchmarks of two images: BISON, SVO-Probes, NLVR2, EqBen, COLA.
 
-Each is read from the file that paper 003 published (one line per question, its words and its answer in it) or from its
-own annotations. EqBen and COLA are pairs of images with a caption each: paper 003 asks which image suits each of the
-two captions, and both have to be right (chance: 25 %): what Winoground calls the image score. The text score asks of
-each image for its caption; the group score wants all four answers.
+Each reads paper 003's file (one line per question, with its words and answer) or its own annotations. EqBen and COLA
+are pairs of images with captions: paper 003 asks which image fits each caption, and both answers have to be right
+(chance: 25 %), Winoground's image score. The text score asks for each image's caption; the group score needs all four
+answers.
 """
 
 import csv
@@ -47,15 +47,15 @@ BISON, SVO, NLVR2, EQBEN, COLA = (
     "COLA_multiobjects_matching_benchmark.json",
 )
 SVO_FLAGS = {"subj_neg": "subject", "verb_neg": "verb", "obj_neg": "object"}
-SVO_NOTE = "SVO-Probes' own list does not say in which order the two images are shown: a hash of the line does"
-NLVR2_NOTE = "consistency: share of the statements that were judged rightly of all pairs that they are made of"
+SVO_NOTE = "SVO-Probes' list defines no order of the two images: a hash of the line does"
+NLVR2_NOTE = "consistency: share of statements judged rightly on all of their pairs"
 PAIRS_NOTE = (
     "image: both captions got their image, which is what paper 003 prints; text (words ours): both images got their "
     "caption; group: all four"
 )
 ARRAYS_NOTE = (
-    "images of YouCook2 are NumPy arrays in EqBen: they are no images here, and their pairs are left out; save them as "
-    "PNG under the same name with .png for .npy"
+    "EqBen's images of YouCook2 are NumPy arrays, and their pairs are left out; save them as PNG under the same name "
+    "with .png for .npy"
 )
 Images = tuple[Path, Path]
 
@@ -96,8 +96,7 @@ class _SvoRow(Given, strict=False):
 class _Nlvr2Record(Given):
     sentence: str
     label: Literal["True", "False"]
-    identifier: Annotated[str, Field(pattern=r"^([^-]+-){3}[^-]+$")]
-    """SPLIT-SET-PAIR-SENTENCE."""
+    identifier: Annotated[str, Field(pattern=r"^([^-]+-){3}[^-]+$")]  # SPLIT-SET-PAIR-SENTENCE
 
 
 class _EqbenRecord(Given):
@@ -110,11 +109,11 @@ class _EqbenRecord(Given):
 def _published(
     path: Path, pattern: re.Pattern[str] = CAPTION, options: tuple[str, ...] = LETTERS
 ) -> Iterator[tuple[_PublishedLine, Images, str, str]]:
-    """Yield the lines of a file of paper 003, with their images, the caption or statement, and where they are."""
+    """Yield the lines of a file of paper 003, with images, caption or statement, and location."""
     for line, where in read_records(path, _PublishedLine):
         found = pattern.search(line.text)
         if found is None:
-            raise ConfigError(f"{where}: text: asks something else than this benchmark does")
+            raise ConfigError(f"{where}: text: not a question of this benchmark")
         if line.answer not in options or len(line.image) != 2:
             raise ConfigError(f"{where}: needs two images, and an answer of {', '.join(options)}")
         first, second = (find_image(path.parent, name, where=where) for name in line.image)
@@ -139,7 +138,6 @@ def _read_bison(path: Path) -> Iterator[Choice]:
 
 
 def _read_svo(path: Path) -> Iterator[Choice]:
-    """Yield the questions of SVO-Probes, by what differs."""
     rows = csv.DictReader(read_text(path).splitlines(), strict=True)
     try:
         for row in rows:
@@ -148,7 +146,7 @@ def _read_svo(path: Path) -> Iterator[Choice]:
                 raise ConfigError(f"{where}: has more fields than there are columns")
             yield _probe(check_record(row, _SvoRow, where), path.parent, where=where, name=str(rows.line_num))
     except csv.Error as error:
-        raise ConfigError(f"{path} line {rows.line_num}: is no CSV: {error}") from error
+        raise ConfigError(f"{path} line {rows.line_num}: invalid CSV: {error}") from error
 
 
 def _probe(row: _SvoRow, folder: Path, *, where: str, name: str) -> Choice:
@@ -188,7 +186,7 @@ def _ask_pair(name: str, images: Images, captions: tuple[str, str], category: st
 
 
 def _read_pairs(path: Path) -> Iterator[Choice]:
-    """Yield the questions of a file of paper 003 in which each pair has two lines, ``N_0`` and ``N_1``."""
+    """Yield the questions of paper 003's files with two lines per pair, ``N_0`` and ``N_1``."""
     pairs: dict[str, dict[str, tuple[_PublishedLine, Images, str, str]]] = {}
     for found in _published(path):
         line, _, _, where = found
@@ -208,7 +206,6 @@ def _origin(image: str) -> str:
 
 
 def _read_eqben(path: Path) -> Iterator[Choice]:
-    """Yield the questions of EqBen, by where images are from."""
     for number, (record, where) in enumerate(read_records(path, _EqbenRecord)):
         names = [(re.sub(r"\.npy$", ".png", name), name) for name in (record.image0, record.image1)]
         first, second = (find_image(path.parent, *known, where=where) for known in names)
@@ -228,7 +225,7 @@ def _read_cola(path: Path) -> Iterator[Choice]:
 Reader = Callable[[Path], Iterator[Choice]]
 
 
-def _opening(
+def _opener(
     published: tuple[str, Reader],
     own: tuple[tuple[str, ...], Reader],
     score: Callable[[Sequence[Choice], Right], Iterable[Measured]] = score_accuracy,
@@ -236,7 +233,7 @@ def _opening(
     notes: tuple[str, ...] = (),
     own_notes: tuple[str, ...] = (),
 ) -> Callable[[Data], Exam]:
-    """Return what opens a benchmark by the file of paper 003, or one of its own, each with its reader."""
+    """Return the ``open`` of a benchmark with paper 003's file or one of its own, each with its reader."""
 
     def open_exam(data: Data) -> Exam:
         path = find_file(data.folder, published[0], *own[0])
@@ -252,7 +249,7 @@ BENCHMARKS = (
         name="bison",
         measures="which of two similar images a caption suits (chance: 50 %)",
         layout=f"BISON.jsonl (paper 003: 150 questions) or {BISON} (all), and COCO's val2014 images",
-        open=_opening(("BISON.jsonl", _read_captions), ((BISON,), _read_bison)),
+        open=_opener(("BISON.jsonl", _read_captions), ((BISON,), _read_bison)),
         rule=RULE,
     ),
     Benchmark(
@@ -260,7 +257,7 @@ BENCHMARKS = (
         measures="which of two images a sentence suits (chance: 50 %), by what differs: subject, verb, object",
         layout=f"SVO_Probes.jsonl (paper 003: 1,500 questions) or {SVO} (all), and the images, also below images/: "
         "00017.jpg or 17.jpg, by their ids",
-        open=_opening(("SVO_Probes.jsonl", _read_captions), ((SVO,), _read_svo), own_notes=(SVO_NOTE,)),
+        open=_opener(("SVO_Probes.jsonl", _read_captions), ((SVO,), _read_svo), own_notes=(SVO_NOTE,)),
         rule=RULE,
     ),
     Benchmark(
@@ -268,7 +265,7 @@ BENCHMARKS = (
         measures="whether a statement about two photographs is true (chance: 50 %)",
         layout=f"NLVR2.jsonl (paper 003: 150 questions) or one of {', '.join(NLVR2)}, and the images, also below "
         "images/: test1-463-0-img0.png",
-        open=_opening(("NLVR2.jsonl", _read_statements), (NLVR2, _read_nlvr2), _score_nlvr2, notes=(NLVR2_NOTE,)),
+        open=_opener(("NLVR2.jsonl", _read_statements), (NLVR2, _read_nlvr2), _score_nlvr2, notes=(NLVR2_NOTE,)),
         rule=RULE,
     ),
     Benchmark(
@@ -276,7 +273,7 @@ BENCHMARKS = (
         measures="which of two almost equal images a caption suits, and the other way round, by where they are from",
         layout=f"EQBEN.jsonl (paper 003: 120 pairs) or {EQBEN} (EqBen's tenth), and the images, also below images/: "
         "eqbensd/844/image0.png",
-        open=_opening(
+        open=_opener(
             ("EQBEN.jsonl", _read_pairs),
             ((EQBEN,), _read_eqben),
             score_groups,
@@ -290,7 +287,7 @@ BENCHMARKS = (
         measures="which of two images a caption of objects and attributes suits, and the other way round",
         layout=f"COLA.jsonl (paper 003) or {COLA} (COLA's own list), and the images, also below images/: "
         "2390970.jpg or 0_2390970.jpg",
-        open=_opening(("COLA.jsonl", _read_pairs), ((COLA,), _read_cola), score_groups, notes=(PAIRS_NOTE,)),
+        open=_opener(("COLA.jsonl", _read_pairs), ((COLA,), _read_cola), score_groups, notes=(PAIRS_NOTE,)),
         rule=RULE,
     ),
 )

@@ -1,8 +1,8 @@
-"""Batches that NAMC learns from: both images of a row, and its description in words that can be masked.
+"""Training batches of NAMC: both images of a row, and its description as words that can be masked.
 
 Reads a run's frozen rows and, at the paper's size, its copies of the tables ``grids`` and ``codes`` (``tables.py``).
-Texts stay in memory, some 4 kB per row; at the small size the crops, too, 12 kB per image. Pre-training at the paper's
-size reads 0.8 MB per row and epoch, and decodes both images for CLIP.
+Memory: 4 kB of text per row; at the small size also 12 kB per image. Pre-training at the paper's size reads 0.8 MB per
+row and epoch, and decodes both images for CLIP.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,24 +34,22 @@ NO_HALVES, NOT_SEEN = "no implicit-change description", "an image could not be e
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What a row says; ``parts``: its halves, ``None`` where it is no implicit-change description."""
+    """Text of a row; ``parts``: its halves, ``None`` unless it is an implicit-change description."""
 
-    place: int
-    """Of the row among the frozen ones of its split."""
+    place: int  # position among the frozen rows of its split
     key: str
     chosen: str
-    images: tuple[str, ...]
-    """Keys of both."""
+    images: tuple[str, ...]  # keys of both
     parts: Difference | None
 
 
 def read_texts(rows: FrozenRows, *, halves: bool, limit: int = 0, seed: int = 0) -> tuple[list[Text], list[Refused]]:
-    """Return what the rows of a split say, and those that cannot be learnt from.
+    """Return the texts of a split's rows, and the rows refused.
 
     Args:
         rows: the split.
-        halves: whether a text must be an implicit-change description, whose words can be masked.
-        limit: take so many rows, drawn by ``seed``; 0: all.
+        halves: whether a text must be an implicit-change description, with words to mask.
+        limit: number of rows, drawn by ``seed``; 0: all.
         seed: of the draw.
     """
     drawn = set(np.random.default_rng(seed).permutation(len(rows))[: limit or None].tolist())
@@ -74,8 +72,8 @@ def description_of(row: PreferenceRow) -> str:
     return row.description or row.chosen
 
 
-def see_small(rows: FrozenRows, texts: Iterable[Text]) -> Copies:
-    """Return what the small size sees of rows' images, each decoded once; the values of patches as bytes."""
+def read_small(rows: FrozenRows, texts: Iterable[Text]) -> Copies:
+    """Return the small size's inputs of rows' images, each decoded once; patch values as bytes."""
     crops: dict[str, NDArray[np.uint8] | None] = {}
     for text in texts:
         if not crops.keys() >= set(text.images):
@@ -94,19 +92,18 @@ def _decode(data: bytes) -> NDArray[np.uint8] | None:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A text as both tokenizers have it; halves are empty where words cannot be masked."""
+    """Text in both vocabularies; halves are empty where words cannot be masked."""
 
     halves: tuple[Words, Words]
     written: Words
-    spelled: tuple[str, str]
-    """Equal where halves are the same text."""
+    spelled: tuple[str, str]  # equal where halves are the same text
 
 
 class Batches:
-    """Batches of rows: what they say, and what is seen of their images.
+    """Batches of texts and image features.
 
-    ``clip`` splits texts into words that can be masked, ``words`` are the decoder's, ``length`` bounds the tokens of a
-    description. ``show`` returns ``(B, 2, 3, h, w)``, CLIP's pixels, of rows with these features; ``None``: nothing is
+    ``clip`` splits texts into maskable words, ``words`` is the decoder's vocabulary, ``length`` the maximum tokens of a
+    description. ``show`` returns CLIP's pixels, ``(B, 2, 3, h, w)``, of texts with these features; ``None``: nothing is
     masked.
     """
 
@@ -127,8 +124,8 @@ class Batches:
         return len(self.texts)
 
     def features(self, rows: Sequence[int]) -> Tensor:
-        """Return ``(B, 2, places, features)``: the CNN's, float16 as they are kept; at the small size the patches."""
-        found = self._seen(self._copies.grids, rows)
+        """Return ``(B, 2, places, features)``: the CNN's in float16, or at the small size the patches."""
+        found = self._look_up(self._copies.grids, rows)
         return found / 127.5 - 1 if found.dtype is torch.uint8 else found
 
     def make(self, batch: Sequence[int], *, rank: int = 0, ranks: int = 1) -> Described:
@@ -141,24 +138,24 @@ class Batches:
         pixels = codes = torch.empty(len(rows), PAIR, 0, dtype=torch.long)
         if self._show:
             pixels = self._show([self.texts[row] for row in rows], features)
-            codes = codes if self._copies.codes is None else self._seen(self._copies.codes, rows).long()
+            codes = codes if self._copies.codes is None else self._look_up(self._copies.codes, rows).long()
         return Described(
             features=features,
             pixels=pixels,
             codes=codes,
-            tokens=_both(half.tokens for one in sentences for half in one.halves),
-            words=_both(half.numbers for one in sentences for half in one.halves),
+            tokens=_stack_pairs(half.tokens for one in sentences for half in one.halves),
+            words=_stack_pairs(half.numbers for one in sentences for half in one.halves),
             texts=torch.tensor(texts),
             rows=torch.from_numpy(own),
-            written=_filled([one.written.tokens for one in sentences], self._pad),
-            numbers=_filled([one.written.numbers for one in sentences], NO_WORD),
+            written=_pad_rows([one.written.tokens for one in sentences], self._pad),
+            numbers=_pad_rows([one.written.numbers for one in sentences], NO_WORD),
         )
 
-    def _seen(self, values: NDArray[Any], rows: Sequence[int]) -> Tensor:
-        return _both(values[self._copies.images[key]] for row in rows for key in self.texts[row].images)
+    def _look_up(self, values: NDArray[Any], rows: Sequence[int]) -> Tensor:
+        return _stack_pairs(values[self._copies.images[key]] for row in rows for key in self.texts[row].images)
 
     def ahead(self, orders: Iterable[Sequence[int]]) -> Iterator[Described]:
-        """Yield this process' part of batches of these rows; the next one is made while the caller computes."""
+        """Yield this process' part of the batches, the next one made while the caller computes."""
         make = partial(self.make, rank=own_rank(), ranks=count_ranks())
         with ThreadPoolExecutor(1) as thread:
             made = None
@@ -179,9 +176,9 @@ def _sentence(text: Text, clip: ClipWords, words: DecoderWords, length: int) -> 
     return Sentence(halves, words.write(halves, text.parts.verbs, length=length), (first.lower(), second.lower()))
 
 
-def _both(rows: Iterable[NDArray[np.int64]]) -> Tensor:
+def _stack_pairs(rows: Iterable[NDArray[np.int64]]) -> Tensor:
     return torch.from_numpy(np.stack(list(rows))).unflatten(0, (-1, PAIR))
 
 
-def _filled(rows: Sequence[NDArray[np.int64]], value: int) -> Tensor:
+def _pad_rows(rows: Sequence[NDArray[np.int64]], value: int) -> Tensor:
     return pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True, padding_value=value)

@@ -1,10 +1,10 @@
-"""A NAMC with its vocabulary: made, saved, loaded, and asked.
+"""NAMC with its vocabulary: create, save, load, and describe pairs.
 
     FOLDER/model.safetensors
     FOLDER/words.json         the decoder's vocabulary
-    FOLDER/namc.json          how large it is, how long it writes; at the paper's size which CNN sees its images
+    FOLDER/namc.json          its sizes, maximum length, and at the paper's size its CNN
 
-The CNN's weights are not kept: they are found where they were. Needs PyTorch, open_clip and, for a CNN, timm.
+The CNN's weights are not saved, but found as in training. Needs PyTorch, open_clip and, for a CNN, timm.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,20 +26,10 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.namc import PAPER, CnnConfig, NamcConfig
 from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import make_key
+from pairwright.tasks.models import namc_places
 from pairwright.tasks.models.checkpoints import compare_shapes, name_some, read_checkpoint, shapes_of
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.namc import Namc, NamcSizes, NoiseIdentifier
-from pairwright.tasks.models.namc_places import (
-    CROP,
-    LEVELS,
-    PATCH,
-    SMALL_CLIP,
-    SMALL_SIDE,
-    crop_small,
-    load_grids,
-    make_clip,
-    split_patches,
-)
 from pairwright.tasks.models.namc_words import DecoderWords, saved_words
 from pairwright.tasks.models.weights import identify_files
 from pairwright.tasks.serving.chat import Question
@@ -49,34 +39,29 @@ from pairwright.tasks.training.freeze_rows import PAIR
 
 WEIGHTS, WORDS, ABOUT = "model.safetensors", "words.json", "namc.json"
 FIELD = "--from"
-HEAD = 64
-"""Dimensions of a head at the paper's size."""
+HEAD = 64  # width of an attention head at the paper's size
 MAX_LAYERS = 100
-NOISE = "noise."
-"""How the names of the noise module's weights begin."""
+NOISE = "noise."  # prefix of the noise module's weights
 
 
 class About(BaseModel, frozen=True):
-    """What a saved one says of itself."""
+    """Metadata of a saved model."""
 
     model: Literal["namc"] = "namc"
     sizes: NamcSizes
-    noise: bool
-    """Whether its noise module is kept, too."""
-    cnn: CnnConfig | None
-    """What sees the images, at the paper's size; ``None``: it is small, and sees them itself."""
-    length: Annotated[int, Field(ge=1)]
-    """Maximum tokens that it writes, as its run was set."""
+    noise: bool  # whether the noise module is saved, too
+    cnn: CnnConfig | None  # CNN of the paper's size; ``None``: the small size reads pixels
+    length: Annotated[int, Field(ge=1)]  # maximum tokens of a description
 
     @property
     def size(self) -> Literal["small", "paper"]:
-        """Return its name in the settings."""
+        """Return the size's name in the settings."""
         return "paper" if self.cnn else "small"
 
 
 @dataclass(frozen=True)
 class Captioner:
-    """A model and its vocabulary; ``cnn`` and ``length`` as in ``About``."""
+    """Model and vocabulary; ``cnn`` and ``length`` as in ``About``."""
 
     model: Namc
     words: DecoderWords
@@ -85,11 +70,11 @@ class Captioner:
 
     @property
     def device(self) -> torch.device:
-        """Return where it is."""
+        """Return the model's device."""
         return next(self.model.parameters()).device
 
     def write(self, features: Tensor) -> list[str]:
-        """Return what it says of pairs, all at once; ``features`` are ``(B, 2, places, features)``."""
+        """Return the descriptions of pairs, from ``(B, 2, places, features)``."""
         words = self.words
         banned = (words.mask, words.pad, words.unknown, words.start)
         model = self.model.eval()
@@ -101,14 +86,20 @@ class Captioner:
 
 def small_sizes(vocabulary: int) -> NamcSizes:
     """Return the sizes of the small model."""
-    places, features = (SMALL_SIDE // PATCH) ** 2, 3 * PATCH**2
+    places, features = (namc_places.SMALL_SIDE // namc_places.PATCH) ** 2, 3 * namc_places.PATCH**2
     return NamcSizes(
-        width=96, heads=4, places=places, features=features, codes=LEVELS**3, vocabulary=vocabulary, dropout=0.0
+        width=96,
+        heads=4,
+        places=places,
+        features=features,
+        codes=namc_places.LEVELS**3,
+        vocabulary=vocabulary,
+        dropout=0.0,
     )
 
 
 def make_captioner(words: DecoderWords, config: NamcConfig, widths: Mapping[str, int], *, seed: int) -> Captioner:
-    """Return a fresh one, the same for the same seed; ``widths``: features and codes of the paper's size, by table."""
+    """Return a new model, determined by the seed; ``widths``: features and codes at the paper's size, by table."""
     sizes, width = small_sizes(words.size), config.hidden_size
     if config.size == PAPER:
         own = {"features": widths["grids"], "codes": widths.get("codes", NamcSizes().codes)}
@@ -121,12 +112,12 @@ def make_captioner(words: DecoderWords, config: NamcConfig, widths: Mapping[str,
 
 
 def _make_noise(config: NamcConfig, width: int) -> NoiseIdentifier:
-    clip = make_clip(config.clip) if config.size == PAPER else open_clip.CLIP(**SMALL_CLIP)
+    clip = namc_places.make_clip(config.clip) if config.size == PAPER else open_clip.CLIP(**namc_places.SMALL_CLIP)
     return NoiseIdentifier(clip, width=width)
 
 
 def save_captioner(captioner: Captioner, folder: Path) -> None:
-    """Write it into a folder that is there."""
+    """Write it into an existing folder."""
     model = captioner.model
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     save_file(weights, folder / WEIGHTS)
@@ -136,24 +127,24 @@ def save_captioner(captioner: Captioner, folder: Path) -> None:
 
 
 def is_namc(folder: Path) -> bool:
-    """Say whether a folder holds a NAMC."""
+    """Return whether a folder holds a NAMC."""
     return (folder / ABOUT).is_file()
 
 
 def read_about(folder: Path) -> About:
-    """Return what a saved one says of itself."""
+    """Return the metadata of a saved model."""
     try:
         return About.model_validate_json((folder / ABOUT).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ModelError(f"{FIELD}: {folder} holds no NAMC: {error}") from error
+        raise ModelError(f"{FIELD}: {folder} is not a NAMC: {error}") from error
 
 
 def load_captioner(folder: Path, config: NamcConfig | None = None) -> Captioner:
-    """Return a saved one, without its noise module.
+    """Return a saved model, without its noise module.
 
     Args:
-        folder: where it is.
-        config: of a run that goes on with it: the size that it must have, and whether its noise module is wanted.
+        folder: of ``save_captioner``.
+        config: of a run that continues it: the required size, and whether the noise module is needed.
     """
     refuse_damage(folder, field=FIELD)
     about, words = read_about(folder), saved_words(folder / WORDS)
@@ -165,9 +156,9 @@ def load_captioner(folder: Path, config: NamcConfig | None = None) -> Captioner:
         )
     sizes = about.sizes
     if sizes.layers > MAX_LAYERS or sizes.heads < 1 or sizes.width % sizes.heads or sizes.vocabulary != words.size:
-        raise ModelError(f"{FIELD}: {folder / ABOUT}: no NAMC of {words.size} words has these sizes: {sizes}")
+        raise ModelError(f"{FIELD}: {folder / ABOUT}: invalid sizes for {words.size} words: {sizes}")
     try:
-        with torch.device("meta"):  # no memory is taken before it is known that the weights are of these sizes
+        with torch.device("meta"):  # allocate nothing before the weights' sizes are checked
             model = Namc(sizes)
     except (ValueError, RuntimeError, TypeError, OverflowError) as error:
         raise ModelError(f"{FIELD}: {folder / ABOUT}: {error}") from error
@@ -178,7 +169,7 @@ def load_captioner(folder: Path, config: NamcConfig | None = None) -> Captioner:
 
 
 def load_weights(model: Namc, folder: Path, *, assign: bool = False) -> None:
-    """Load saved weights, or have the model take them; those of a noise module that it has not are passed over."""
+    """Load saved weights, or assign them to the model; unused ones of a noise module are ignored."""
     weights = {name: value.float() for name, value in read_checkpoint(folder / WEIGHTS, field=FIELD).items()}
     if model.noise is None:
         weights = {name: value for name, value in weights.items() if not name.startswith(NOISE)}
@@ -192,23 +183,23 @@ def load_weights(model: Namc, folder: Path, *, assign: bool = False) -> None:
 
 
 def identify(folder: Path) -> str:
-    """Return what tells a NAMC from others."""
-    _load(folder)
+    """Return the identity of a saved model."""
+    _load_cached(folder)
     return make_key("namc", identify_files([folder / WEIGHTS]))
 
 
 def answer_pairs(questions: Iterable[tuple[str, Question]], *, folder: Path, batch: int) -> Iterator[Reply]:
-    """Yield a reply to each question, so many at once: whatever is asked about two images, how they differ.
+    """Yield a reply to each question, ``batch`` at once: the difference between its two images, whatever is asked.
 
-    Of other than two images it has nothing to say. It is fast and always says the same, so that nothing is kept.
+    Questions about other than two images are refused. Fast and deterministic, hence not cached.
     """
-    captioner, source = _load(folder), iter(questions)
-    crop = CROP if captioner.cnn else crop_small
+    captioner, source = _load_cached(folder), iter(questions)
+    crop = namc_places.CROP if captioner.cnn else namc_places.crop_small
     while some := list(islice(source, batch)):
         crops: dict[str, list[NDArray[np.uint8]]] = {}
         for name, question in some:
             if len(question.images) != PAIR:
-                detail = f"NAMC describes two images, and here are {len(question.images)}"
+                detail = f"NAMC describes two images, not {len(question.images)}"
                 yield Reply(name=name, state="refused", detail=detail)
                 continue
             try:
@@ -221,18 +212,18 @@ def answer_pairs(questions: Iterable[tuple[str, Question]], *, folder: Path, bat
 
 
 def _features(captioner: Captioner, crops: Sequence[NDArray[np.uint8]]) -> Tensor:
-    """Return what is seen of pairs of crops, first and second image by turns: ``(B, 2, places, features)``."""
+    """Return ``(B, 2, places, features)`` of crops, first and second images alternating."""
     if captioner.cnn:
-        found = torch.from_numpy(load_grids(captioner.cnn.model_dump_json()).encode(crops))
+        found = torch.from_numpy(namc_places.load_grids(captioner.cnn.model_dump_json()).encode(crops))
     else:
-        found = torch.from_numpy(split_patches(np.stack(crops))) / 127.5 - 1
+        found = torch.from_numpy(namc_places.split_patches(np.stack(crops))) / 127.5 - 1
     return found.unflatten(0, (-1, PAIR))
 
 
 @lru_cache(maxsize=1)
-def _load(folder: Path) -> Captioner:
-    """Load it; its CNN, too, so that what is missing is said before anything is asked."""
+def _load_cached(folder: Path) -> Captioner:
+    """Load the model and its CNN, so that missing files are reported before the first question."""
     captioner = load_captioner(folder)
     if captioner.cnn:
-        load_grids(captioner.cnn.model_dump_json())
+        namc_places.load_grids(captioner.cnn.model_dump_json())
     return replace(captioner, model=captioner.model.to(choose_device()))

@@ -1,15 +1,15 @@
-"""What frozen models see of each image, for NAMC of the paper's size: two tables, each of one model (paper 001, 3.2).
+"""Features and codes of each image by frozen models, for NAMC of the paper's size (paper 001, 3.2).
 
-Reads ``ImageRow``, writes one ``PlacesRow`` per image. ``grids``: the CNN's features, 14 x 14 x 1024 float16, 401 kB an
-image. ``codes``: the VQGAN's codes, 392 bytes. Each table is known by its own model's weights, so that another VQGAN
-makes no features anew. Memory of a process: the model, 64 images at a time on the device, and a shard's rows three
-times over, 240 MB. On a GPU, other processes decode the next images while the device works.
+Reads ``ImageRow``, writes one ``PlacesRow`` per image into each table. ``grids``: the CNN's features, 14 x 14 x 1024
+float16, 401 kB an image. ``codes``: the VQGAN's codes, 392 bytes. The tables have separate fingerprints, so that
+another VQGAN keeps the features. Memory of a process: the model, 64 images on the device, and three copies of a shard's
+rows, 240 MB. On a GPU, other processes decode images ahead.
 
-A run trains on copies of its own, which are mapped into memory, and go when it is finished:
+A run trains on memory-mapped copies, deleted when it is finished:
 
     runs/NAME/places/grids.npy    (images, 196, 1024) float16
     runs/NAME/places/codes.npy    (images, 196) uint16
-    runs/NAME/places/about.json   which image is where, how many features and codes there are; written last
+    runs/NAME/places/about.json   positions of images, numbers of features and codes; written last
 """
 
 import json
@@ -83,12 +83,11 @@ def name_model(config: CnnConfig | VqganConfig) -> tuple[str]:
 
 
 def count_processes(_config: CnnConfig | VqganConfig) -> int:
-    """Return how many processes load the model: one per GPU; without one, as many as there are workers."""
+    """Return how many processes load the model: one per GPU; 0: one per worker."""
     return count_gpus()
 
 
 def _stage(name: str, config: str, **own: Any) -> Stage:
-    """Return a stage that looks at the images of pairs."""
     return Stage(
         name=name,
         version=1,
@@ -111,20 +110,17 @@ CODES = _stage("codes", "vqgan", function=encode_codes, rows_per_shard=1000)
 
 @dataclass(frozen=True, kw_only=True)
 class Copies:
-    """What is seen of a run's images: copies of the tables, mapped."""
+    """Memory-mapped copies of the tables for a run's images."""
 
-    images: Mapping[str, int]
-    """Place of each image, by its key."""
-    grids: NDArray[Any]
-    """``(images, places, features)``."""
-    codes: NDArray[Any] | None
-    """``(images, places)``; ``None`` where they are not to be learnt."""
+    images: Mapping[str, int]  # position of each image, by key
+    grids: NDArray[Any]  # ``(images, places, features)``
+    codes: NDArray[Any] | None  # ``(images, places)``; ``None`` where they are not learnt
     widths: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How many features and codes there are, by the tables' names; nothing at the small size."""
+    """Numbers of features and codes by table; empty at the small size."""
 
 
 def copy_tables(build: Build, tables: Sequence[Planned], keys: Sequence[str], place: Path) -> None:
-    """Copy what the settled tables say of a run's images."""
+    """Copy the settled tables' values of a run's images."""
     order = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     found, widths = set(order), dict[str, int]()
     with naming(str(place), "written"):
@@ -137,7 +133,7 @@ def copy_tables(build: Build, tables: Sequence[Planned], keys: Sequence[str], pl
 
 
 def _copy(build: Build, planned: Planned, file: Path, order: Mapping[str, int]) -> tuple[int, set[str]]:
-    """Copy a table's values to their images' places; return its width, and which images it has."""
+    """Copy a table's values to their images' positions; return its width and the images found."""
     width, found = 0, set[str]()
     values: NDArray[Any] | None = None
     for table in stream_live(build, planned, ["subject", "kind", "width", "values"]):
@@ -152,8 +148,8 @@ def _copy(build: Build, planned: Planned, file: Path, order: Mapping[str, int]) 
             found.add(row["subject"])
     if not found:
         raise TrainingError(
-            f"{planned.table}: has none of the run's {len(order):,} images: NAMC learns from rows about two images of "
-            "the dataset, which can be decoded"
+            f"{planned.table}: has none of the run's {len(order):,} images: NAMC needs rows about two decodable images "
+            "of the dataset"
         )
     return width, found
 
@@ -165,4 +161,4 @@ def open_copies(place: Path) -> Copies:
         tables = {name: np.load(place / f"{name}.npy", mmap_mode="r") for name in about["widths"]}
         return Copies(**about, grids=tables["grids"], codes=tables.get("codes"))
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise StoreError(f"{place}: cannot be read: {error}. Start the run anew under another --name") from error
+        raise StoreError(f"{place}: cannot be read: {error}. Start over with another --name") from error

@@ -1,16 +1,14 @@
-"""Train a NAMC on a run's frozen rows, from where its last checkpoint left off.
+"""Train NAMC on a run's frozen rows, from its last checkpoint.
 
 Reads the run's folder and the dataset's parts; writes checkpoints, metrics, the finished model, samples, and in
-``answers/`` what it says of the held-out rows beside what they are said to show, as ``pairwright evaluate captions``
-reads it. A stopped run ends with the same weights as one that was not: order, masks and dropout follow from the seed
-and the step.
+``answers/`` its descriptions of held-out rows beside the references, for ``pairwright evaluate captions``. Order, masks
+and dropout follow from seed and step, so that a resumed run ends with the same weights.
 
-The loss is the sum of three (paper 001, Eq. 2). Adam has two learning rates, each falling along a cosine to a floor of
-its own: a third of it for reconstruction and description, a tenth for the noise module, which begins at a third of
-theirs (published: 3e-4 to 1e-4, 1e-4 to 1e-5). A step's rows go through the model
-``optimiser.per_device_train_batch_size`` times the number of processes at a time, and alignment compares those that go
-through together, in whichever process: the paper's 512 only where so many fit. All processes have the same weights; the
-first one measures, and writes.
+The loss is the sum of three (paper 001, Eq. 2). Adam has two learning rates with cosine decay: for reconstruction and
+description to a third (published: 3e-4 to 1e-4), for the noise module a third of that, to a tenth (1e-4 to 1e-5). A
+step's rows pass through the model ``optimiser.per_device_train_batch_size`` times the number of processes at a time;
+alignment contrasts the rows of one such pass, over all processes: the paper's 512 only where so many fit. All processes
+have the same weights; the first one evaluates and writes.
 """
 
 import math
@@ -51,8 +49,8 @@ from pairwright.tasks.training.namc.batches import (
     Batches,
     Text,
     description_of,
+    read_small,
     read_texts,
-    see_small,
 )
 from pairwright.tasks.training.namc.captioner import Captioner
 from pairwright.tasks.training.namc.tables import open_copies
@@ -65,27 +63,23 @@ from pairwright.tasks.training.write_model_card import write_model_card
 
 OPTIMISER = "optimiser.pt"
 SAMPLES = 8
-RATE = 1e-3
-"""Of the small model, where none is set; the paper's is 3e-4."""
+RATE = 1e-3  # default learning rate of the small model; the paper's is 3e-4
 FLOOR, NOISE_SHARE, NOISE_FLOOR = 1 / 3, 1 / 3, 1 / 10
-AT_ONCE = 64
-"""Held-out rows that are measured, or described, at once."""
-VOCABULARY_SIZE = 1_000
-"""Maximum tokens of the small decoder's vocabulary."""
-TOKENIZER = "ViT-B-32"
-"""Whose tokenizer is CLIP's own; open_clip brings it."""
+AT_ONCE = 64  # held-out rows per batch
+VOCABULARY_SIZE = 1_000  # maximum tokens of the small decoder's vocabulary
+TOKENIZER = "ViT-B-32"  # a model with CLIP's own tokenizer, which open_clip brings
 
 
 def check_settings(config: TrainConfig) -> None:
-    """Refuse what this training does not have."""
+    """Refuse settings that this training does not support."""
     if config.negatives_from:
-        raise ConfigError("negatives_from: NAMC learns from chosen texts alone")
+        raise ConfigError("negatives_from: NAMC is trained on chosen texts alone; leave it out")
     if config.optimiser.precision == "fp16":
-        raise ConfigError("optimiser.precision: NAMC is trained in bf16 or fp32")
+        raise ConfigError("optimiser.precision: NAMC supports bf16 and fp32")
     if config.optimiser.optim != OptimiserConfig().optim or config.data.group_by_length:
-        raise ConfigError("optimiser.optim, data.group_by_length: NAMC is trained by Adam, on rows in any order")
+        raise ConfigError("optimiser.optim, data.group_by_length: not supported by NAMC; leave them out")
     if config.output.report_to:
-        raise ConfigError("output.report_to: a training of NAMC has its own page only")
+        raise ConfigError("output.report_to: not supported by NAMC; see its run page")
 
 
 def train_namc(job: Job) -> Ended:
@@ -99,21 +93,21 @@ def train_namc(job: Job) -> Ended:
 
 
 def find_texts(job: Job, *, held_out: bool = False) -> tuple[FrozenRows, list[Text], list[Refused]]:
-    """Return the rows that are trained, or measured, on, what they say, and which cannot be learnt from."""
+    """Return the training or held-out rows, their texts, and the rows refused."""
     data, noise = job.config.data, job.config.namc.noise_enabled
     split, limit = (data.eval_split, data.max_eval_rows) if held_out else (data.split, data.max_train_rows)
     rows = find_rows(job, split)
     texts, refused = read_texts(rows, halves=noise and not held_out, limit=limit, seed=job.config.seed)
     if not (texts or held_out):
         reasons = count_reasons(refused)
-        advice = ". Any text will do with: --set namc.noise_enabled=false" if NO_HALVES in reasons else ""
-        said = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.items()) or "it has none"
-        raise ConfigError(f"{job.dataset.url}: NAMC can learn from no row of split {split!r}: {said}{advice}")
+        advice = ". To train on any text: --set namc.noise_enabled=false" if NO_HALVES in reasons else ""
+        said = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.items()) or "it has no rows"
+        raise ConfigError(f"{job.dataset.url}: no row of split {split!r} can be trained on: {said}{advice}")
     return rows, texts, refused
 
 
 def open_captioner(job: Job) -> Captioner:
-    """Return the model that a run begins as."""
+    """Return a run's initial model."""
     config = job.config.namc
     widths = open_copies(job.run.folder / PLACES).widths if config.size == PAPER else {}
     if not job.config.start:
@@ -122,14 +116,13 @@ def open_captioner(job: Job) -> Captioner:
     sizes = captioner.model.sizes
     if widths and (sizes.features != widths["grids"] or sizes.codes != widths.get("codes", sizes.codes)):
         raise ModelError(
-            f"--from: {job.start}: reads {sizes.features} features and tells {sizes.codes} codes per place, and here "
-            f"are {widths}: name its own models (namc.cnn, namc.vqgan)"
+            f"--from: {job.start}: has {sizes.features} features and {sizes.codes} codes per place, the tables "
+            f"{widths}: set namc.cnn and namc.vqgan to its own models"
         )
     return replace(captioner, cnn=config.cnn if config.size == PAPER else None, length=config.max_new_tokens)
 
 
 def _make_words(job: Job) -> DecoderWords:
-    """Return the decoder's vocabulary, made once and kept."""
     kept = job.run.folder / runs.VOCABULARY
     if own_rank() == 0 and not kept.exists():
         if job.config.namc.size == PAPER:
@@ -138,16 +131,16 @@ def _make_words(job: Job) -> DecoderWords:
             texts = (description_of(row) for row in find_rows(job, job.config.data.split).read_texts())
             words = learnt_words(texts, size=VOCABULARY_SIZE)
         Folder(str(job.run.folder)).write(runs.VOCABULARY, words.as_json().encode())
-    gather(None)  # words that are equally frequent are in any order: all processes have those of the first
+    gather(None)  # the order of equally frequent words varies: all processes read the first one's file
     return saved_words(kept)
 
 
 def open_batches(job: Job, captioner: Captioner, *, held_out: bool = False) -> Batches:
-    """Return batches of the rows that are trained on, with what masks need, or of the held-out ones."""
+    """Return batches of the training rows, with masks' inputs, or of the held-out ones."""
     config, noise = job.config.namc, None if held_out else captioner.model.noise
     rows, texts, refused = find_texts(job, held_out=held_out)
     paper = config.size == PAPER
-    copies = open_copies(job.run.folder / PLACES) if paper else see_small(rows, texts)
+    copies = open_copies(job.run.folder / PLACES) if paper else read_small(rows, texts)
     known = [text for text in texts if copies.images.keys() >= set(text.images)]
     refused += [
         Refused(key=text.key, reason=NOT_SEEN) for text in texts if not copies.images.keys() >= set(text.images)
@@ -155,7 +148,7 @@ def open_batches(job: Job, captioner: Captioner, *, held_out: bool = False) -> B
     if own_rank() == 0:
         runs.append_refused(job.run.refused, refused)
     if not (known or held_out):
-        raise ConfigError(f"{job.run.folder}: no row can be learnt from; {job.run.refused} says why")
+        raise ConfigError(f"{job.run.folder}: no row can be trained on; see the reasons in {job.run.refused}")
     show = None
     if noise:
         by_clip = partial(_clip_pixels, rows, clip_numbers(noise.clip)) if paper else None
@@ -168,8 +161,6 @@ def open_batches(job: Job, captioner: Captioner, *, held_out: bool = False) -> B
 def _clip_pixels(
     rows: FrozenRows, numbers: Callable[[Tensor], Tensor], texts: Sequence[Text], _features: Tensor
 ) -> Tensor:
-    """Return the pixels of rows' images as CLIP reads them, decoded anew."""
-
     def crop(text: Text) -> list[NDArray[np.uint8]]:
         return [CROP(decode_rgb(data)) for data in rows.read(text.place).images]
 
@@ -179,7 +170,7 @@ def _clip_pixels(
 
 
 class Learner:
-    """A model in training, for ``steps`` steps."""
+    """Model and optimiser in training for ``steps`` steps."""
 
     def __init__(self, captioner: Captioner, config: TrainConfig, steps: int) -> None:
         self.captioner, self.model, self.config, self.steps = captioner, captioner.model, config, steps
@@ -194,7 +185,7 @@ class Learner:
         self.optimiser = torch.optim.Adam(groups, lr=rate, fused=True)
 
     def step(self, batches: Iterable[Described], *, number: int, rows: int) -> dict[str, float]:
-        """Learn from batches that have so many rows together, as step ``number`` (from 0); return what was measured."""
+        """Train on batches of ``rows`` rows in all, as step ``number`` (from 0); return the metrics."""
         torch.manual_seed(int(np.random.default_rng([self.config.seed, number]).integers(2**63)))  # masks and dropout
         self.model.train()
         self.optimiser.zero_grad()
@@ -205,20 +196,20 @@ class Learner:
             window.add({"loss": loss.item()} | values, weight=len(batch.written))
         window.join(gather(window.empty()))
         measured = window.take()
-        _check("the loss", measured["loss"], number)
+        _check_finite("the loss", measured["loss"], number)
         add_gradients(self.model)
         groups = self.optimiser.param_groups
         for group in groups:
             group["lr"] = group["top"] * falling(number / self.steps, group["floor"])
-        # Each group by itself: cosines / 0.02 have slopes hundreds of times those of the other losses.
+        # Per group: gradients of cosines / 0.02 are hundreds of times those of the other losses.
         norms = [clip_grad_norm_(group["params"], self.config.optimiser.max_grad_norm).item() for group in groups]
-        _check("the norm of the gradients", sum(norms), number)  # before the weights are no numbers, too
+        _check_finite("the norm of the gradients", sum(norms), number)  # before the weights become NaN
         self.optimiser.step()
         measured |= zip(("grad_norm", "grad_norm/noise"), norms, strict=False)
         return measured | {"learning_rate": groups[0]["lr"]}
 
     def losses(self, batch: Described) -> tuple[Tensor, dict[str, float]]:
-        """Return the loss of a batch; where something is masked, each of the summed ones, and how much is."""
+        """Return the loss of a batch; with masks also each summed loss, and the masked shares."""
         own, words = self.config.namc, self.captioner.words
         with self._autocast():
             if self.model.noise is None:
@@ -234,10 +225,10 @@ class Learner:
 
     @torch.no_grad()
     def measure(self, held_out: Batches) -> dict[str, float]:
-        """Return the mean loss per token of describing held-out rows, nothing masked; not the sum of all losses."""
+        """Return the mean loss per token of describing held-out rows, unmasked."""
         model, pad = self.model.eval(), self.captioner.words.pad
         total, count = 0.0, 0
-        for batch in map(held_out.make, _parts(held_out)):
+        for batch in map(held_out.make, _chunks(held_out)):
             own = batch.to(self.captioner.device)
             tokens = int((own.written[:, 1:] != pad).sum())
             with self._autocast():
@@ -247,25 +238,25 @@ class Learner:
 
     def describe(self, held_out: Batches) -> list[str]:
         """Return what the model says of the pairs of all rows."""
-        return [text for rows in _parts(held_out) for text in self.captioner.write(held_out.features(rows))]
+        return [text for rows in _chunks(held_out) for text in self.captioner.write(held_out.features(rows))]
 
 
-def _parts(batches: Batches) -> list[range]:
+def _chunks(batches: Batches) -> list[range]:
     return [range(start, min(start + AT_ONCE, len(batches))) for start in range(0, len(batches), AT_ONCE)]
 
 
-def _check(what: str, value: float, number: int) -> None:
+def _check_finite(what: str, value: float, number: int) -> None:
     if not math.isfinite(value):
         raise TrainingError(f"step {number + 1}: {what} is {value}; a lower optimiser.learning_rate may help")
 
 
 def falling(done: float, floor: float) -> float:
-    """Return by how much a rate is multiplied when so much is done: from 1 along a cosine to ``floor``."""
+    """Return the factor of a learning rate at a share ``done`` of the steps: a cosine from 1 to ``floor``."""
     return floor + (1 - floor) * (1 + math.cos(math.pi * min(done, 1))) / 2
 
 
 class Training:
-    """A training that is under way; ``stopping`` is set by a signal."""
+    """Run of a training; ``stopping`` is set by a signal."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.config, self.stopping = job, job.config, False
@@ -285,7 +276,7 @@ class Training:
             self.metrics.resume(job.run.steps()[-1])
 
     def run(self) -> int:
-        """Do the steps that are left; return the last one that was done."""
+        """Do the remaining steps; return the last one done."""
         job, output, window = self.job, self.config.output, Window()
         begun = done = job.run.steps()[-1] if job.run.steps() else 0
         if job.watcher:
@@ -314,10 +305,7 @@ class Training:
         return done
 
     def _parts(self, step: int) -> list[list[int]]:
-        """Return the rows of a step, those together that go through the model at once.
-
-        Where an epoch's last ones are fewer than there are processes, they are repeated.
-        """
+        """Return a step's rows, one list per pass through the model; short lists repeat rows for every process."""
         epoch, place = divmod(step, self._per_epoch)
         order = np.random.default_rng([self.config.seed, epoch]).permutation(len(self.batches))
         rows = order[place * self._per_step : (place + 1) * self._per_step]
@@ -337,14 +325,14 @@ class Training:
 
         def write() -> None:
             saving.begin()
-            saved.save_captioner(self.learner.captioner, saving.growing)
-            torch.save(self.learner.optimiser.state_dict(), saving.growing / OPTIMISER)
+            saved.save_captioner(self.learner.captioner, saving.staged)
+            torch.save(self.learner.optimiser.state_dict(), saving.staged / OPTIMISER)
             saving.publish(self.config.output.save_total_limit)
 
         saving.agree(write if own_rank() == 0 else lambda: None)
 
     def finish(self) -> None:
-        """Write what is left of a finished run; the model's name says that it is finished."""
+        """Write the results of a finished run; the model comes last and marks it as finished."""
         run, staged, texts = self.job.run, self.job.run.folder / runs.FINISHING, self.held_out.texts
         said = [] if own_rank() else self.learner.describe(self.held_out)
 

@@ -1,6 +1,6 @@
-"""Arrange a run's metrics, and draw them: which belong together, what they are called, what their axes hold.
+"""Charts of a run's metrics: titles, series and axes.
 
-What was logged is drawn faint, smoothed bold, and what was measured on held-out rows dashed with dots.
+Logged values are drawn faint, their smoothed course bold, held-out values dashed with dots.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,18 +14,15 @@ from numpy.typing import NDArray
 from pairwright.tasks.pages.charts import Chart, Line, draw_lines
 from pairwright.tasks.training.runs import HELD_OUT, RANKED, TRAIN, UNREADABLE, Entry
 
-SMOOTHED_OVER = 20
-"""The smoothed line looks back over the points' number divided by this."""
-MOST = 1e15
-"""Larger values are as good as infinite: they would hide all others."""
-MOST_POINTS = 300
-"""Of a line; a longer one is drawn by the lowest and the highest value of so many stretches."""
+SMOOTHED_OVER = 20  # the smoothing window is the number of points divided by this
+MOST = 1e15  # larger values count as infinite: they would hide all others
+MOST_POINTS = 300  # per line; a longer one is drawn by the minima and maxima of its stretches
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Values at steps, both ``(n,)``, in the order of the steps; a value may be NaN or infinite."""
+    """Values at steps, both ``(n,)``, in the order of steps; a value may be NaN or infinite."""
 
     steps: Floats
     values: Floats
@@ -34,11 +31,11 @@ class Points:
         return len(self.steps)
 
     def at(self, places: Sequence[int] | NDArray[np.bool_]) -> "Points":
-        """Return some of them."""
+        """Return a selection."""
         return Points(self.steps[places], self.values[places])
 
     def finite(self) -> "Points":
-        """Return those that can be drawn."""
+        """Return the points that can be drawn."""
         return self.at(np.abs(self.values) < MOST)
 
 
@@ -47,25 +44,24 @@ NOTHING = Points(np.zeros(0), np.zeros(0))
 
 @dataclass(frozen=True, eq=False)
 class Metrics:
-    """What a run logged; ``last`` is the last step."""
+    """Logged metrics of a run; ``last`` is the last step."""
 
-    points: Mapping[tuple[str, str], Points]
-    """By split and name."""
+    points: Mapping[tuple[str, str], Points]  # by split and name
     last: int
     epoch: float
 
     def of(self, name: str, split: str = TRAIN) -> Points:
-        """Return a metric's points that are numbers; none gives an empty one."""
+        """Return a metric's finite points; empty if it was not logged."""
         return self.points.get((split, name), NOTHING).finite()
 
     def final(self, name: str, split: str = TRAIN) -> float | None:
-        """Return a metric's last value that is a number."""
+        """Return a metric's last finite value."""
         values = self.of(name, split).values
         return float(values[-1]) if len(values) else None
 
 
 def arrange(entries: Iterable[Entry]) -> Metrics:
-    """Return what a run logged, each metric in the order of its steps; of a step logged twice, the later."""
+    """Return a run's metrics, in the order of steps; of a step logged twice, the later value."""
     logged: dict[tuple[str, str], dict[int, float]] = {}
     last, reached = 0, 0.0
     for step, epoch, split, name, value in entries:
@@ -76,7 +72,7 @@ def arrange(entries: Iterable[Entry]) -> Metrics:
 
 
 def smooth(points: Points) -> Points:
-    """Return exponential means that look back over a part of the points, unbiased at their start; few stay as are."""
+    """Return unbiased exponential means; few points stay unsmoothed."""
     window = len(points) / SMOOTHED_OVER
     if window <= 1:
         return points
@@ -131,17 +127,16 @@ SPEED = (
     Shown("memory", "GiB", "plain", "Memory", "GiB, the highest"),
 )
 FACTS = ("retriever/scale", "retriever/tau", "retriever/entropy", RANKED)
-"""Not drawn: settings and counts that are logged, and what another chart shows in other units."""
+"""Not drawn: settings, counts, and duplicates of other charts in other units."""
 FROM_ZERO = {
     "Unreadable answers",
     *("Margin", "Accuracy", "Rewards", "Adaptive weights", "Entropy", "Effective candidates", "Doubtful negatives"),
     *(one.chart for one in SPEED),
 }
-"""Charts whose axis up begins at 0 at the latest, whatever was logged; and that reaches 1 at least."""
+"""Charts whose vertical axis includes 0; and 1."""
 TO_ONE = {"Accuracy", "Adaptive weights", "Entropy", "Unreadable answers"}
 PERCENT = {"Accuracy", "Entropy", "Doubtful negatives", "Unreadable answers"}
-EXACT = {"Learning rate"}
-"""Not smoothed."""
+EXACT = {"Learning rate"}  # not smoothed
 
 
 class Section(NamedTuple):
@@ -153,7 +148,7 @@ class Section(NamedTuple):
 
 
 def draw_run(metrics: Metrics) -> list[Section]:
-    """Return the charts of what there is; metrics that no chart knows get one each."""
+    """Return the charts of the logged metrics; unknown metrics get one each."""
     known = {one.metric for one in (*LEARNING, *RETRIEVER, *SPEED)}
     rest = sorted({name for _, name in metrics.points} - known - set(FACTS))
     chooses = "It chooses negatives for each pair and is rewarded where the policy finds them likely."
@@ -169,12 +164,12 @@ def draw_run(metrics: Metrics) -> list[Section]:
 
 def _draw_all(metrics: Metrics, shown: Iterable[Shown]) -> Iterator[Chart]:
     for (title, unit), own in groupby(shown, key=lambda one: (one.chart, one.unit)):
-        if series := list(_series(metrics, own)):
-            yield _draw(series, title, unit, metrics.last)
+        if series := list(_make_series(metrics, own)):
+            yield _draw_chart(series, title, unit, metrics.last)
 
 
 class Series(NamedTuple):
-    """One metric of a chart: what was logged, its course, and what was measured on held-out rows; all finite."""
+    """Metric of a chart: logged, smoothed and held-out values, all finite."""
 
     name: str
     tone: str
@@ -183,7 +178,7 @@ class Series(NamedTuple):
     held_out: Points
 
     def lines(self, *, percent: bool) -> Iterator[Line]:
-        """Yield what is drawn; held-out values are dots, too, and so is a line of one point."""
+        """Yield the lines to draw; held-out values, and a single point, are dots."""
         parts = [(self.train, "raw", "")] if self.bold is not self.train else []
         single = TRAIN if len(self.train) == 1 else ""
         for points, kind, split in (*parts, (self.bold, "smooth", single), (self.held_out, "held", HELD_OUT)):
@@ -193,14 +188,14 @@ class Series(NamedTuple):
             yield Line(name=self.name, x=kept.steps, y=kept.values, tone=self.tone, kind=kind, dots=dots)
 
     def row(self, *, percent: bool) -> list[str]:
-        """Return its name, its first and last value, and the last of the held-out rows."""
+        """Return its name, first and last value, and last held-out value."""
         ends = ((self.train, 0), (self.bold, -1), (self.held_out, -1))
         values = (show_value(float(one.values[at]), percent=percent) if len(one) else "" for one, at in ends)
         return [self.name, *values]
 
 
-def _series(metrics: Metrics, shown: Iterable[Shown]) -> Iterator[Series]:
-    """Yield a chart's series without those that lie exactly on the first one, as SFT's likelihood on its loss."""
+def _make_series(metrics: Metrics, shown: Iterable[Shown]) -> Iterator[Series]:
+    """Yield a chart's series, without copies of the first one, such as SFT's likelihood and loss."""
     first: list[list[float]] = []
     for one in shown:
         train, held_out = metrics.of(one.metric), metrics.of(one.metric, HELD_OUT)
@@ -210,10 +205,10 @@ def _series(metrics: Metrics, shown: Iterable[Shown]) -> Iterator[Series]:
             yield Series(one.name, one.tone, train, train if one.chart in EXACT else smooth(train), held_out)
 
 
-def _draw(series: Sequence[Series], title: str, unit: str, last: int) -> Chart:
+def _draw_chart(series: Sequence[Series], title: str, unit: str, last: int) -> Chart:
     percent = title in PERCENT
     rows = [one.row(percent=percent) for one in series]
-    # Of single wild values of the faint line, the wildest hundredth is left outside.
+    # Outliers of the faint line, beyond the 1st and 99th percentile, may lie outside.
     parts = [[0.0] * (title in FROM_ZERO) + [1.0] * (title in TO_ONE)]
     for one in series:
         parts += [one.held_out.values, one.bold.values]
@@ -229,12 +224,12 @@ def _draw(series: Sequence[Series], title: str, unit: str, last: int) -> Chart:
         legend=[(one.tone, one.name, "") for one in series],
         heads=["", "first", "last", *["held-out"] * any(row[3] for row in rows)],
         rows=rows,
-        summary=" ".join([f"{title}.", *map(_say, rows)]),
+        summary=" ".join([f"{title}.", *map(_summarise, rows)]),
     )
 
 
 def thin(points: Points) -> Points:
-    """Return the lowest and the highest point of each of ``MOST_POINTS / 2`` stretches; few points stay as they are."""
+    """Return the lowest and highest point of each of ``MOST_POINTS / 2`` stretches; few points stay unchanged."""
     if len(points) <= MOST_POINTS:
         return points
     parts = np.array_split(np.arange(len(points)), MOST_POINTS // 2)
@@ -249,7 +244,7 @@ def show_value(value: float, *, percent: bool = False) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _say(row: Sequence[str]) -> str:
+def _summarise(row: Sequence[str]) -> str:
     name, first, last, held_out = row
     parts = [f"from {first} to {last} in training"] if first else []
     parts += [f"{held_out} on held-out rows"] if held_out else []

@@ -1,7 +1,7 @@
-"""Find what is wrong with a run in its metrics: for its page, and to stop one that unlearns what it knew.
+"""Find problems of a run in its metrics: for its page, and to stop a run whose model collapses.
 
-What stops a run is measured on the same held-out rows each time, so that no noise of batches is in it: the chosen
-texts' negative log-likelihood per token, and the share of answers that cannot be read.
+Stops depend on measurements of the same held-out rows each time, free of batch noise: the chosen texts' negative
+log-likelihood per token, and the share of unreadable answers.
 """
 
 from collections.abc import Iterator
@@ -13,34 +13,29 @@ from pairwright.tasks.pages.charts import Proportion
 from pairwright.tasks.training.report.draw_run import Metrics, smooth
 from pairwright.tasks.training.runs import HELD_OUT, RANKED, UNREADABLE
 
-LEAST = 10
-"""Logged values before their course means something."""
-RISE = 1.05
-"""Times its lowest that the held-out loss may end at."""
-WORSE, NATS = 2.0, 0.2
-"""The chosen texts are unlearnt where their loss per token is so many times that of the start, and so much more."""
-UNREAD, MORE = 0.5, 0.25
-"""So many of the answers cannot be read, and so many more than at the start."""
-Alarm = tuple[str, str]
-"""Name, and what to do."""
+LEAST = 10  # logged values needed to judge a trend
+RISE = 1.05  # limit of the last held-out loss, in multiples of the lowest
+WORSE, NATS = 2.0, 0.2  # collapse: the chosen texts' loss per token rises by this factor and by so many nats
+UNREAD, MORE = 0.5, 0.25  # collapse: this share of answers is unreadable, and so much more than at the start
+Alarm = tuple[str, str]  # name and advice
 
 
 def held_out_accuracy(metrics: Metrics) -> Proportion | None:
-    """Return the last share of held-out preferences that are ranked as they should be, of how many."""
+    """Return the final held-out accuracy, as a proportion of ranked preferences."""
     right, rows = metrics.final("accuracy", HELD_OUT), metrics.final(RANKED, HELD_OUT)
     return Proportion(right * rows, round(rows)) if right is not None and rows else None
 
 
 def say_proportion(share: Proportion) -> str:
-    """Return a proportion in words, with the interval that holds the true one 19 times in 20."""
+    """Return a proportion in words, with its 95 % interval."""
     low, high = share.interval()
     return f"{share.value:.0%} of {share.of:,} ({low:.0%} to {high:.0%})"
 
 
 def find_alarms(metrics: Metrics, config: TrainConfig) -> Iterator[Alarm]:
-    """Yield what looks wrong, the gravest first."""
+    """Yield problems, the most serious first."""
     if lost := sorted({name for (_, name), points in metrics.points.items() if len(points.finite()) < len(points)}):
-        yield "Not a number", f"{', '.join(lost)} had values that are no finite numbers; charts leave them out."
+        yield "Not a number", f"{', '.join(lost)} had NaN or infinite values; charts leave them out."
     yield from find_collapse(metrics, config)
     loss, held_out = metrics.of("loss"), metrics.of("loss", HELD_OUT)
     if len(loss) >= LEAST and (last := float(smooth(loss).values[-1])) >= (first := float(loss.values[0])):
@@ -54,12 +49,12 @@ def find_alarms(metrics: Metrics, config: TrainConfig) -> Iterator[Alarm]:
         yield (
             "The held-out loss rises",
             f"It was lowest at step {held_out.steps[held_out.values.argmin()]:.0f} with {lowest:.3g} and ends at "
-            f"{last:.3g}: what is learnt since then is the training split by heart. Fewer optimiser.num_train_epochs, "
-            "or more rows.",
+            f"{last:.3g}: the model overfits the training split. Reduce "
+            "optimiser.num_train_epochs, or add rows.",
         )
     if (ranked := held_out_accuracy(metrics)) and metrics.last and ranked.interval()[0] <= 0.5:
         yield (
-            "Held-out preferences may be ranked by chance",
+            "Held-out accuracy may be chance",
             f"The chosen text has the larger reward for {say_proportion(ranked)}.",
         )
     chosen = metrics.of("reward/chosen")
@@ -72,23 +67,23 @@ def find_alarms(metrics: Metrics, config: TrainConfig) -> Iterator[Alarm]:
 
 
 def find_collapse(metrics: Metrics, config: TrainConfig) -> Iterator[Alarm]:
-    """Yield how the model unlearns what it knew as the run began."""
+    """Yield signs that the model loses what it knew at the start of the run."""
     nll, unread = metrics.of("nll", HELD_OUT).values, metrics.of(UNREADABLE, HELD_OUT).values
     if len(nll) > 1 and nll[-1] > WORSE * nll[0] and nll[-1] > nll[0] + NATS:
         yield (
-            "The held-out chosen texts are unlearnt",
+            "The model forgets the held-out chosen texts",
             f"Their loss per token was {nll[0]:.3g} and is {nll[-1]:.3g}. {_advise(config)}",
         )
     if len(unread) > 1 and unread[-1] > max(UNREAD, unread[0] + MORE):
         yield (
             "Answers cannot be read",
-            f"Of some held-out rows, {unread[-1]:.0%} are empty, cut off or off the template that the chosen text "
-            f"keeps; it was {unread[0]:.0%}. {_advise(config)}",
+            f"{unread[-1]:.0%} of answers to some held-out rows are empty, cut off or off the chosen text's template, "
+            f"up from {unread[0]:.0%}. {_advise(config)}",
         )
 
 
 def _advise(config: TrainConfig) -> str:
     if config.objective == "sft":
-        return "A lower optimiser.learning_rate helps."
-    weight = f"a larger sft_weight (it is {config.sft_weight:g})"
-    return f"What holds them: {weight}, a larger {config.objective}.beta, or a lower optimiser.learning_rate."
+        return "Lower optimiser.learning_rate."
+    weight = f"Raise sft_weight (now {config.sft_weight:g})"
+    return f"{weight}, raise {config.objective}.beta, or lower optimiser.learning_rate."

@@ -1,6 +1,6 @@
-"""Write the page of an iterated training, DIR/runs/NAME/index.html: its rounds, what each is worth, which are kept.
+"""Write the page of an iterated training, DIR/runs/NAME/index.html: its rounds, their scores, which are kept.
 
-Like a run's page it opens from disk. Rounds are those of the runs NAME-0 (SFT), NAME-1, ... beside its folder.
+Like a run's page it opens from disk. The rounds are the runs NAME-0 (SFT), NAME-1, ... beside its folder.
 """
 
 from collections.abc import Sequence
@@ -19,32 +19,29 @@ HEADS = ("run", "from", "version", "written", "held out", "interval", "of", "unr
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """Finished round: its run, what the model before it wrote, and what its own model is worth on held-out pairs."""
+    """Finished round: its run, the texts written before it, and its model's held-out score."""
 
     run: str
-    start: str
-    """The run that it started from; empty: the base model."""
+    start: str  # the run that it started from; empty: the base model
     version: int
-    written: str
-    """What became of the texts that were asked for, in words."""
+    written: str  # outcome of text generation, in words
     value: float
     items: int
     unreadable: float | None = None
-    percent: bool
-    """Whether the value is the share of true answers; else the loss per token of the chosen texts, which is to fall."""
+    percent: bool  # whether the value is the share of true answers, or the loss per token of the chosen texts
 
     @property
     def worth(self) -> float:
-        """Return the value such that more is better."""
+        """Return the value with a sign by which more is better."""
         return self.value if self.percent else -self.value
 
     @property
     def interval(self) -> Sequence[float]:
-        """Return the ends of a share's 95 % interval; a loss has none."""
+        """Return the ends of a share's 95 % interval; none for a loss."""
         return Proportion(self.value * self.items, self.items).interval() if self.percent else ()
 
     def cells(self, *, kept: bool) -> list[str]:
-        """Return it for people."""
+        """Return its cells of the table."""
         interval = " to ".join(show_value(end, percent=True) for end in self.interval)
         unread = "" if self.unreadable is None else show_value(self.unreadable, percent=True)
         worth = [show_value(self.value, percent=self.percent), interval, f"{self.items:,}", unread]
@@ -53,12 +50,12 @@ class Round:
 
 
 def keep_rounds(worths: Sequence[float]) -> list[bool]:
-    """Return which rounds are kept: those that are not worse than any kept one before them."""
+    """Return which rounds are kept: those not worse than any kept one before."""
     return [bool(worth >= max(worths[:place], default=worth)) for place, worth in enumerate(worths)]
 
 
 def write_rounds_page(folder: Path, rounds: Sequence[Round], *, measure: str) -> Path:
-    """Write the page anew, and return it."""
+    """Rewrite the page, and return its path."""
     kept = keep_rounds([one.worth for one in rounds])
     rows = [one.cells(kept=own) for one, own in zip(rounds, kept, strict=True)]
     places, values = np.arange(len(rounds), dtype=np.float64), np.array([one.value for one in rounds])

@@ -1,15 +1,14 @@
-"""Write a training run's page, RUN/report/: static, opened from disk, without server and without network.
+"""Write a training run's page, RUN/report/: static, opened from disk, without server and network.
 
-Reads RUN's ``config.yaml``, ``data.json``, ``refused.jsonl``, ``metrics.parquet``, ``retriever/`` and ``samples/``, and
-of these what there is (only the settings must be); the run may go on meanwhile. Texts are shown, never interpreted:
-templates escape them, and the page forbids itself everything from elsewhere. What looks wrong in the metrics is said in
-words (the rules are ours).
+Reads ``config.yaml`` and, where present, ``data.json``, ``refused.jsonl``, ``metrics.parquet``, ``retriever/`` and
+``samples/`` of RUN, even while it trains. Texts are escaped by templates, and the page forbids itself external content.
+Problems in the metrics are described in words (the rules are ours).
 
-What a model says to held-out rows is kept beside its run: a few for the page, or all for their scores.
+Answers to held-out rows are kept beside the run: some for the page, or all for scoring.
 
     RUN/samples/samples.jsonl    one row per line: key, prompt, reference, answer, rejected, names of its images
     RUN/samples/*.png            the images, each once
-    RUN/answers/*.jsonl          predictions and references by key, as ``pairwright evaluate captions`` reads them
+    RUN/answers/*.jsonl          predictions and references by key, for ``pairwright evaluate captions``
 """
 
 import json
@@ -36,21 +35,19 @@ from pairwright.tasks.training.runs import HELD_OUT, Run, read_metrics
 
 HERE = Path(__file__).parent
 RETRIEVER, SAMPLES = "retriever/retriever.json", "samples/samples.jsonl"
-MOST_LISTED = 50
-"""Refused rows that are listed one by one."""
-MOST_SIDE = 480
-"""Longest side of a shown image in pixels."""
+MOST_LISTED = 50  # refused rows listed individually
+MOST_SIDE = 480  # longest side of an image, in pixels
 
 
 def write_run_page(folder: Path) -> Path:
-    """Write the page of a run's folder anew, and return it."""
+    """Rewrite the page of a run's folder, and return its path."""
     run = Run(folder)
     config = run.config()
     if config is None:
-        raise ConfigError(f"{folder}: is no training run: it has no config.yaml")
+        raise ConfigError(f"{folder}: not a training run (no config.yaml)")
     metrics, retriever = arrange(read_metrics(run.metrics).entries), _read_json(folder / RETRIEVER)
     samples = read_samples(folder)
-    with _naming(folder / RETRIEVER):
+    with _store_errors(folder / RETRIEVER):
         alarms = [(f"The retriever: {one['name']}", one["text"]) for one in retriever.get("alarms", ())]
         common = [(one["text"], one["count"], one["pairs"]) for one in retriever["common"]] if retriever else []
         facts = [("steps", retriever["steps"]), ("texts to choose from", retriever["pool"])] if retriever else []
@@ -82,7 +79,7 @@ def write_run_page(folder: Path) -> Path:
 
 
 def list_totals(metrics: Metrics) -> Iterator[tuple[str, str]]:
-    """Yield what came out at the end, in words."""
+    """Yield the final results in words."""
     if metrics.points:
         yield from (("steps", f"{metrics.last:,}"), ("epochs", f"{metrics.epoch:.3g}"))
     if (loss := metrics.final("loss")) is not None:
@@ -96,17 +93,16 @@ def list_totals(metrics: Metrics) -> Iterator[tuple[str, str]]:
 
 def _list_data(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     plain = {name: value for name, value in data.items() if isinstance(value, str | int | float) and value != ""}
-    if isinstance(path := plain.get("dataset"), str):  # pages are passed on, paths are nobody's business
+    if isinstance(path := plain.get("dataset"), str):  # pages are shared: no local paths
         plain["dataset"] = path.rstrip("/").rsplit("/", 1)[-1]
     return [(name.replace("_", " "), str(value)) for name, value in plain.items()]
 
 
 def _read_refused(path: Path) -> dict[str, Any]:
-    """Return what was not trained on: reasons with their counts, the most frequent first, and the first rows."""
     counts: Counter[str] = Counter()
     listed: list[tuple[str, str, str]] = []
     if path.is_file():
-        with _naming(path), path.open(encoding="utf-8") as lines:
+        with _store_errors(path), path.open(encoding="utf-8") as lines:
             for row in map(json.loads, lines):
                 counts[row["reason"]] += 1
                 if len(listed) < MOST_LISTED:
@@ -116,28 +112,26 @@ def _read_refused(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Held-out row, and what the model says to it."""
+    """Held-out row with the model's answer."""
 
     key: str
     prompt: str
-    images: tuple[bytes, ...]
-    """As the dataset has them."""
+    images: tuple[bytes, ...]  # encoded files
     reference: str
     answer: str
     rejected: str = ""
-    cut: bool = False
-    """Whether the answer ended where no more tokens were allowed."""
+    cut: bool = False  # whether the answer reached the token limit
 
 
 def write_samples(run: Path, samples: Iterable[Sample]) -> None:
-    """Write samples beside a run; those that were there go."""
+    """Replace the samples of a run."""
     with replacing((run / SAMPLES).parent) as folder:
         rows = [{**asdict(one), "images": [_write_image(folder, image) for image in one.images]} for one in samples]
         (folder / Path(SAMPLES).name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def write_answers(folder: Path, rows: Iterable[tuple[str, str, str]]) -> None:
-    """Write rows of key, answer and reference; those that were there go."""
+    """Replace the answers by rows of key, answer and reference."""
     kept = list(rows)
     with replacing(folder) as place:
         for side, name in enumerate(("predictions", "references"), start=1):
@@ -155,26 +149,26 @@ def _write_image(folder: Path, image: bytes) -> str:
 
 
 def read_samples(run: Path) -> list[dict[str, Any]]:
-    """Return the samples beside a run, their images by name; none where none were kept."""
+    """Return the samples of a run, with the names of their images."""
     path = run / SAMPLES
     if not path.is_file():
         return []
-    with _naming(path):
+    with _store_errors(path):
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         if wrong := [name for row in rows for name in row["images"] if name != Path(name).name]:
-            raise ValueError(f"{wrong[0]!r} is not beside it")
+            raise ValueError(f"image {wrong[0]!r} is not in the same folder")
         return rows
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
     if not path.is_file():
         return {}
-    with _naming(path):
+    with _store_errors(path):
         return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 @contextmanager
-def _naming(path: Path) -> Generator[None]:
+def _store_errors(path: Path) -> Generator[None]:
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

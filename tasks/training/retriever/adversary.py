@@ -1,17 +1,17 @@
-"""The retriever as the trainer knows it: negatives as tokens behind a prompt, rewards in return, files of its own.
+"""Adversary of the trainer: proposes the retriever's negatives as tokens, passes it rewards, watches and saves it.
 
-It is watched, and what goes wrong is reported in words for a page and numbers for a plot (ours):
+Alarms, in words for the run page and numbers for charts (ours):
 
-* Collapse: the entropy of q, as a share of that of equal chances, stays below a bound: every pair gets the one text.
+* Collapse: the entropy of q, as a share of the uniform one, stays below a bound: every pair gets the same text.
 * Generic negatives: one text is a large part of all proposals, as "more people in parking lot" would be (paper 000,
   Fig. 5c).
-* True negatives: where the truth is known, the share of proposals that are accidentally true of their pair. The policy
-  gives them what they deserve, a high probability, and the retriever is rewarded for it.
+* True negatives: where the truth is known, the share of proposals that are true of their pair. The policy gives them
+  a high probability, and the retriever is rewarded for it.
 
-Reads ``runs/NAME/retriever/`` (``material``), the frozen rows for CLIP4IDC's images, and, to go on, a checkpoint's
-``retriever.pt`` (weights, moments, numbers, what was seen; with ``weights_only``); writes that, and at the end
-``retriever.safetensors``, with which others mine, and ``retriever.json``: the alarms and the most common negatives, for
-the run's page. Needs PyTorch and safetensors.
+Reads ``runs/NAME/retriever/`` (``material``), the frozen rows for CLIP4IDC's images, and a checkpoint's
+``retriever.pt`` (weights, moments, numbers, history; with ``weights_only``). Writes that file, and at the end
+``retriever.safetensors``, for mining, and ``retriever.json``: alarms and most common negatives, for the run's page.
+Needs PyTorch and safetensors.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ from pairwright.tasks.training.collate import Answer
 from pairwright.tasks.training.freeze_rows import FrozenRows, RefusedRowError
 from pairwright.tasks.training.losses import TEXTS
 from pairwright.tasks.training.ranks import count_ranks
-from pairwright.tasks.training.retriever.encoders import Clip4IdcEncoder, Encoder, Heads, HeadsEncoder, Shown
+from pairwright.tasks.training.retriever.encoders import Clip4IdcEncoder, Encoder, Heads, HeadsEncoder, ReadImages
 from pairwright.tasks.training.retriever.material import CLIP, TRUE, UNKNOWN, KnownTruth, Material, open_material
 from pairwright.tasks.training.retriever.pool import NONE
 from pairwright.tasks.training.retriever.retriever import Average, Proposal, Retriever, warm_up
@@ -52,46 +52,37 @@ PAGE = "retriever.json"
 STATE, NETWORK = "retriever.pt", "retriever.safetensors"
 FORMAT, ABOUT = "pairwright retriever 1", "about"
 Tokenize = Callable[[str], tuple[int, ...]]
-"""Returns an answer's tokens, its end mark included; ``RefusedRowError`` where a text cannot be one."""
-WINDOW = 2048
-"""Negatives that are looked back on."""
-LEAST = 128
-"""Negatives, and ``FEWEST`` batches, before anything is said."""
+"""Returns an answer's tokens, end token included; ``RefusedRowError`` for an unusable text."""
+WINDOW = 2048  # negatives in the history
+LEAST = 128  # negatives, and ``FEWEST`` batches, needed for an alarm
 FEWEST = 20
-MOST_COMMON = 0.2
-"""A text that makes so much of the proposals is generic, unless the pool is so small that a fair share is near it."""
+MOST_COMMON = 0.2  # a text with this share of proposals is generic, if it is also ``FAIR`` times its uniform share
 FAIR = 5
-"""How many times its fair share a text must have."""
-MOST_TRUE = 0.1
-"""Share of known negatives that may be true."""
+MOST_TRUE = 0.1  # limit of the share of true texts among negatives of known truth
 TOP = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonText:
-    """Text that is proposed often."""
+    """Frequently proposed text."""
 
     text: str
     count: int
-    pairs: int
-    """For how many different rows."""
+    pairs: int  # number of different rows
 
 
 @dataclass(kw_only=True)
 class Watch:
-    """Watch on every proposal that is learnt from."""
+    """Statistics and alarms over recent proposals."""
 
-    texts: tuple[str, ...]
-    """The pool's."""
+    texts: tuple[str, ...]  # the pool's
     min_entropy: float
-    truth: KnownTruth | None = None
-    """``None``: nothing is known."""
-    _seen: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    """Text, row, and whether it is true."""
+    truth: KnownTruth | None = None  # ``None``: unknown
+    _seen: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=WINDOW))  # text, row, verdict
     _shares: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
     def see(self, proposal: Proposal) -> dict[str, float]:
-        """Take in a batch's negatives; return the metrics of the window."""
+        """Add a batch's negatives; return the metrics of the window."""
         verdicts = self.truth.of(proposal.places, proposal.ids) if self.truth else None
         for row, place in enumerate(proposal.places.tolist()):
             for column, number in enumerate(proposal.ids[row].tolist()):
@@ -102,7 +93,7 @@ class Watch:
         return self.metrics()
 
     def metrics(self) -> dict[str, float]:
-        """Return ``retriever/most common share`` and, where anything is known, ``retriever/true share``."""
+        """Return ``retriever/most common share`` and, with known truth, ``retriever/true share``."""
         found: dict[str, float] = {}
         if self._seen:
             found["retriever/most common share"] = self.common()[0].count / len(self._seen)
@@ -112,14 +103,14 @@ class Watch:
         return found
 
     def common(self) -> list[CommonText]:
-        """Return the texts that are proposed most, most frequent first."""
+        """Return the most frequently proposed texts."""
         counts = Counter(number for number, _, _ in self._seen)
         pairs = Counter(number for number, _ in {(number, place) for number, place, _ in self._seen})
         top = sorted(counts, key=lambda number: (-counts[number], number))[:TOP]
         return [CommonText(text=self.texts[n], count=counts[n], pairs=pairs[n]) for n in top]
 
     def alarms(self) -> dict[str, str]:
-        """Return what is wrong now: names of alarms, with what to do; nothing while little was seen."""
+        """Return current alarms by name, with advice; none until there is enough data."""
         if len(self._seen) < LEAST or len(self._shares) < FEWEST:
             return {}
         found: dict[str, str] = {}
@@ -145,11 +136,11 @@ class Watch:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what was seen."""
+        """Return the history."""
         return {"seen": [list(one) for one in self._seen], "shares": list(self._shares)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what another one saw."""
+        """Restore the history."""
         self._seen = deque(((a, b, c) for a, b, c in state["seen"]), maxlen=WINDOW)
         self._shares = deque(state["shares"], maxlen=WINDOW)
 
@@ -160,17 +151,14 @@ class RetrieverAdversary:
     def __init__(
         self, retriever: Retriever, watch: Watch, places: Mapping[str, int], *, tokenize: Tokenize, most_tokens: int
     ) -> None:
-        """Take them as they are; texts with more than ``most_tokens`` are no negatives."""
+        """Keep the parts; texts longer than ``most_tokens`` are not proposed."""
         self.retriever, self.watch, self._places = retriever, watch, places
         self._tokenize, self._most_tokens = tokenize, most_tokens
         self._proposed: Proposal | None = None
-        self._told: set[str] = set()
+        self._raised: set[str] = set()
 
     def propose(self, keys: Sequence[str]) -> list[tuple[Answer, ...]]:
-        """Return m answers per row, in columns from ``TEXTS`` on; none where there are no candidates.
-
-        The first time, a retriever that is new is warmed up.
-        """
+        """Return m answers per row, in columns from ``TEXTS`` on, or none; warm up a new retriever first."""
         self._warm_up()
         self._proposed = self.retriever.propose([self._places[key] for key in keys])
         return [tuple(self._answers(own)) for own in self._proposed.texts]
@@ -180,7 +168,7 @@ class RetrieverAdversary:
             warm_up(self.retriever, self.retriever.config.warmup_steps)
 
     def _answers(self, texts: Sequence[str]) -> Iterator[Answer]:
-        """Yield each text as an answer; one that the model cannot be given is left out, and gets no reward."""
+        """Yield each text as an answer; unusable ones are left out, without a reward."""
         for column, text in enumerate(texts):
             try:
                 ids = self._tokenize(text)
@@ -190,28 +178,28 @@ class RetrieverAdversary:
                 yield Answer(TEXTS + column, ids)
 
     def learn(self, rewards: Tensor, *, step: bool) -> dict[str, float]:
-        """Learn from the rewards of what was proposed last, and step where the policy does; return metrics.
+        """Learn from the rewards of the last proposal; return metrics.
 
         Args:
-            rewards: ``(B, m)``, NaN where a row got no negative; fewer columns where none got so many.
-            step: whether the optimiser steps, on the mean since the last time.
+            rewards: ``(B, m)``, NaN for absent negatives; fewer columns where no row has so many.
+            step: whether the optimiser steps, on the mean since the last step.
         """
         proposed = self._proposed
         if proposed is None:
-            raise ValueError("nothing was proposed since the last time")
+            raise ValueError("learn() needs a proposal first")
         self._proposed = None
         seen = self.watch.see(proposed)
         missing = proposed.log_q.shape[1] - rewards.shape[1]
         padded = torch.nn.functional.pad(rewards, (0, missing), value=float("nan"))
         learned = self.retriever.learn(proposed, padded, last=step)
         now = self.watch.alarms()
-        for name in sorted(now.keys() - self._told):  # each when it begins
+        for name in sorted(now.keys() - self._raised):  # once each
             log.warning("retriever, %s: %s", name, now[name])
-        self._told = set(now)
+        self._raised = set(now)
         return proposed.metrics | seen | learned
 
     def skip(self, *, step: bool) -> None:
-        """Stand in for ``propose`` and ``learn`` where a rank has no rows, so that all ranks do the same together."""
+        """Replace ``propose`` and ``learn`` on a rank without rows, to stay in step with the others."""
         self._warm_up()
         self.retriever.drawn += 1
         self._proposed = None
@@ -219,11 +207,11 @@ class RetrieverAdversary:
             self.retriever.step()
 
     def save(self, folder: Path) -> None:
-        """Write the state beside a checkpoint's files."""
+        """Write the state into a checkpoint."""
         torch.save({"retriever": self.retriever.state_dict(), "watch": self.watch.state_dict()}, folder / STATE)
 
     def load(self, folder: Path) -> None:
-        """Go on from a checkpoint."""
+        """Restore the state of a checkpoint."""
         path = folder / STATE
         try:
             state: Any = torch.load(path, map_location="cpu", weights_only=True)
@@ -234,7 +222,7 @@ class RetrieverAdversary:
         self.watch.load_state_dict(seen)
 
     def publish(self, folder: Path) -> None:
-        """Write the file that mines negatives, and what the run's page says of the retriever."""
+        """Write the network for mining, and the summary for the run's page."""
         config = self.retriever.config
         about = self.retriever.encoder.about | {"scale": repr(config.logit_scale), "tau": repr(config.temperature)}
         save_network(folder / NETWORK, self.retriever.encoder.network.state_dict(), about)
@@ -251,10 +239,10 @@ class RetrieverAdversary:
 def open_adversary(
     folder: Path, config: TrainConfig, *, rows: Path, dataset: Folder, tokenize: Tokenize
 ) -> RetrieverAdversary:
-    """Make the retriever of a run, as new, of what ``material.freeze_material`` wrote; every process has one."""
+    """Create a run's new retriever from ``material.freeze_material``; every process has one."""
     material, clip = open_material(folder), None
     if (folder / CLIP).exists():
-        shown = _shown(material, config, rows=rows, dataset=dataset)
+        shown = _image_reader(material, config, rows=rows, dataset=dataset)
         clip = (ClipConfig.model_validate_json((folder / CLIP).read_text()), shown)
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
     average = average_over_ranks if count_ranks() > 1 else None
@@ -268,14 +256,14 @@ def make_adversary(
     tokenize: Tokenize,
     device: torch.device,
     average: Average | None = None,
-    clip: tuple[ClipConfig, Shown] | None = None,
+    clip: tuple[ClipConfig, ReadImages] | None = None,
 ) -> RetrieverAdversary:
-    """Make a new retriever of some material; ``clip``: what CLIP4IDC starts from, and what gives a row's images."""
+    """Create a new retriever; ``clip``: CLIP4IDC's base, and the reader of a row's images."""
     pool, adpo = material.pool, config.adpo
     if len(pool.texts) < 2:
         raise ConfigError(
-            f"adpo: the training split has {len(pool.texts)} distinct chosen texts; there is nothing to choose "
-            "negatives from. Train with --objective dpo"
+            f"adpo: the training split has {len(pool.texts)} distinct chosen texts, too few for negatives. Train with "
+            "--objective dpo"
         )
     encoder: Encoder
     if adpo.encoder == "clip4idc":
@@ -297,8 +285,7 @@ def make_adversary(
     return RetrieverAdversary(retriever, watch, material.places, tokenize=tokenize, most_tokens=most)
 
 
-def _shown(material: Material, config: TrainConfig, *, rows: Path, dataset: Folder) -> Shown:
-    """Return what reads and decodes a row's images, by its place among the retriever's rows."""
+def _image_reader(material: Material, config: TrainConfig, *, rows: Path, dataset: Folder) -> ReadImages:
     where: dict[str, tuple[FrozenRows, int]] = {}
     for split in (config.data.split, config.data.eval_split):
         frozen = FrozenRows(folder=dataset, file=str(rows), split=split)
@@ -315,7 +302,7 @@ def _shown(material: Material, config: TrainConfig, *, rows: Path, dataset: Fold
 
 
 def average_over_ranks(tensors: Sequence[Tensor]) -> None:
-    """Write the means over all processes into the tensors; every process gives as many, of the same shapes."""
+    """Replace tensors by their means over all processes; every process passes the same shapes."""
     for tensor in tensors:
         mean = tensor.detach().clone(memory_format=torch.contiguous_format)
         dist.all_reduce(mean)
@@ -323,36 +310,36 @@ def average_over_ranks(tensors: Sequence[Tensor]) -> None:
 
 
 def save_network(path: Path, weights: dict[str, Tensor], about: dict[str, str]) -> None:
-    """Write the weights, with what is needed to make their network."""
+    """Write the weights and the parameters of their network."""
     held = {name: weight.detach().cpu().contiguous().clone() for name, weight in weights.items()}
-    # Under one name: safetensors writes several in an order that differs from time to time, and the file is hashed.
+    # One metadata entry: safetensors writes several in random order, and the file is hashed.
     save_file(held, path, metadata={ABOUT: json.dumps({"format": FORMAT, **about}, sort_keys=True)})
 
 
 def load_network(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the weights, on the CPU, and what is needed to make their network."""
+    """Return the weights, on the CPU, and the parameters of their network."""
     about = read_about(path)
-    with _reading(path), safe_open(path, framework="pt") as file:
+    with _model_errors(path), safe_open(path, framework="pt") as file:
         return {name: file.get_tensor(name) for name in file.keys()}, about  # noqa: SIM118 - it is no mapping
 
 
 def read_about(path: Path) -> dict[str, str]:
-    """Return what the file says of its network, without its weights."""
-    with _reading(path), safe_open(path, framework="pt") as file:
+    """Return the parameters of a file's network, without its weights."""
+    with _model_errors(path), safe_open(path, framework="pt") as file:
         about: Any = json.loads((file.metadata() or {}).get(ABOUT, "{}"))
     if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise ModelError(f"mined.retriever: {path}: is no file that an ADPO run wrote ({NETWORK})")
+        raise ModelError(f"mined.retriever: {path}: not a {NETWORK} of an ADPO run")
     return {str(name): str(value) for name, value in about.items()}
 
 
 def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    with _reading(path), path.open("rb") as file:
+    with _model_errors(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
-def _reading(path: Path) -> Generator[None]:
+def _model_errors(path: Path) -> Generator[None]:
     try:
         yield
     except (OSError, SafetensorError, ValueError) as error:

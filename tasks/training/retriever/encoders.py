@@ -1,20 +1,18 @@
 """Encoders of the retriever: pairs of images and texts as unit vectors in one space.
 
-``heads``, the usual one: small trainable heads on vectors of images and texts that are computed once (ours). A pair is
-``[f1, f2, f2 - f1, f1 * f2]`` of its images' vectors, a text its own vector, all scaled so that their numbers are about
-1; two layers on the pair's side, one on the text's, take them into one space, where their cosine says how well they
-fit. A scale of 100 and a temperature of 2 are made for CLIP, whose cosines of one image with any texts lie in a narrow
-cone: they differ by some hundredths. Heads that start anew fill the whole sphere, and one text would get nearly all of
-q. So their vectors have a constant part, and only ``SPREAD`` of a cosine varies (ours): with descriptions of random
-scenes, q starts with 80 % of the entropy of equal chances then, and with 2 % on the rendered ones without.
+``heads``, the default: small trainable heads on precomputed vectors of images and texts (ours). A pair is ``[f1, f2, f2
+- f1, f1 * f2]`` of its images' vectors, a text its own vector, all scaled to numbers of about 1; two layers for pairs
+and one for texts map them into one space, where their cosine is the score. A scale of 100 and a temperature of 2 suit
+CLIP, whose cosines differ by hundredths. New heads fill the whole sphere, and one text would get nearly all of q. So
+their vectors have a constant part, and only ``SPREAD`` of a cosine varies (ours): q then starts with 80 % of the
+uniform entropy on descriptions of random scenes; without, with 2 % on rendered ones.
 
-``clip4idc``: a CLIP of its own that looks at both images at once (Guo et al. 2022). Of its vision transformer the first
-three quarters of the layers see each image alone (9 of 12), the others the tokens of both, to which an embedding of the
-image's place, one of the position, and a layer norm are added; a pair is the mean of the two class tokens. Texts go
-through CLIP's text transformer. Both towers are trained by the retriever's rewards, what CLIP has brought along a
-thousand times more slowly than what is new, as CLIP4IDC does. For ViT-B/32, a batch of 4 and 128 candidates, which the
-batch shares, a step is about 2.5 TFLOP, and 150 M weights with Adam's moments and gradients are 2.4 GB; heads need 0.05
-GFLOP for a pair. Needs PyTorch, and open_clip for the second.
+``clip4idc``: a CLIP that sees both images at once (Guo et al. 2022). The first three quarters of its vision layers (9
+of 12) see each image alone, the others the tokens of both, after an image embedding, a position embedding and a layer
+norm; a pair is the mean of the two class tokens. Texts go through CLIP's text transformer. The retriever's rewards
+train both towers, CLIP's weights at a thousandth of the new ones' rate, as CLIP4IDC does. For ViT-B/32, a batch of 4
+and 128 shared candidates, a step is about 2.5 TFLOP, and 150 M weights with Adam's moments and gradients are 2.4 GB;
+heads need 0.05 GFLOP for a pair. Needs PyTorch, and open_clip for the second.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,44 +31,42 @@ from pairwright.tasks.training.retriever.material import Features
 from pairwright.tasks.training.retriever.pool import Places
 
 BLOCKS = 4
-SPREAD = 0.2
-"""Cosines lie between 1 - 2 SPREAD and 1."""
+SPREAD = 0.2  # cosines lie between 1 - 2 SPREAD and 1
 
 
 class Heads(nn.Module):
     """Heads that map pairs and texts into one space."""
 
     def __init__(self, image_size: int, text_size: int, width: int, *, seed: int) -> None:
-        """Make new heads, the same for the same seed whatever was drawn before."""
+        """Create new heads, determined by the seed alone."""
         super().__init__()
-        with torch.random.fork_rng(devices=[]):  # what is drawn elsewhere does not depend on these
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.pair = nn.Sequential(nn.Linear(BLOCKS * image_size, width), nn.GELU(), nn.Linear(width, width))
             self.text = nn.Linear(text_size, width)
         self.image_scale, self.text_scale = float(image_size) ** 0.5, float(text_size) ** 0.5
 
     def pairs(self, vectors: Tensor) -> Tensor:
-        """Return ``(B, width + 1)`` unit vectors of ``(B, 2, d)`` images' vectors."""
+        """Return ``(B, width + 1)`` unit vectors of ``(B, 2, d)`` image vectors."""
         first, second = (vectors * self.image_scale).unbind(1)
         parts = [first, second, second - first, first * second]
         return _into_cone(self.pair(torch.cat(parts, dim=-1)))
 
     def texts(self, vectors: Tensor) -> Tensor:
-        """Return ``(N, width + 1)`` unit vectors of ``(N, d)`` texts' vectors."""
+        """Return ``(N, width + 1)`` unit vectors of ``(N, d)`` text vectors."""
         return _into_cone(self.text(vectors * self.text_scale))
 
 
 def _into_cone(vectors: Tensor) -> Tensor:
-    """Return unit vectors with one more number, which is the same for all: cosines become 1 - SPREAD (1 - cosine)."""
+    """Return unit vectors with one more, constant number: cosines become 1 - SPREAD (1 - cosine)."""
     free = functional.normalize(vectors, dim=-1) * SPREAD**0.5
     return functional.pad(free, (0, 1), value=(1 - SPREAD) ** 0.5)
 
 
 class HeadsEncoder:
-    """Encoder of rows and texts of the pool by their vectors."""
+    """Encoder of rows and texts by precomputed vectors."""
 
-    wants_pixels = False
-    """Whether ``pairs`` reads and looks at the images: a cost of its own."""
+    wants_pixels = False  # whether ``pairs`` reads images
 
     def __init__(self, network: Heads, features: Features, device: torch.device) -> None:
         self.network, self._features, self._device = network.to(device), features, device
@@ -88,29 +84,26 @@ class HeadsEncoder:
         return self.network.texts(torch.from_numpy(self._features.words(ids)).to(self._device))
 
     def groups(self, rate: float) -> list[dict[str, Any]]:
-        """Return what an optimiser trains, with its rate."""
+        """Return the optimiser's parameter groups."""
         return [{"params": list(self.network.parameters()), "lr": rate}]
 
 
-ALONE = 0.75
-"""Share of the layers that see one image (9 of 12)."""
-CLIP_SHARE = 1e-3
-"""CLIP4IDC's ``coef_lr``."""
-Shown = Callable[[int], Sequence[NDArray[np.uint8]]]
-"""Returns the decoded images of a row."""
+ALONE = 0.75  # share of the layers that see one image (9 of 12)
+CLIP_SHARE = 1e-3  # CLIP4IDC's ``coef_lr``
+ReadImages = Callable[[int], Sequence[NDArray[np.uint8]]]  # returns the decoded images of a row
 
 
 class Clip4Idc(nn.Module):
-    """Layers of a CLIP at work on pairs; ``clip`` is a model of open_clip."""
+    """CLIP's layers on pairs; ``clip`` is a model of open_clip."""
 
     def __init__(self, clip: Any, *, seed: int) -> None:
-        """Add what CLIP does not have, drawn as its own embeddings are; the same for the same seed."""
+        """Add the new weights, initialised as CLIP's embeddings and determined by the seed."""
         super().__init__()
         visual = clip.visual
         if not clips.has_class_token(visual) or not visual.transformer.batch_first:
             raise ModelError(
-                f"{clips.FIELD}: adpo.encoder=clip4idc splits a vision transformer with a class token; this model's "
-                f"image tower is a {type(visual).__name__}. Name a ViT of CLIP's form, or take adpo.encoder=heads"
+                f"{clips.FIELD}: adpo.encoder=clip4idc needs a vision transformer with a class token, not a "
+                f"{type(visual).__name__}. Use a ViT of CLIP's form, or adpo.encoder=heads"
             )
         if len(visual.transformer.resblocks) < 2:
             raise ModelError(f"{clips.FIELD}: adpo.encoder=clip4idc needs an image tower with two layers or more")
@@ -146,12 +139,12 @@ class Clip4Idc(nn.Module):
 
 
 class Clip4IdcEncoder:
-    """Encoder of rows by their images, and of texts of the pool by their words, from a CLIP's local weights."""
+    """Encoder of rows by images, and of texts by words, initialised from a CLIP's local weights."""
 
     wants_pixels = True
 
     def __init__(
-        self, config: ClipConfig, texts: Sequence[str], shown: Shown, *, seed: int, device: torch.device
+        self, config: ClipConfig, texts: Sequence[str], shown: ReadImages, *, seed: int, device: torch.device
     ) -> None:
         clip = clips.create_model(config).float().eval()
         clip.logit_scale.requires_grad_(requires_grad=False)  # the retriever's own scale is used
@@ -162,18 +155,18 @@ class Clip4IdcEncoder:
         self._texts, self._shown, self._device = texts, shown, device
 
     def pairs(self, places: Places) -> Tensor:
-        """Return ``(B, d)`` unit vectors of the rows' first and last images, as CLIP crops them."""
+        """Return ``(B, d)`` unit vectors of the rows' first and last images, cropped as by CLIP."""
         shown = [self._shown(place) for place in places.tolist()]
         crops = np.stack([self._preprocess(images[place]) for images in shown for place in (0, -1)])
         pixels = self._preprocess.numbers(torch.from_numpy(crops).to(self._device))
         return self.network.pairs(pixels.unflatten(0, (-1, 2)))
 
     def texts(self, ids: Places) -> Tensor:
-        """Return ``(N, d)`` unit vectors; texts are cut where the tower ends."""
+        """Return ``(N, d)`` unit vectors; texts are truncated to the tower's length."""
         return self.network.texts(self._tokenize([self._texts[int(number)] for number in ids]).to(self._device))
 
     def groups(self, rate: float) -> list[dict[str, Any]]:
-        """Return what an optimiser trains: new weights at the full rate, CLIP's at a thousandth of it."""
+        """Return the parameter groups: new weights at the full rate, CLIP's at a thousandth of it."""
         own = [weight for weight in self.network.clip.parameters() if weight.requires_grad]
         new = [weight for name, weight in self.network.named_parameters() if not name.startswith("clip.")]
         return [{"params": new, "lr": rate}, {"params": own, "lr": rate * CLIP_SHARE}]

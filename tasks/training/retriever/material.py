@@ -1,17 +1,17 @@
-"""What the retriever of a run needs to know of its rows: frozen beside the rows, and opened again by every process.
+"""Material of a run's retriever: frozen beside the rows, and opened by every process.
 
-Reads the settled tables ``preferences``, ``differences`` (which texts say that nothing changed), ``embeddings`` and
-``text_vectors``, and the graphs of ``images``; the tables that a dataset does not have are done without, but for
-vectors, which the heads need. Writes into ``runs/NAME/retriever/``:
+Reads the settled tables ``preferences``, ``differences`` (texts that state no change), ``embeddings`` and
+``text_vectors``, and the graphs of ``images``; all but the heads' vectors are optional. Writes into
+``runs/NAME/retriever/``:
 
     entries.arrow          one row per preference: 150 bytes and its text
     images/, texts/        vectors, 2 bytes per number
-    claims.arrow, graphs.arrow   where the truth is known, of 20,000 rows at the most
-    clip.json              which CLIP the encoder CLIP4IDC starts from; written by whoever chooses it
+    claims.arrow, graphs.arrow   where the truth is known, of up to 20,000 rows
+    clip.json              CLIP4IDC's base; written by the caller
 
-A resumed run reads these files, whatever has become of the dataset. Vectors are mapped from disk, shared by all
-processes of a machine: for 100,000 images and texts with 768 numbers each 300 MB; nothing is held on the device but a
-batch. Needs no PyTorch.
+A resumed run reads these files, whatever has happened to the dataset. Vectors are memory-mapped and shared by all
+processes of a machine: 300 MB for 100,000 images and texts of 768 numbers; the device holds one batch. Needs no
+PyTorch.
 """
 
 import json
@@ -40,30 +40,22 @@ from pairwright.tasks.training.freeze_rows import FrozenRows
 from pairwright.tasks.training.retriever.pool import NONE, Entry, Places, Pool, make_pool, may_say_no_change
 
 CLIP = "clip.json"
-COPIES = "perceptual-hash"
-"""The vector by which copies are told; two photographs of one scene have nearly the same."""
-MOST_KNOWN = 20_000
-"""Rows whose truth is known at the most; the share of true negatives is measured on them."""
+COPIES = "perceptual-hash"  # vector for finding copies; photographs of one scene have nearly the same
+MOST_KNOWN = 20_000  # maximum rows of known truth, for the share of true negatives
 UNKNOWN, WRONG, TRUE = -1, 0, 1
-Tables = Mapping[str, Planned]
-"""A dataset's settled tables by name."""
+Tables = Mapping[str, Planned]  # a dataset's settled tables by name
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Features:
-    """Vectors of rows and of texts, looked up a batch at a time."""
+    """Vectors of rows and texts, looked up by batch."""
 
-    images: tuple[NDArray[np.float16], ...]
-    """Per embedder ``(images, d)`` unit vectors."""
-    shown: Places
-    """(n, 2) per row its first and its last image, by its place in ``images``."""
-    texts: NDArray[np.float16]
-    """``(vectors, d)`` unit vectors."""
-    of_texts: Places
-    """(T,) per text of the pool its place in ``texts``."""
-    made_by: str
-    """The embedders of images and of texts, in words: trained heads fit no others."""
+    images: tuple[NDArray[np.float16], ...]  # per embedder ``(images, d)`` unit vectors
+    shown: Places  # (n, 2) index into ``images`` of each row's first and last image
+    texts: NDArray[np.float16]  # ``(vectors, d)`` unit vectors
+    of_texts: Places  # (T,) index into ``texts`` of each text of the pool
+    made_by: str  # names of the embedders, which trained heads depend on
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -71,20 +63,20 @@ class Features:
         return sum(matrix.shape[1] for matrix in self.images), self.texts.shape[1]
 
     def pairs(self, places: Places) -> Floats:
-        """Return ``(B, 2, d)``: both images' vectors of unit length, zeros where an image shows nothing."""
+        """Return ``(B, 2, d)`` unit vectors of both images; zeros for an image without features."""
         rows = self.shown[places]
         joined = np.concatenate([matrix[rows] for matrix in self.images], axis=-1).astype(np.float32)
         return joined / np.sqrt(np.float32(len(self.images)))
 
     def words(self, ids: Places) -> Floats:
-        """Return ``(N, d)``: the vectors of texts of the pool."""
+        """Return ``(N, d)`` vectors of texts of the pool."""
         return self.texts[self.of_texts[ids]].astype(np.float32)
 
 
 def map_features(
     entries: Sequence[Entry], pool: Pool, *, images: Mapping[str, Vectors], texts: Mapping[str, Vectors]
 ) -> Features:
-    """Find the vectors of some rows and of the texts of their pool."""
+    """Look up the vectors of rows and of the texts of their pool."""
     used = {name: vectors for name, vectors in sorted(images.items()) if name != COPIES}
     if not used or not texts:
         raise ConfigError(
@@ -110,20 +102,14 @@ def map_features(
 
 @dataclass(frozen=True)
 class KnownTruth:
-    """Claims of texts, as a rendered scene's are written with, and graphs of images, to check a text on a row.
+    """Claims of texts and graphs of images, by which a text is checked against a row; both may be missing."""
 
-    A text without claims, or an image without a graph, gives no answer.
-    """
-
-    claims: tuple[str, ...]
-    """(T,) per text JSON of its claims; empty: unknown."""
-    images: tuple[tuple[str, str], ...]
-    """(n,) keys of each row's images."""
-    graphs: Mapping[str, str]
-    """By image, JSON of its graph without masks; rows with other images are not known."""
+    claims: tuple[str, ...]  # (T,) JSON of each text's claims; empty: unknown
+    images: tuple[tuple[str, str], ...]  # (n,) keys of each row's images
+    graphs: Mapping[str, str]  # JSON of graphs without masks, by image
 
     def of(self, places: Places, ids: Places) -> NDArray[np.int8]:
-        """Return ``(B, m)``: whether each text of ``ids`` (B, m) is ``TRUE`` of its row, ``WRONG``, or nobody knows."""
+        """Return ``(B, m)``: ``TRUE``, ``WRONG`` or ``UNKNOWN`` for each text of ``ids`` (B, m) on its row."""
         rows = zip(places.tolist(), ids.tolist(), strict=True)
         found = [[self._check(place, number) for number in numbers] for place, numbers in rows]
         return np.array(found, dtype=np.int8).reshape(ids.shape)
@@ -142,14 +128,14 @@ class KnownTruth:
 
 
 def know_claims(claims: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """Return JSON of claims by plain text; of equal texts the last that has any counts."""
+    """Return JSON of claims by plain text; of equal texts the last one with claims counts."""
     return {plain_text(text): written for text, written in claims if written not in ("", "[]", None)}
 
 
 def know_truth(
     entries: Sequence[Entry], pool: Pool, *, claims: Iterable[tuple[str, str]], graphs: Mapping[str, str]
 ) -> KnownTruth:
-    """Return what is known of some rows; ``graphs`` are JSON without masks, by image."""
+    """Return the known truth of rows; ``graphs`` are JSON without masks, by image."""
     known = know_claims(claims)
     return KnownTruth(
         claims=tuple(known.get(plain_text(text), "") for text in pool.texts),
@@ -159,7 +145,7 @@ def know_truth(
 
 
 def without_masks(graph: str) -> str:
-    """Return a graph's JSON with empty masks in the place of its objects' own, which no claim is about."""
+    """Return a graph's JSON without its objects' masks, which no claim is about."""
     read: dict[str, Any] = json.loads(graph)
     for thing in read["objects"]:
         thing["mask"]["counts"] = []
@@ -168,21 +154,17 @@ def without_masks(graph: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
-    """All that a retriever knows."""
+    """Everything that a retriever reads."""
 
-    entries: tuple[Entry, ...]
-    """Rows that are trained or measured on, by their place."""
+    entries: tuple[Entry, ...]  # training and held-out rows
     pool: Pool
-    places: Mapping[str, int]
-    """The place of each row, by its key."""
-    features: Features | None
-    """``None`` where the dataset has no vectors."""
-    truth: KnownTruth | None
-    """``None`` where no truth is known."""
+    places: Mapping[str, int]  # position of each row, by key
+    features: Features | None  # ``None``: no vectors
+    truth: KnownTruth | None  # ``None``: unknown
 
 
 def freeze_material(build: Build, tables: Tables, folder: Path, *, frozen: Sequence[FrozenRows], table: str) -> None:
-    """Write what a run's retriever needs; the texts of the first of the ``frozen`` splits are the pool."""
+    """Write a retriever's material; the texts of the first of the ``frozen`` splits are the pool."""
     edited = {row.key: row for rows in frozen for row in rows.edited().values()}
     entries = list(read_entries(build, tables, frozen=frozen, edited=edited, table=table))
     write_entries(folder, entries)
@@ -205,13 +187,13 @@ def freeze_material(build: Build, tables: Tables, folder: Path, *, frozen: Seque
 
 
 def write_entries(folder: Path, entries: Sequence[Entry]) -> None:
-    """Write what is known of the rows themselves."""
+    """Write the rows' entries."""
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "entries.arrow", map(asdict, entries))
 
 
 def open_material(folder: Path) -> Material:
-    """Open what was frozen."""
+    """Open frozen material."""
     rows: list[dict[str, Any]] = [{**row, "images": tuple(row["images"])} for row in _read(folder / "entries.arrow")]
     entries = tuple(Entry(**row) for row in rows)
     pool = make_pool(entries)
@@ -231,7 +213,7 @@ def open_material(folder: Path) -> Material:
 def read_entries(
     build: Build, tables: Tables, *, frozen: Sequence[FrozenRows], edited: Mapping[str, PreferenceRow], table: str
 ) -> Iterator[Entry]:
-    """Yield the rows of a run as the retriever knows them, in the order of the table."""
+    """Yield the entries of a run's rows, in the order of the table."""
     train, splits = frozen[0].split, dict[str, str]()
     for some in frozen:
         splits |= dict.fromkeys(some.keys(), some.split)
@@ -260,15 +242,12 @@ def _stream(build: Build, planned: Planned, *columns: str) -> Iterator[dict[str,
 
 
 def find_held_out(rows: Iterable[Mapping[str, Any]], *, train: str) -> set[str]:
-    """Return the plain chosen texts of all splits but ``train``: none is to be anybody's negative in training."""
+    """Return the plain chosen texts of all splits but ``train``, which must not become negatives."""
     return {plain_text(row["chosen"]) for row in rows if row["split"] != train}
 
 
 def make_entry(row: Mapping[str, Any], *, in_pool: bool, no_change: bool | None) -> Entry:
-    """Return a preference's columns as the retriever knows them.
-
-    ``no_change`` says whether the chosen text was written to say so; ``None``: read that from its words.
-    """
+    """Return a preference's entry; ``no_change``: whether its text states no change, ``None``: read from its words."""
     chosen, images = row["chosen"], row["image_keys"]
     return Entry(
         key=row["key"],
@@ -291,4 +270,4 @@ def _read(path: Path) -> list[dict[str, Any]]:
         with pa.memory_map(str(path)) as source:
             return pa.ipc.open_file(source).read_all().to_pylist()
     except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"{path}: cannot be read: {error}. Start the run anew under another --name") from error
+        raise StoreError(f"{path}: cannot be read: {error}. Start over with another --name") from error

@@ -1,14 +1,12 @@
-"""The texts that ADPO's retriever chooses from, and which of them a pair may get (paper 000, sections 4.2 and 6.1).
+"""Pool of texts for ADPO's retriever, and the texts allowed for a pair (paper 000, sections 4.2 and 6.1).
 
-The pool is the distinct chosen texts of the training split that no held-out row has (``material``); texts that differ
-in case, spaces and punctuation only are one. A pair never gets a text of its own, nor one equal to it, nor, where
-nothing changed between its images, any text that says so (ours: in rendered and CLEVR-like collections one such text is
-true of thousands of pairs). Each time, some are drawn of the rest, all equally likely, however many rows have it.
+The pool is the distinct chosen texts of the training split that no held-out row has (``material``); case, spaces and
+punctuation do not distinguish texts. A pair never gets a text equal to one of its own nor, where nothing changed
+between its images, any text that states so (ours: in rendered and CLEVR-like collections one such text is true of
+thousands of pairs). Candidates are drawn uniformly from the rest, regardless of how many rows have a text.
 
-Each draw has a generator of its own, made of a seed, a step, a row and a use, and there is no state to keep. So a
-resumed run, and one on another number of devices, draws for a row what the first would have drawn.
-
-Reads and writes nothing; needs NumPy. State: 8 bytes per row and positive text, and the texts.
+Each draw has its own generator, seeded by seed, step, row and use. So resumed runs, and other numbers of devices, draw
+the same. Needs NumPy; memory: 8 bytes per row and positive text, and the texts.
 """
 
 import re
@@ -26,8 +24,7 @@ from pairwright.tasks.texts.words import says_no_change
 Places = NDArray[np.int64]
 Use = Literal["candidates", "negatives"]
 STREAMS: dict[Use, int] = {"candidates": 1, "negatives": 2}
-NONE = -1
-"""Stands for no text."""
+NONE = -1  # stands for no text
 MOST_CHARACTERS = 2000
 CHANGED = (
     r"(?:chang\w+|differ\w*|alter\w*|modif\w+|mov\w+|variations?|added|removed|replaced|missing|happen\w*|occurr\w*)"
@@ -46,40 +43,29 @@ EXCEPT = re.compile(r"\b(?:but|except|apart from|aside from|other than|however|t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One row of a run, as far as the retriever knows it."""
+    """Preference as the retriever sees it."""
 
-    key: str
-    """Of its ``PreferenceRow``."""
-    pair: str
-    """What the row is about; all chosen texts of it are positives of the row."""
+    key: str  # of its ``PreferenceRow``
+    pair: str  # subject of the row; all its chosen texts are positives
     chosen: str
-    images: tuple[str, str]
-    """Keys of its first and its last image."""
-    in_pool: bool
-    """Whether its text may be another pair's negative: rows of the training split whose text no other split has."""
-    no_change: bool
-    """Whether its text says that the images show the same."""
+    images: tuple[str, str]  # keys of its first and its last image
+    in_pool: bool  # whether its text may be a negative: of the training split, and in no other split
+    no_change: bool  # whether its text states that nothing changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """The texts, by number, and what each row (by its place among the entries) may not get."""
+    """Numbered texts, and the texts that each row must not get."""
 
-    texts: tuple[str, ...]
-    """Distinct ones, in the order of the alphabet; of equal ones the first."""
-    no_change: NDArray[np.bool_]
-    """(T,) which of them say that nothing changed."""
-    own: Places
-    """(n, K) which texts are a row's own, filled up with ``NONE``."""
-    trained: NDArray[np.bool_]
-    """(n,) which rows are of the training split."""
-    unchanged: NDArray[np.bool_]
-    """(n,) which rows have a text that says that nothing changed."""
-    marks: NDArray[np.uint64]
-    """(n,) what random numbers know the rows by."""
+    texts: tuple[str, ...]  # distinct, in alphabetical order; of equal ones the first
+    no_change: NDArray[np.bool_]  # (T,) which texts state no change
+    own: Places  # (n, K) each row's own texts, padded with ``NONE``
+    trained: NDArray[np.bool_]  # (n,) which rows are of the training split
+    unchanged: NDArray[np.bool_]  # (n,) which rows have a text that states no change
+    marks: NDArray[np.uint64]  # (n,) the rows' seeds of random numbers
 
     def excluded(self, places: Places, ids: Places) -> NDArray[np.bool_]:
-        """Return ``(B, M)``: which texts of ``ids`` (B, M) may not be a negative of the rows."""
+        """Return ``(B, M)``: which texts of ``ids`` (B, M) must not be a negative of the rows."""
         found = self.unchanged[places, None] & self.no_change[ids]
         for column in self.own[places].T:
             found |= ids == column[:, None]
@@ -90,10 +76,9 @@ class Pool:
         return np.broadcast_to(np.arange(len(self.texts)), (len(places), len(self.texts)))
 
     def draw(self, places: Places, size: int, *, seed: int, step: int) -> Places:
-        """Return ``(B, size)``: the candidates of each row, none twice; ``NONE`` behind them where there are fewer.
+        """Return ``(B, size)`` distinct candidates of each row, padded with ``NONE``.
 
-        Every set of so many texts of those that a row may get is equally likely. What a row gets depends on ``seed``,
-        ``step`` and the row alone.
+        Every allowed set is equally likely; it depends on ``seed``, ``step`` and the row alone.
         """
         found = np.full((len(places), size), NONE)
         for row, place, mark in zip(found, places.tolist(), self.marks[places].tolist(), strict=True):
@@ -109,7 +94,7 @@ class Pool:
 
 
 def make_pool(entries: Sequence[Entry]) -> Pool:
-    """Return the pool of some rows; places count in the order of the entries."""
+    """Return the pool of some rows, by their position."""
     plain = [plain_text(entry.chosen) for entry in entries]
     texts: dict[str, str] = {}
     for words, entry in zip(plain, entries, strict=True):
@@ -139,15 +124,14 @@ def make_pool(entries: Sequence[Entry]) -> Pool:
 
 
 def generator_of(mark: int, *, seed: int, step: int, use: Use) -> np.random.Generator:
-    """Return what draws for a row, by its mark, in a step."""
+    """Return the generator of a row's draw in a step."""
     return np.random.Generator(np.random.Philox(key=[mark, seed], counter=[0, 0, step, STREAMS[use]]))
 
 
 def may_say_no_change(text: str) -> bool:
-    """Return whether a text, or a part of it, may say that nothing changed; a long one is read in part.
+    """Return whether a text, or part of it, may state that nothing changed; a long one is read in part.
 
-    It errs on one side: a text that is wrongly taken to say so is only spared the pairs without a change, and such a
-    pair the negative.
+    False positives are harmless: such a text is only withheld from unchanged pairs, and its pair from such negatives.
     """
     text = " ".join(text[:MOST_CHARACTERS].split())
     return says_no_change(text) or bool(SAME.search(text) and not EXCEPT.search(text))

@@ -1,12 +1,11 @@
-"""ADPO's adversary: it proposes negatives, is told how hard they were for the policy, and moves towards harder ones.
+"""Retriever of ADPO: proposes negatives, is rewarded by the policy's loss on them, and moves towards harder ones.
 
-q(T' | X1, X2) is a softmax of ``scale * cos(pair, text) / tau`` over candidates drawn from the pool (paper 000, Eq. 3
-and section 6.1); it ascends on the policy's loss by REINFORCE (Eq. 7; Algorithm 1's signs are the other way round) with
-Adam, as the paper's. Ours: the running baseline, which starts at log 2, the reward where policy and reference agree;
-that each draw has a generator of its own (``pool``), of which a resumed run needs no state; and the
-warm-up. CLIP4IDC, which the paper's retriever follows, is trained so: of a batch's texts, each pair must find its own,
-and each text its pair. New heads would begin with negatives that have nothing to do with the pair, and REINFORCE learns
-slowly; after some seconds of this, q prefers texts that are like the pair's own.
+q(T' | X1, X2) is a softmax of ``scale * cos(pair, text) / tau`` over candidates of the pool (paper 000, Eq. 3 and
+section 6.1); it ascends on the policy's loss by REINFORCE (Eq. 7; Algorithm 1 has the signs reversed) with Adam, as the
+paper's. Ours: a running baseline from log 2, the reward at equal policy and reference; a separate generator per draw
+(``pool``), so that a resumed run needs no random state; and the warm-up, CLIP4IDC's own training: in a batch each pair
+must find its text, and each text its pair. New heads would start with unrelated negatives, and REINFORCE learns slowly;
+after some seconds of warm-up q prefers texts similar to the pair's own.
 
 Needs PyTorch. The state is the encoder's weights, Adam's two moments, and five numbers.
 """
@@ -32,29 +31,22 @@ from pairwright.tasks.training.retriever.encoders import Encoder
 from pairwright.tasks.training.retriever.pool import NONE, Places, Pool, generator_of
 
 log = logging.getLogger(__name__)
-BATCH, SMALL_BATCH = 256, 32
-"""Rows of a step of the warm-up; the second where each row costs passes of a tower."""
+BATCH, SMALL_BATCH = 256, 32  # rows per step of the warm-up; the second where rows need passes of a tower
 RATE, SLOW_RATE = 1e-3, 1e-4
-START = math.log(2)
-"""The reward -log sigmoid(0) of a policy that is the reference."""
-MEMORY = 0.9
-"""Share of the running baseline that each step keeps (ours)."""
+START = math.log(2)  # -log sigmoid(0): the reward of a policy equal to the reference
+MEMORY = 0.9  # decay of the running baseline (ours)
 Average = Callable[[Sequence[Tensor]], None]
-"""Replaces tensors, in place, by their means over all ranks; every rank calls it with the same shapes."""
+"""Replaces tensors in place by their means over all ranks; every rank passes the same shapes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """Negatives of a batch of B rows."""
 
-    places: Places
-    """(B,) which rows."""
-    ids: Places
-    """(B, m) which texts of the pool; ``NONE`` for a row that may have none."""
-    texts: tuple[tuple[str, ...], ...]
-    """Per row its m negatives, which may repeat; empty for a row that may have none."""
-    log_q: Tensor
-    """(B, m), differentiable."""
+    places: Places  # (B,) rows
+    ids: Places  # (B, m) texts of the pool; ``NONE`` for a row without candidates
+    texts: tuple[tuple[str, ...], ...]  # m negatives per row, possibly repeated; none for a row without candidates
+    log_q: Tensor  # (B, m), differentiable
     metrics: dict[str, float]
 
 
@@ -66,23 +58,20 @@ class Retriever:
     encoder: Encoder
     config: AdpoConfig
     seed: int
-    average: Average | None = None
-    """``None``: there is one rank."""
+    average: Average | None = None  # ``None``: there is one rank
     baseline: float = START
-    drawn: int = 0
-    """Proposals made so far: what the random numbers of the next are drawn by."""
+    drawn: int = 0  # number of proposals, which seeds the next one
     steps: int = 0
     _gathered: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
-    """Since the last step: batches, sum of the rewards, number of them."""
+    """Since the last step: batches, sum of rewards, number of rewards."""
 
     def __post_init__(self) -> None:
-        """Make the optimiser."""
         groups = self.encoder.groups(self.config.retriever_learning_rate)
         self._weights: list[Tensor] = [weight for group in groups for weight in group["params"]]
         self._optimiser = torch.optim.Adam(groups, fused=True)
 
     def propose(self, places: Sequence[int] | Places) -> Proposal:
-        """Return m negatives for each row, by its place among the pool's entries, sampled from q."""
+        """Return m negatives for each row, by position in the pool's entries, sampled from q."""
         rows, step = np.asarray(places, dtype=np.int64), self.drawn
         self.drawn += 1
         candidates = self._candidates(rows, step)
@@ -101,9 +90,9 @@ class Retriever:
         )
 
     def _candidates(self, rows: Places, step: int) -> Places:
-        """Draw each row's own candidates; where each text costs a pass of a tower, the rows share those of the first.
+        """Draw each row's candidates; with a tower, the rows of a batch share those of the first one.
 
-        A shared text that is one of a row's own is then missing from its candidates (ours).
+        A shared text that is a row's own is then missing from its candidates (ours).
         """
         if not self.encoder.wants_pixels:
             return self.pool.draw(rows, self.config.candidates, seed=self.seed, step=step)
@@ -112,9 +101,9 @@ class Retriever:
         return np.where((everybody == NONE) | self.pool.excluded(rows, everybody), NONE, everybody)
 
     def logits(self, rows: Places, candidates: Places) -> Tensor:
-        """Return ``(B, N)`` float32: ``scale * cos / tau``; each different text is encoded once."""
+        """Return ``(B, N)`` float32: ``scale * cos / tau``; each distinct text is encoded once."""
         different, columns = np.unique(candidates, return_inverse=True)
-        # Heads compute in float32 whatever the policy computes in; towers may have its precision.
+        # Heads compute in float32; towers in the policy's precision.
         kind = self._weights[0].device.type
         with nullcontext() if self.encoder.wants_pixels else torch.autocast(kind, enabled=False):
             pairs = self.encoder.pairs(rows)
@@ -129,8 +118,8 @@ class Retriever:
         share = torch.where(most > 0, found.entropy / most.clamp(min=1e-12), torch.ones_like(most)).clamp(0, 1)
         values = {
             "retriever/entropy": found.entropy,
-            "retriever/entropy share": share,  # of that of equal chances; 1 where there is no choice
-            "retriever/effective": found.entropy.exp(),  # candidates that equal chances would give the same entropy
+            "retriever/entropy share": share,  # of the uniform entropy; 1 for a single candidate
+            "retriever/effective": found.entropy.exp(),  # number of equally likely candidates with the same entropy
             "retriever/candidates": found.available,
         }
         having = found.available > 0
@@ -139,17 +128,17 @@ class Retriever:
         return dict(zip(values, means.tolist(), strict=True)) | about
 
     def learn(self, proposal: Proposal, rewards: Tensor, *, last: bool = True) -> dict[str, float]:
-        """Add the gradient of one batch; where it is the last before the policy's step, take a step, too.
+        """Add the gradient of one batch; at the last batch before the policy's step, take a step.
 
         Args:
-            proposal: made since the last step, so that its log q is that of the parameters which drew it.
-            rewards: ``(B, m)`` R = -log sigmoid(M) of each negative, NaN where there is none.
+            proposal: made since the last step, so that its log q is of the current weights.
+            rewards: ``(B, m)`` R = -log sigmoid(M) of each negative, NaN where absent.
             last: whether the optimiser steps, on the mean over the batches since the last step and over all ranks.
         """
         rewards = rewards.detach().to(proposal.log_q)
         loss = retriever_loss(proposal.log_q, rewards, self.baseline if self.config.baseline == "running" else 0.0)
         if not torch.isfinite(loss) or rewards.isinf().any():
-            raise TrainingError("adpo: the retriever's loss is not finite: a negative's log-probability is not")
+            raise TrainingError("adpo: the retriever's loss is not finite, since a negative's log-probability is not")
         if loss.requires_grad:
             loss.backward()
         there = ~rewards.isnan()
@@ -160,7 +149,7 @@ class Retriever:
         return {"retriever/loss": float(loss.detach()), **({"retriever/reward": total / count} if count else {})}
 
     def step(self) -> None:
-        """Step on the mean gradient since the last step, over all ranks; one without any gives zeros."""
+        """Step on the mean gradient since the last step, over all ranks; zeros without any batch."""
         batches, total, count = self._gathered
         batches = max(batches, 1.0)
         for weight in self._weights:
@@ -177,16 +166,16 @@ class Retriever:
         self.steps += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that the next proposals and steps depend on; between steps only."""
+        """Return the complete state between steps."""
         numbers = {"baseline": self.baseline, "drawn": self.drawn, "steps": self.steps, "texts": len(self.pool.texts)}
         weights, moments = self.encoder.network.state_dict(), self._optimiser.state_dict()
         return {"about": self.encoder.about, "network": weights, "optimiser": moments, "numbers": numbers}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another one was."""
+        """Restore a state."""
         numbers = state["numbers"]
         if state["about"] != self.encoder.about or numbers["texts"] != len(self.pool.texts):
-            raise TrainingError("adpo: the retriever of the checkpoint is another one: its encoder or its pool differs")
+            raise TrainingError("adpo: the checkpoint's retriever has another encoder or pool")
         self.encoder.network.load_state_dict(state["network"])
         self._optimiser.load_state_dict(state["optimiser"])
         self.baseline, self.drawn, self.steps = numbers["baseline"], numbers["drawn"], numbers["steps"]
@@ -194,29 +183,24 @@ class Retriever:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """What was drawn for B pairs from their N candidates."""
+    """Samples for B pairs from N candidates each."""
 
-    columns: Places
-    """(B, m) which candidates; 0 for a pair that has none."""
-    log_q: Tensor
-    """(B, m) their log-probabilities, differentiable; 0 without a gradient for a pair that has none."""
-    entropy: Tensor
-    """(B,) of q in nats, detached."""
-    available: Tensor
-    """(B,) candidates that there are."""
+    columns: Places  # (B, m) indices of candidates; 0 for a pair without any
+    log_q: Tensor  # (B, m) their log-probabilities, differentiable; 0 without gradient for a pair without candidates
+    entropy: Tensor  # (B,) of q in nats, detached
+    available: Tensor  # (B,) numbers of candidates
 
 
 def sample(logits: Tensor, present: Tensor, shares: NDArray[np.float64]) -> Drawn:
-    """Draw m of each pair's candidates, independently, each as often as q says.
+    """Draw m of each pair's candidates independently from q.
 
     Args:
         logits: ``(B, N)`` float32.
-        present: ``(B, N)`` bool: which candidates there are.
-        shares: ``(B, m)`` numbers from 0 to 1, exclusive: where in the cumulative distribution each draw falls.
+        present: ``(B, N)`` bool: which candidates exist.
+        shares: ``(B, m)`` numbers in (0, 1): positions of the draws in the cumulative distribution.
     """
     log_q = logits.masked_fill(~present, torch.finfo(logits.dtype).min).log_softmax(1)
     detached, there = log_q.detach().cpu().double(), present.cpu()
-    # A candidate without a chance has a part of no length of the cumulative distribution: nothing falls into it.
     ends = np.cumsum(detached.exp().where(there, 0.0).numpy(), axis=1)
     columns = (ends[:, None, :] <= (shares * ends[:, -1:])[:, :, None]).sum(-1)
     columns = np.where(ends[:, -1:] > 0, columns, 0)
@@ -232,7 +216,7 @@ def sample(logits: Tensor, present: Tensor, shares: NDArray[np.float64]) -> Draw
 
 
 def warm_up(retriever: Retriever, steps: int) -> float:
-    """Train the encoder for some steps; return the share of pairs that found their text in the last one."""
+    """Train the encoder for some steps; return the final share of pairs whose own text ranks first."""
     pool = retriever.pool
     groups = retriever.encoder.groups(SLOW_RATE if retriever.encoder.wants_pixels else RATE)
     optimiser = torch.optim.Adam(groups, fused=True)
@@ -253,7 +237,7 @@ def warm_up(retriever: Retriever, steps: int) -> float:
 
 
 def _contrast(retriever: Retriever, places: Places) -> tuple[Tensor, float]:
-    """Return the symmetric cross-entropy of a batch, and the share of pairs whose own text has the highest logit."""
+    """Return the symmetric cross-entropy of a batch, and the share of pairs whose own text ranks first."""
     ids, columns = np.unique(retriever.pool.own[places, 0], return_inverse=True)  # the batch's texts, each row's own
     candidates = np.broadcast_to(ids, (len(places), len(ids)))
     free = ~retriever.pool.excluded(places, candidates)  # (B, U) which texts are wrong for a row
@@ -262,7 +246,7 @@ def _contrast(retriever: Retriever, places: Places) -> tuple[Tensor, float]:
     owners, least = torch.arange(len(places), device=logits.device), torch.finfo(logits.dtype).min
     own = functional.one_hot(target, len(ids)).bool()
     to_texts = logits.masked_fill(~(wrong | own), least)
-    # Of several pairs for which one text is right, none is a rival of another.
+    # Pairs with the same text are not negatives of each other.
     to_pairs = logits[:, target].masked_fill(~(wrong[:, target] | (owners[:, None] == owners)), least)
     loss = functional.cross_entropy(to_texts, target) + functional.cross_entropy(to_pairs.T, owners)
     return loss / 2, float((to_texts.argmax(1) == target).float().mean())

@@ -8,7 +8,7 @@ import pytest
 
 from pairwright.tasks.evaluation.ptb_rules import NBSP, tokenise
 
-needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java on this machine")
+needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="no Java")
 
 WRITTEN = [
     ("The man's in the left-hand corner.", "the man 's in the left-hand corner"),

@@ -94,7 +94,7 @@ def test_a_sum_of_statistics_is_the_score_of_the_drawn_corpus():
         assert wanted.conclude(sums) == pytest.approx(scores(wanted)[0])
 
 
-needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java on this machine")
+needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="no Java")
 
 PREDICTIONS = ["the car has gone away", "the red car is gone", "", "x y z"]
 REFERENCES = [

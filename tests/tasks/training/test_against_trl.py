@@ -122,26 +122,6 @@ def compare_steps(trainer, folder, rows, config, *, frozen=None, **words):
     return loss
 
 
-def test_tokens_are_the_same(folder, rows, tmp_path):
-    config = config_of("dpo")
-    batch = batch_of(folder, rows, config)
-    trainer = dpo_trainer(folder, rows, config, **settings_of(tmp_path))
-    theirs = batch_of_trl(trainer)
-    lines = [
-        line[mask.bool()].tolist() for line, mask in zip(theirs["input_ids"], theirs["attention_mask"], strict=True)
-    ]
-    ours = [
-        [*prompt, *answer.ids]
-        for column in (0, 1)
-        for prompt, own in zip(batch.prompts, batch.answers, strict=True)
-        for answer in own[column : column + 1]
-    ]
-    assert lines == ours
-    assert theirs["completion_mask"].sum(1).tolist() == [len(own[n].ids) for n in (0, 1) for own in batch.answers]
-    once = batch.extras["pixel_values"]
-    assert torch.equal(theirs["pixel_values"], torch.cat([once, once]))
-
-
 @pytest.mark.parametrize(
     ("tuning", "kind", "changes"),
     [

@@ -17,7 +17,7 @@ from pairwright.schemas.rows import Turn
 from pairwright.schemas.training import SIZES
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.store.answers import Answers
-from pairwright.tasks.training.answer_questions import LocalModel, Said, answer_questions, say_answers
+from pairwright.tasks.training.answer_questions import Generated, LocalModel, answer_questions, generate_answers
 from pairwright.tasks.training.collate import Loaded, load_example
 from pairwright.tasks.training.find_model import find_model
 from pairwright.tasks.training.freeze_rows import Needs, make_example
@@ -49,15 +49,15 @@ def test_batches_are_halved_until_they_fit(local: LocalModel, tmp_path: Path, mo
     questions = [question(number) for number in range(7)]
     alone = asked(local, tmp_path / "alone", *questions, batch=1)
     sizes: list[int] = []
-    real = module.say_answers
+    real = module.generate_answers
 
-    def short_of_memory(model: Any, processor: Any, items: Any, *, most_tokens: int) -> list[Said]:
+    def short_of_memory(model: Any, processor: Any, items: Any, *, most_tokens: int) -> list[Generated]:
         sizes.append(len(items))
         if len(items) > 2:
             raise MemoryError("out of memory")
         return real(model, processor, items, most_tokens=most_tokens)
 
-    monkeypatch.setattr(module, "say_answers", short_of_memory)
+    monkeypatch.setattr(module, "generate_answers", short_of_memory)
     assert asked(local, tmp_path / "together", *questions, batch=7) == alone
     assert sizes == [7, 3, 1, 1, 1, 1, 1, 1, 1]
     assert len({reply.text for reply in alone.values()}) > 1
@@ -107,10 +107,10 @@ def loaded(number: int, images: int) -> Loaded:
 def test_answers_do_not_depend_on_the_others_of_a_batch(qwen: Path) -> None:
     model, processor = AutoModelForImageTextToText.from_pretrained(qwen).eval(), load_processor(qwen)
     items = [loaded(0, 1), loaded(1, 2), loaded(2, 0)]
-    together = say_answers(model, processor, items, most_tokens=6)
-    assert together == [say_answers(model, processor, [item], most_tokens=6)[0] for item in items]
+    together = generate_answers(model, processor, items, most_tokens=6)
+    assert together == [generate_answers(model, processor, [item], most_tokens=6)[0] for item in items]
     assert len(set(together)) > 1
-    assert say_answers(model, processor, []) == []
+    assert generate_answers(model, processor, []) == []
 
 
 def test_the_mark_of_the_beginning_is_given_once(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_the_mark_of_the_beginning_is_given_once(tmp_path: Path) -> None:
     assert processor.tokenizer("a")["input_ids"][0] == mark
     given: list[torch.Tensor] = []
     model.get_input_embeddings().register_forward_hook(lambda layer, words, result: given.append(words[0]))
-    say_answers(model, processor, [loaded(0, 1)], most_tokens=1)
+    generate_answers(model, processor, [loaded(0, 1)], most_tokens=1)
     assert (given[0] == mark).sum() == 1
 
 
@@ -135,16 +135,16 @@ def test_an_answer_that_had_not_ended_is_cut(qwen: Path) -> None:
     """The model's first token is made its end: then a single token is a whole answer."""
     model: Any = AutoModelForImageTextToText.from_pretrained(qwen).eval()
     processor = load_processor(qwen)
-    (said,) = say_answers(model, processor, [loaded(0, 1)], most_tokens=3)
+    (said,) = generate_answers(model, processor, [loaded(0, 1)], most_tokens=3)
     assert said.cut
     made: list[int] = []
     generate = model.generate
     model.generate = lambda **given: made.extend((found := generate(**given))[0, -1:].tolist()) or found
-    say_answers(model, processor, [loaded(0, 1)], most_tokens=1)
+    generate_answers(model, processor, [loaded(0, 1)], most_tokens=1)
     model.generation_config.eos_token_id = made
-    (said,) = say_answers(model, processor, [loaded(0, 1)], most_tokens=3)
+    (said,) = generate_answers(model, processor, [loaded(0, 1)], most_tokens=3)
     assert not said.cut
-    (said,) = say_answers(model, processor, [loaded(0, 1)], most_tokens=1)
+    (said,) = generate_answers(model, processor, [loaded(0, 1)], most_tokens=1)
     assert not said.cut, "it has ended with the last token that was allowed"
 
 
@@ -178,12 +178,12 @@ def test_all_rows_are_answered_where_it_is_set_and_long_references_make_room(
     rows[6] = replace(rows[6], chosen="It is red, and red, and red.")
     model, allowed = write_qwen2_vl(tmp_path / "qwen"), list[int]()
 
-    def say(*words: Any, most_tokens: int) -> list[Said]:
+    def say(*words: Any, most_tokens: int) -> list[Generated]:
         allowed.append(most_tokens)
-        return say_answers(*words, most_tokens=most_tokens)
+        return generate_answers(*words, most_tokens=most_tokens)
 
     monkeypatch.setattr(module, "MOST_TOKENS", 4)
-    monkeypatch.setattr(module, "say_answers", say)
+    monkeypatch.setattr(module, "generate_answers", say)
     optimiser = {"max_steps": 1, "per_device_train_batch_size": 6}
     job = write_run(tmp_path, settings("sft", model, optimiser=optimiser, output={"write_answers": True}), rows=rows)
     assert train_model(job).finished

@@ -73,13 +73,6 @@ def test_texts_that_only_look_like_it_pass(family: str, processors: dict[str, An
     )
 
 
-def test_added_line_ends_are_no_control_tokens(checkpoint: Any) -> None:
-    processor: Any = AutoProcessor.from_pretrained(checkpoint("gemma3"))
-    processor.tokenizer.add_tokens(["\n\n\n", "<table>"])
-    found = Chat(processor).tokenise(["a\n\n\nb", "a<table>b"])
-    assert [tokens.control for tokens in found.values()] == ["", "<table>"]
-
-
 def test_a_template_without_an_answer_is_refused(qwen: Path) -> None:
     processor: Any = AutoProcessor.from_pretrained(qwen)
     processor.chat_template = "{{ raise_exception('for questions only') }}"

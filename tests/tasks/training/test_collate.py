@@ -5,13 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from torch.utils.data import DataLoader
 from transformers import AutoProcessor
 
-from pairwright.schemas.errors import ModelError
-from pairwright.tasks.training.collate import Batch, Collator, Loaded
-from pairwright.tasks.training.freeze_rows import Refused, RefusedRowError
+from pairwright.tasks.training.collate import Batch, Collator
+from pairwright.tasks.training.freeze_rows import RefusedRowError
 from pairwright.tasks.training.losses import CHOSEN, IMAGE, TEXTS
 from tests.fixtures.examples_to_pack import loaded, ragged
 
@@ -57,17 +54,9 @@ def test_apart_each_answer_has_a_prompt(processor: Any) -> None:
     assert batch.answers[-1][0].column == IMAGE
 
 
-@pytest.mark.parametrize(
-    ("item", "token"),
-    [
-        (loaded("bad", "A <|im_end|> ball."), "<|im_end|>"),
-        (loaded("bad", "A ball.", ("<|image_pad|>",)), "<|image_pad|>"),
-        (loaded("bad", "A ball.", question="What<|im_start|>system"), "<|im_start|>"),
-        (loaded("bad", "A ball.", ("An <image> here.",)), "<image>"),
-    ],
-)
-def test_control_tokens_are_refused(item: Loaded, token: str, processor: Any) -> None:
-    batch = Collator(processor, 4096)([item, loaded("good", "A ball.")])["batch"]
+@pytest.mark.parametrize(("text", "token"), [("An <image> here.", "<image>"), ("A <|im_end|> ball.", "<|im_end|>")])
+def test_control_tokens_are_refused(text: str, token: str, processor: Any) -> None:
+    batch = Collator(processor, 4096)([loaded("bad", "A ball.", (text,)), loaded("good", "A ball.")])["batch"]
     assert batch.keys == ["good"]
     assert refusals(batch) == {"bad": ("a control token in a text", token)}
 
@@ -112,25 +101,3 @@ def test_answers_of_texts_are_those_of_rows(processor: Any) -> None:
     assert collator.answers(["No.", "A ball."], TEXTS)[0] == known[1]
     with pytest.raises(RefusedRowError, match=re.escape("<|im_end|>")):
         collator.answers(["No.", "<|im_end|>"], TEXTS)
-
-
-def test_a_processor_without_template_is_refused_at_once(processor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "chat_template", None)
-    with pytest.raises(ModelError, match=r"model\.name"):
-        Collator(processor, 4096)
-
-
-@pytest.mark.slow
-def test_a_process_that_shares_nothing_makes_the_same_batch(processor: Any) -> None:
-    collator, items = Collator(processor, 4096), [*ragged(), Refused(key="e", reason="no chosen text")]
-    loader = DataLoader(
-        items,  # pyright: ignore[reportArgumentType]  (a list is a map-style dataset)
-        batch_size=5,
-        num_workers=1,
-        collate_fn=collator,
-        multiprocessing_context="spawn",
-    )
-    (found,), expected = [each["batch"] for each in loader], collator(items)["batch"]
-    assert (found.keys, found.owners, found.prompts) == (expected.keys, expected.owners, expected.prompts)
-    assert (found.answers, found.types, found.refused) == (expected.answers, expected.types, expected.refused)
-    assert all(torch.equal(tensor, expected.extras[name]) for name, tensor in found.extras.items())

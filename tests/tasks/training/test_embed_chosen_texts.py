@@ -10,7 +10,6 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.training import TextVectorsConfig
 from pairwright.tasks.models.text_scorer import OpenClipTexts
 from pairwright.tasks.training.embed_chosen_texts import (
-    _terms,
     embed_chosen_texts,
     name_encoder,
     pin_texts,
@@ -30,13 +29,6 @@ def rows(*texts):
 def vector_of(text, **config):
     (row,) = embed_chosen_texts(rows(text), TextVectorsConfig(**config))
     return np.array(row.vector)
-
-
-def test_terms_are_words_and_pairs_of_each_half():
-    assert sorted(_terms("A cat, a cat")) == sorted(["0:a", "0:cat", "0:a", "0:cat", "0:a cat", "0:cat a", "0:a cat"])
-    assert set(_terms(SWAPPED[0])) == {
-        "1:has", "1:a", "1:cat", "1:has a", "1:a cat", "2:shows", "2:a", "2:dog", "2:shows a", "2:a dog",
-    }  # fmt: skip
 
 
 def test_rows_are_about_their_texts():

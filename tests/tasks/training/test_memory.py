@@ -168,13 +168,13 @@ def test_what_fits_is_said_and_what_may_not_is_warned_of_with_each_setting_that_
     caplog.set_level(logging.INFO)
     check_memory(machine("qwen2-vl-7b", 81_559), settings())
     # 28 layers of 26 x 3,584 + 8 x 18,944 bytes for each of 4,096 tokens, and logits of 1,024: 28.07 + 0.76 GB.
-    said = "51.0 GB of each GPU (weights 17.2, gradients and optimiser 1.9, activations 28.8, 3 to compute), of 85.5"
+    said = "51.0 GB of each GPU (weights 17.2, gradients and optimiser 1.9, activations 28.8, 3 overhead), of 85.5"
     assert said in caplog.text
     caplog.clear()
     check_memory(machine("qwen2-vl-7b", 46_068), settings())
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert record.getMessage().partition("What fits: ")[2] == (
+    assert record.getMessage().partition("Use one of: ")[2] == (
         "--set optimiser.gradient_checkpointing=true; or "
         "--set optimiser.per_device_train_batch_size=1 --set optimiser.gradient_accumulation_steps=4; or "
         "--set model.load_in_4bit=true"
@@ -185,23 +185,23 @@ def test_what_fits_is_said_and_what_may_not_is_warned_of_with_each_setting_that_
 
 
 def test_what_fits_no_batch_is_refused(machine: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match=r"What fits: --set model\.tuning=lora$"):
+    with pytest.raises(ConfigError, match=r"Use one of: --set model\.tuning=lora$"):
         check_memory(machine("qwen2-vl-7b", 81_559), settings("full", gradient_checkpointing=True))
     with pytest.raises(
-        ConfigError, match=r"What fits: --set \S+gradient_checkpointing=true --set \S+load_in_4bit=true$"
+        ConfigError, match=r"Use one of: --set \S+gradient_checkpointing=true --set \S+load_in_4bit=true$"
     ):
         check_memory(machine("qwen2-vl-72b", 81_559), settings())
     large = machine("qwen2-vl-72b", *[46_068] * 8)
-    over = r"What fits: FSDP over 8 GPUs \(\S+ launch .*\) --set optimiser\.gradient_checkpointing=true$"
+    over = r"Use one of: FSDP over 8 GPUs \(\S+ launch .*\) --set optimiser\.gradient_checkpointing=true$"
     with pytest.raises(ConfigError, match=over):
         check_memory(large, settings())
-    with pytest.raises(ConfigError, match="What fits: a smaller model"):
+    with pytest.raises(ConfigError, match="Use one of: a smaller model"):
         check_memory(machine("qwen2-vl-72b", 46_068), settings())
     machine("qwen2-vl-72b", *[81_559] * 8)
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     monkeypatch.setenv("WORLD_SIZE", "8")
     check_memory(large, settings(gradient_checkpointing=True))
-    with pytest.raises(ConfigError, match=r"What fits: --set optimiser\.gradient_checkpointing=true --set model"):
+    with pytest.raises(ConfigError, match=r"Use one of: --set optimiser\.gradient_checkpointing=true --set model"):
         check_memory(large, settings("full"))
 
 
@@ -210,6 +210,6 @@ def test_what_is_not_known_stops_nothing(machine: Callable[..., Path], caplog: p
     folder = machine("qwen2-vl-7b", 100)
     (folder / "config.json").write_text("{}")
     check_memory(folder, settings())
-    assert "memory not checked: config.json does not say" in caplog.text
+    assert "memory not checked: config.json lacks the sizes" in caplog.text
     machine("qwen2-vl-7b")
     check_memory(folder, settings())

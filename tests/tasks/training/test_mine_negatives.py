@@ -13,7 +13,14 @@ from pairwright.schemas.rows import DifferenceRow, Dropped, Negative, PairRow, P
 from pairwright.schemas.training import MinedConfig
 from pairwright.tasks.store.vectors import Vectors
 from pairwright.tasks.training.embed_chosen_texts import text_key
-from pairwright.tasks.training.mine_negatives import SAID, STAGE, WANTED, mine_negatives, pin_retriever, stage_among
+from pairwright.tasks.training.mine_negatives import (
+    CLAIM_COLUMNS,
+    COLUMNS,
+    STAGE,
+    mine_negatives,
+    pin_retriever,
+    stage_among,
+)
 from pairwright.tasks.training.retriever.adversary import hash_file, save_network
 from pairwright.tasks.training.retriever.encoders import Heads
 from tests.fixtures.descriptions import description
@@ -53,7 +60,7 @@ def write_retriever(folder, about=ABOUT, **changes):
 def mine(path, rows=ROWS, everything=ROWS, **values):
     config = {name: values.pop(name) for name in list(values) if name in MinedConfig.model_fields}
     given = {
-        "everything": table_of(everything, PreferenceRow, WANTED),
+        "everything": table_of(everything, PreferenceRow, COLUMNS),
         "embeddings": {"shape": vectors([key for row in ROWS for key in row.image_keys], SIZE)},
         "text_vectors": {"words": vectors([text_key(text) for text in TEXTS], WORDS)},
         **values,
@@ -104,7 +111,7 @@ def test_what_is_true_is_passed_over(tmp_path):
     ]
     keys = row.image_keys
     known = {
-        "differences": table_of(said, DifferenceRow, SAID),
+        "differences": table_of(said, DifferenceRow, CLAIM_COLUMNS),
         "pairs": {row.subject: PairRow(
             key=row.subject, source_key="", subject=row.subject, first=keys[0], second=keys[1], origin="given",
             anchor="", cluster=-1,
@@ -132,7 +139,7 @@ def test_a_pair_without_a_change_gets_no_text_that_says_so(tmp_path):
     flagged = [
         replace(description("has a", "has b"), subject=row.subject, text=row.chosen) for row in (rows[4], rows[5])
     ]
-    said = table_of([replace(one, no_change=False) for one in flagged], DifferenceRow, SAID)
+    said = table_of([replace(one, no_change=False) for one in flagged], DifferenceRow, CLAIM_COLUMNS)
     again = mine(path, rows, rows, text_vectors=texts, differences=said, **everything)
     assert " of 4 texts" in again[4].rejected_note
 

@@ -160,14 +160,6 @@ def test_logits_are_computed_of_answers_alone(family: Path) -> None:
     assert packed.places.tolist() == list(range(size))
 
 
-@pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable. is deprecated:FutureWarning")  # from 5.23 on
-def test_activations_that_are_computed_again_give_the_same_gradients(qwen: Path) -> None:
-    model, batch = load(qwen, SPLIT), batch_of(qwen, ragged())
-    expected = by_ours(model, batch)
-    model.train().gradient_checkpointing_enable({"use_reentrant": False})
-    assert_equal(by_ours(model, batch), expected)
-
-
 def test_prompts_that_wait_for_an_answer_change_nothing(qwen: Path) -> None:
     processor, items, model = AutoProcessor.from_pretrained(qwen), ragged()[:2], load(qwen)
     without = Collator(processor, 4096, apart=True)(items)["batch"]
@@ -189,13 +181,3 @@ def test_answers_of_one_token_are_no_part_of_the_sequence(attention: str, qwen: 
     batch.answers = [own[-1:] for own in batch.answers]
     alone = score_answers(model, pack_answers(batch, model, width=WIDTH)).logps
     assert torch.allclose(scores[alone != 0], alone[alone != 0], rtol=EQUAL)
-
-
-def test_the_mask_hides_answers_from_each_other(qwen: Path) -> None:
-    answers = [(Answer(CHOSEN, (7, 8)), Answer(TEXTS, (6, 5)))]
-    batch = Batch(keys=["a"], owners=[0], prompts=[(1, 1)], answers=answers, types={"mm_token_type_ids": [(0, 0)]})
-    packed = pack_answers(batch, load(qwen), width=WIDTH, dtype=torch.bfloat16)
-    mask = packed.inputs["attention_mask"]
-    assert mask.dtype == torch.bfloat16
-    assert (mask[0, 0] == 0).int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 0, 1]]
-    assert mask.min() == torch.finfo(torch.bfloat16).min

@@ -33,7 +33,7 @@ from pairwright.tasks.training.score_answers import (
     open_table,
     packs_well,
     score_answers,
-    seen_once,
+    sharing_features,
     target_log_probabilities,
 )
 from pairwright.tasks.training.score_rows import release_scorer, score_rows, scoring_config
@@ -134,17 +134,7 @@ def test_scores_that_differ_are_found(checkpoint: Any, monkeypatch: pytest.Monke
     model, collator = opened(checkpoint("gemma3"))
     monkeypatch.setattr("pairwright.tasks.training.score_answers.why_not_packed", lambda _: "")
     why = packs_well(model, collator, ragged())
-    assert re.search(r"differ by 0\..*float32.* 0\.001\b", why)
-
-
-def test_the_model_stays_as_it_was(qwen: Path) -> None:
-    model, collator = opened(qwen)
-    model.train()
-    model.model.visual.eval()
-    before = [module.training for module in model.modules()]
-    assert not packs_well(model, replace(collator, apart=True, late=3), ragged())
-    assert [module.training for module in model.modules()] == before
-    assert {parameter.grad for parameter in model.parameters()} == {None}
+    assert re.search(r"by 0\..*float32.* 0\.001\b", why)
 
 
 ROWS = [
@@ -272,7 +262,7 @@ def test_what_a_run_is_compared_with(objective: str, tuning: str, by: str, chose
 def test_what_a_run_cannot_be_compared_with() -> None:
     with pytest.raises(ConfigError, match=r"reference\.method: table"):
         choose_reference(settings("adpo", reference={"method": "table"}))
-    with pytest.raises(ConfigError, match=r"reference\.method: adapters: .*model\.tuning=full"):
+    with pytest.raises(ConfigError, match=r"reference\.method: adapters needs model\.tuning=lora"):
         choose_reference(settings("dpo", model={"tuning": "full"}, reference={"method": "adapters"}))
 
 
@@ -331,7 +321,7 @@ def test_adapters_and_their_absence_see_once(family: Path) -> None:
         model, peft.LoraConfig(r=2, target_modules=rf"{inside}\..*_proj", init_lora_weights=False)
     )
     packed, results = packed_for(family, model), []
-    for once in (nullcontext(), seen_once(model)):
+    for once in (nullcontext(), sharing_features(model)):
         model.zero_grad()
         with once, counted(model) as calls:
             with torch.no_grad(), model.disable_adapter():
@@ -353,7 +343,7 @@ def test_a_copy_gets_the_same_features(family: Path) -> None:
     copy.requires_grad_(requires_grad=False)
     packed = packed_for(family, model)
     with counted(model, copy) as calls:
-        with seen_once(model, copy), torch.no_grad():
+        with sharing_features(model, copy), torch.no_grad():
             found = [score_answers(each, packed).logps for each in (model, copy)]
         assert calls == [False]
         with torch.no_grad():
@@ -364,7 +354,7 @@ def test_a_copy_gets_the_same_features(family: Path) -> None:
 def test_what_sees_and_is_trained_looks_each_time(family: Path) -> None:
     model = load(family)
     packed = packed_for(family, model)
-    with counted(model) as calls, seen_once(model):
+    with counted(model) as calls, sharing_features(model):
         with torch.no_grad():
             score_answers(model, packed)
         score_answers(model, packed).logps.sum().backward()

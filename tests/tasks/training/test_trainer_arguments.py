@@ -86,7 +86,7 @@ def test_checkpoints_in_one_piece_lack_adapters(monkeypatch: pytest.MonkeyPatch)
 )
 def test_what_deepspeed_does_not_spread(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
-    with pytest.raises(ConfigError, match=r"take FSDP .*torchrun -m pairwright train"):
+    with pytest.raises(ConfigError, match=r"use FSDP .*torchrun -m pairwright train"):
         check_launcher(TrainConfig.model_validate({"objective": "sft", **values}))
 
 
@@ -105,5 +105,5 @@ def test_weights_are_not_spread_over_cpus(name: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     monkeypatch.setenv(f"ACCELERATE_USE_{name}", "true")
     monkeypatch.setenv("FSDP_VERSION", "2")
-    with pytest.raises(ConfigError, match=rf"use_{name.lower()}: .*torchrun --nproc-per-node 2"):
+    with pytest.raises(ConfigError, match=rf"use_{name.lower()} needs .*torchrun --nproc-per-node 2"):
         check_launcher(CONFIG)

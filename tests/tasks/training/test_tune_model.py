@@ -11,11 +11,9 @@ from transformers import AutoModelForImageTextToText
 
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import NAME, SIZES, WEIGHTS, TrainConfig
-from pairwright.tasks.models.differential import attach, find_tower, load_differential
-from pairwright.tasks.training.answer_questions import say_answers
-from pairwright.tasks.training.collate import Collator, load_example
+from pairwright.tasks.models.differential import find_tower, load_differential
+from pairwright.tasks.training.collate import Collator
 from pairwright.tasks.training.find_model import TUNED, find_model
-from pairwright.tasks.training.freeze_rows import make_example
 from pairwright.tasks.training.load_model import (
     computing,
     freeze_model,
@@ -26,16 +24,13 @@ from pairwright.tasks.training.load_model import (
     prepare_model,
     restore_beside,
     save_beside,
-    split_rates,
     trained_beside,
     without_module,
 )
-from pairwright.tasks.training.losses import needs_of
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.save_checkpoints import FOLDER, finish_model
 from pairwright.tasks.training.score_answers import score_answers
 from tests.fixtures.examples_to_pack import loaded, picture
-from tests.fixtures.preferences_to_train import preference
 from tests.fixtures.runs_to_train import move_weights
 
 LANGUAGE = ("model.language_model.", "model.text_model.", "lm_head.")
@@ -211,27 +206,6 @@ def test_a_frozen_copy_computes_in_bfloat16_what_autocast_does_of_float32(qwen: 
         assert torch.equal(score(frozen, qwen), score(whole, qwen))
 
 
-def test_each_weight_has_its_rate(start: Path) -> None:
-    model = load_model(start, TrainConfig(objective="sft").model, dtype=torch.float32)
-    attach(model)
-    weights = list(model.parameters())
-    groups = [{"params": weights[::2], "weight_decay": 0.1}, {"params": weights[1::2], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=1e-5)
-    split_rates(optimizer, model, 2e-6)
-    found = {
-        id(weight): (group["lr"], group["weight_decay"])
-        for group in optimizer.param_groups
-        for weight in group["params"]
-    }
-    assert len(found) == len(weights) == sum(len(group["params"]) for group in optimizer.param_groups)
-    projector = {id(weight) for weight in find_tower(model).after.parameters()}
-    for place, (name, weight) in enumerate(model.named_parameters()):
-        seeing = name.startswith(("model.visual.", "model.vision_tower.")) and id(weight) not in projector
-        assert found[id(weight)] == (2e-6 if seeing else 1e-5, 0.0 if place % 2 else 0.1), name
-    assert found[id(getattr(model, NAME).out.weight)][0] == 1e-5
-    assert {found[key][0] for key in projector} == {1e-5}
-
-
 BESIDE = {"tuning": "lora", "lora": {"rank": 4}, "train_vision": True, "vision_tuning": "full"}
 KINDS: dict[str, dict[str, Any]] = {
     "full": {"model": {"tuning": "full", "train_vision": True}},
@@ -286,15 +260,6 @@ def test_beside_adapters_all_that_sees_is_trained(start: Path) -> None:
     assert {weight.dtype for weight in base.parameters() if weight.requires_grad} == {torch.float32}
     assert inner.language_model.layers[0].mlp.down_proj.base_layer.weight.dtype == torch.bfloat16
     assert trained_beside(model).keys() == {found[key] for key in wanted | other}
-
-
-def test_a_pair_is_answered_alike_alone_and_among_others(start: Path) -> None:
-    model, processor = trained(start, kind_settings("full")), load_processor(start)
-    needs = needs_of(kind_settings("full"))
-    pairs = [load_example(make_example(preference(n), needs), 1 << 20, pairs=True) for n in range(3)]
-    together = say_answers(model, processor, pairs, most_tokens=5)
-    assert together == [say_answers(model, processor, [pair], most_tokens=5)[0] for pair in pairs]
-    assert len(set(together)) > 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

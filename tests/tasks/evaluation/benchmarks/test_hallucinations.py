@@ -77,7 +77,7 @@ def test_amber_by_its_lists(amber: Path) -> None:
     assert scored(exam, ANSWERS) == {
         name: None if value is None else round(value, 6) for name, value in expected.items()
     }
-    assert any("en_core_web_lg is not on this machine" in note for note in exam.notes)
+    assert any("without en_core_web_lg" in note for note in exam.notes)
     taken = exam.mark(Replies(texts=ANSWERS, ratings={}, items=frozenset("123456"))).taken
     assert sorted(taken) == ["1", "2", "3", "4", "6"]
 
@@ -107,7 +107,7 @@ def test_amber_with_words_that_are_alike(amber: Path) -> None:
         ("annotations.json", [{"id": 1, "type": "generative", "truth": ["sky"]}], "record 1: truth and hallu"),
         ("annotations.json", [{"id": 1, "type": "generative", "truth": ["cow"], "hallu": []}], "relation.*'cow'"),
         ("annotations.json", [{"id": 1, "type": "other", "truth": "yes"}], "record 1: type .*generative"),
-        ("annotations.json", [{"id": 9, "type": "relation", "truth": "yes"}], "record 1: id: annotations"),
+        ("annotations.json", [{"id": 9, "type": "relation", "truth": "yes"}], "record 1: id: .* annotations"),
         ("relation.json", {"sky": "blue"}, r"relation\.json: "),
         ("query_all.json", [{"id": 1, "image": "/etc/x", "query": "?"}], r"query_all\.json record 1: '/etc/x'"),
     ],

@@ -24,16 +24,16 @@ def saved(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"model": "other"}, "holds no NAMC"),
-        ({"sizes": {"width": "wide"}}, "holds no NAMC"),
+        ({"model": "other"}, "is not a NAMC"),
+        ({"sizes": {"width": "wide"}}, "is not a NAMC"),
         ({"sizes": {"width": 1 << 40}}, r"namc\.json: "),
-        ({"sizes": {"width": 1 << 20}}, r"model\.safetensors: .* should be "),
+        ({"sizes": {"width": 1 << 20}}, r"model\.safetensors: .* expected "),
         ({"sizes": {"layers": 60}}, r"model\.safetensors: it has no "),
         ({"sizes": {"layers": 1 << 40}}, r"namc\.json: .* sizes"),
         ({"sizes": {"heads": 5}}, r"namc\.json: .* sizes"),
         ({"sizes": {"places": -1}}, r"namc\.json: "),
         ({"sizes": {"dropout": 7.0}}, r"namc\.json: .*between 0 and 1"),
-        ({"sizes": {"vocabulary": 9}}, r"namc\.json: no NAMC of 20 words"),
+        ({"sizes": {"vocabulary": 9}}, r"namc\.json: invalid sizes for 20 words"),
     ],
     ids=str,
 )

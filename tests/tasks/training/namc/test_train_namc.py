@@ -158,14 +158,6 @@ def write_again(job: Job, root: Path) -> Job:
     return replace(job, dataset=Folder(str(root)), run=Run(root / "runs" / job.run.folder.name))
 
 
-@pytest.mark.parametrize(
-    "shares", [{"image_mask_ratio": 0.0, "text_mask_ratio": 0.0}, {"image_mask_ratio": 1.0, "text_mask_ratio": 1.0}]
-)
-def test_masks_of_nothing_and_of_nearly_all(shares: dict[str, float], tmp_path: Path) -> None:
-    job = write_run(tmp_path, settings(namc=shares | {"learn_masked": True}, optimiser={"max_steps": 1}), rows=rows())
-    assert train_namc(job).finished
-
-
 def test_a_finished_run_is_tuned_on_any_text(trained: Job, tmp_path: Path) -> None:
     """Without noise there are no masks and no CLIP, and texts off the template are learnt from, too."""
     config = settings(namc={"noise_enabled": False}, optimiser={"max_steps": 2}).model_copy(update={"start": "namc"})

@@ -1,6 +1,5 @@
 """Which charts a run has: where points lie, what is smoothed, what is left out."""
 
-import math
 import re
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairwright.tasks.pages.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
-from pairwright.tasks.training.report.draw_run import MOST_POINTS, Metrics, arrange, draw_run, show_value, smooth, thin
+from pairwright.tasks.training.report.draw_run import Metrics, arrange, draw_run, smooth
 from pairwright.tasks.training.runs import HELD_OUT, TRAIN, Entry, Run, read_metrics
 from tests.tasks.training.report.handmade_run import HOSTILE, entries, points, write_metrics
 
@@ -30,20 +29,6 @@ def titles(logged: list[Entry]) -> dict[str, list[str]]:
     return {section.title: [chart.title for chart in section.charts] for section in draw_run(arrange(logged))}
 
 
-def test_a_line_goes_from_corner_to_corner():
-    chart = draw([4.0, 2.0, 0.0], last=3)
-    assert [stroke.look for stroke in chart.strokes] == ["smooth plain"]
-    assert corners(chart.strokes[0].path)[-1] == (WIDTH - RIGHT, HEIGHT - BOTTOM)
-    assert [tick.label for tick in chart.up] == ["0", "1", "2", "3", "4"]
-
-
-def test_what_cannot_be_drawn_is_left_out():
-    assert draw([math.nan, math.inf]) is None
-    chart = draw([2, math.nan, -math.inf, 1])
-    assert len(corners(chart.strokes[0].path)) == 2
-    assert chart.rows == [["loss", "2", "1", ""]]
-
-
 def test_a_wild_value_of_the_faint_line_does_not_flatten_the_rest():
     values = np.ones(400)
     values[::2] = 2.0
@@ -61,29 +46,6 @@ def test_single_values_are_dots_that_say_what_they_are():
     assert chart.summary == "Accuracy. text: 50.0% on held-out rows."
     one = draw([3])
     assert (one.strokes, [dot.label for dot in one.dots]) == ([], ["loss, train, step 1: 3"])
-
-
-def test_what_is_no_measurement_is_not_smoothed():
-    chart = draw(range(100), name="learning_rate")
-    assert [stroke.look for stroke in chart.strokes] == ["smooth plain"]
-    assert chart.rows[0][2] == "99"
-
-
-def test_long_lines_keep_their_highest_and_lowest_values_and_their_end() -> None:
-    values = np.sin(np.arange(5000) / 7)
-    values[1234], values[4321] = 9.0, -9.0
-    kept = thin(points(*values))
-    assert len(kept) <= MOST_POINTS + 1
-    assert (kept.values.max(), kept.values.min(), kept.steps[-1]) == (9.0, -9.0, 5000)
-    assert (np.diff(kept.steps) > 0).all()
-
-
-@pytest.mark.parametrize(
-    ("value", "percent", "shown"),
-    [(0.12345, False, "0.123"), (12345.6, False, "12,346"), (0.5, True, "50.0%"), (-0.0001, False, "-0.0001")],
-)
-def test_values_are_shown_in_three_figures(value: float, percent: bool, shown: str) -> None:
-    assert show_value(value, percent=percent) == shown
 
 
 @given(
@@ -108,13 +70,6 @@ def test_sft_has_no_preference_charts_and_its_likelihood_is_not_drawn_twice() ->
     assert [name for _, name, _ in apart[0].charts[0].legend] == ["loss", "negative log-likelihood"]
 
 
-def test_adavip_has_its_weights_and_images() -> None:
-    names = ("reward/chosen", "reward/rejected", "reward/image", "weight/text", "weight/image")
-    assert titles(entries(*((step, "train", name, 0.5) for step in (1, 2) for name in names))) == {
-        "Learning": ["Rewards", "Adaptive weights"]
-    }
-
-
 def test_adpo_has_a_section_for_its_retriever_and_unknown_metrics_have_charts(tmp_path: Path) -> None:
     run = Run(tmp_path)
     write_metrics(run, range(1, 40), measured=(20, 39))
@@ -131,12 +86,6 @@ def test_points_are_in_the_order_of_steps_and_a_step_logged_again_counts_once() 
     loss = metrics.of("loss")
     assert (loss.steps.tolist(), loss.values.tolist()) == ([10, 20], [3, 1])
     assert (metrics.last, metrics.epoch) == (20, 2.0)
-
-
-def test_the_last_value_that_is_a_number_is_the_final_one() -> None:
-    metrics = arrange(entries((1, "train", "loss", 2.0), (2, "train", "loss", float("nan"))))
-    assert metrics.final("loss") == 2.0
-    assert metrics.final("loss", HELD_OUT) is None
 
 
 def test_few_points_are_not_smoothed_and_many_are_by_hand() -> None:

@@ -34,8 +34,8 @@ def names(**lines: Sequence[float]) -> list[str]:
         ({"loss": (1, float("nan"))}, "Not a number"),
         ({"loss": FALLING[::-1]}, "The loss does not fall"),
         ({"held_loss": (2, 1, 1.06)}, "The held-out loss rises"),
-        ({"held_accuracy": (0.5, 0.8), RANKED: (8, 8)}, "Held-out preferences may be ranked by chance"),
-        ({"held_nll": (0.4, 0.5, 0.9)}, "The held-out chosen texts are unlearnt"),
+        ({"held_accuracy": (0.5, 0.8), RANKED: (8, 8)}, "Held-out accuracy may be chance"),
+        ({"held_nll": (0.4, 0.5, 0.9)}, "The model forgets the held-out chosen texts"),
         ({"held_unreadable": (0.25, 0.0, 0.625)}, "Answers cannot be read"),
         ({"reward__chosen": [-value for value in FALLING]}, "The chosen texts become less likely"),
     ],
@@ -72,7 +72,7 @@ def test_no_rule_speaks_of_a_good_run_or_too_early(lines: dict[str, Sequence[flo
 
 
 def test_advice_names_settings_that_the_objective_reads() -> None:
-    told = dict(find_alarms(metrics(held_nll=(0.4, 0.9)), ADPO))["The held-out chosen texts are unlearnt"]
+    told = dict(find_alarms(metrics(held_nll=(0.4, 0.9)), ADPO))["The model forgets the held-out chosen texts"]
     assert re.findall(r"[a-z_.]+_weight|[a-z]+\.[a-z_]+", told) == [
         "sft_weight",
         "adpo.beta",

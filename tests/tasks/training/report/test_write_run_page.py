@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from pairwright.schemas.errors import ConfigError, StoreError
-from pairwright.tasks.training.freeze_rows import Refused
 from pairwright.tasks.training.report.write_run_page import read_samples, write_run_page, write_samples
 from tests.tasks.report.browser import broken_images, open_chromium, open_page
 from tests.tasks.report.pages import PHONE, Reader
@@ -154,14 +153,6 @@ def test_a_sample_cannot_name_a_file_elsewhere(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"samples\.jsonl"):
         write_run_page(run)
     assert not (run / "report").exists()
-
-
-def test_many_refused_rows_are_counted_and_the_first_are_listed(tmp_path: Path) -> None:
-    refused = [Refused(key=f"{number:032x}", reason="too long") for number in range(2000)]
-    page = write_run_page(begin(tmp_path / "run", refused).folder).parent
-    assert "2,000 rows." in text_of(page)
-    assert f"{49:032x}" in text_of(page)
-    assert f"{50:032x}" not in text_of(page)
 
 
 @pytest.mark.slow

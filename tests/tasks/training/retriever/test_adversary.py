@@ -3,8 +3,6 @@
 import hashlib
 import json
 import logging
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -18,7 +16,6 @@ from pairwright.tasks.training.losses import TEXTS
 from pairwright.tasks.training.retriever.adversary import (
     ABOUT,
     FEWEST,
-    LEAST,
     NETWORK,
     PAGE,
     STATE,
@@ -202,34 +199,6 @@ def test_files_of_others_are_refused(tmp_path):
             load_network(path)
 
 
-CODE = """
-import torch
-from pairwright.tasks.training.ranks import join_ranks, leave_ranks, own_rank
-from pairwright.tasks.training.retriever.adversary import average_over_ranks
-
-join_ranks()
-one = torch.full((2, 3), float(own_rank() + 1)).requires_grad_()
-two = torch.arange(4.0)[::2] * (1 - 2 * own_rank())
-three = torch.tensor([own_rank() * 1e-12 + 1], dtype=torch.float64)
-average_over_ranks([one, two, three])
-assert one.tolist() == [[1.5] * 3] * 2, one
-assert two.tolist() == [0.0, 0.0], two
-assert three.item() == 1 + 0.5e-12, three
-leave_ranks()
-print("averaged", flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_end_with_the_mean(tmp_path):
-    script = tmp_path / "average.py"
-    script.write_text(CODE)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("averaged") == 2
-
-
 POOL = tuple(f"text {number}" for number in range(100))
 
 
@@ -272,13 +241,6 @@ def test_a_retriever_that_works_is_left_alone():
     assert watch.metrics() == {"retriever/most common share": 10 / 960, "retriever/true share": 10 / (10 + 490)}
 
 
-def test_little_seen_is_no_ground_for_an_alarm():
-    batches = [[0] * 16] * (LEAST // 16 - 1)
-    assert names(watched(batches, share=lambda n: 0.0, truth=Verdicts())) == []
-    few = [[0] * 100] * (FEWEST - 1)
-    assert names(watched(few, share=lambda n: 0.0, truth=Verdicts())) == []
-
-
 def test_collapse_is_a_low_entropy_that_stays():
     batches = [varied(n) for n in range(60)]
     assert names(watched(batches, share=lambda n: 0.09 if n >= 60 - FEWEST else 0.9)) == ["collapse"]
@@ -307,14 +269,3 @@ def test_true_negatives_are_counted_among_the_known(true, expected):
     watch = watched(batches, truth=Verdicts())
     assert names(watch) == expected
     assert watch.metrics()["retriever/true share"] == pytest.approx(true / 12)
-
-
-def test_a_reloaded_watch_goes_on_alike():
-    watch = watched([[7] * 4 + varied(n)[4:] for n in range(30)], truth=Verdicts())
-    other = Watch(texts=POOL, min_entropy=0.1, truth=Verdicts())
-    other.load_state_dict(json.loads(json.dumps(watch.state_dict())))
-    for one in (watch, other):
-        one.see(proposal([7] * 16, share=0.3))
-    assert watch.metrics() == other.metrics()
-    assert watch.alarms() == other.alarms()
-    assert watch.state_dict() == other.state_dict()

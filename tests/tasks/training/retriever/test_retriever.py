@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairwright.schemas.errors import TrainingError
-from pairwright.tasks.training.losses import retriever_loss
 from pairwright.tasks.training.retriever.pool import NONE
 from pairwright.tasks.training.retriever.retriever import START, _contrast, sample, warm_up
 from tests.fixtures.graphs import PROPERTY
@@ -47,28 +46,6 @@ def test_log_q_is_the_softmax_of_scaled_cosines_over_the_candidates():
     assert proposal.metrics["retriever/candidates"] == 5
 
 
-def test_against_a_policy_that_learns_the_margin_rises():
-    """The policy is a table of scores: it must end with every text below the chosen one, the hard one, too."""
-    retriever = make_retriever(ROWS, samples=1, retriever_learning_rate=3e-3, baseline="running")
-    scores = torch.zeros(9, 9)
-    scores[:, 6] = 1.5  # taken for better than the chosen text, of which no score is kept
-    scores.requires_grad_()
-    optimiser = torch.optim.SGD([scores], lr=2.0)
-    rows = [place for place in range(9) if place != 6]
-    asked = []
-    for _ in range(200):
-        proposal = retriever.propose(rows)
-        margins = -scores[torch.tensor(rows)[:, None], torch.tensor(proposal.ids)]
-        rewards = torch.nn.functional.softplus(-margins)
-        optimiser.zero_grad()
-        rewards.mean().backward()
-        optimiser.step()
-        retriever.learn(proposal, rewards)
-        asked.append((proposal.ids == 6).mean())
-    assert np.mean(asked) > 1 / 8
-    assert scores[rows, 6].max().item() < 0
-
-
 def test_draws_weights_and_baseline_go_on_bitwise_after_a_reload(tmp_path):
     def run(retriever, steps, seen):
         for step in range(steps):
@@ -99,27 +76,6 @@ def test_a_state_of_another_retriever_is_refused():
     for other in (make_retriever(ROWS, projection_dim=16), make_retriever(ROWS[:-1])):
         with pytest.raises(TrainingError, match=r"encoder .*pool"):
             retriever.load_state_dict(other.state_dict())
-
-
-def test_batches_between_steps_are_averaged():
-    retriever, other = (make_retriever(ROWS) for _ in range(2))
-    rewards = [torch.rand(4, 1, generator=torch.Generator().manual_seed(n)) for n in range(2)]
-    before = weights_of(retriever)
-    proposals = [retriever.propose(BATCH) for _ in range(2)]
-    losses = [retriever_loss(one.log_q, r, 0.0) for one, r in zip(proposals, rewards, strict=True)]
-    expected = gradient(retriever, sum(losses) / 2)
-    retriever.learn(proposals[0], rewards[0], last=False)
-    assert torch.equal(weights_of(retriever), before)
-    retriever.learn(proposals[1], rewards[1], last=True)
-    optimiser = torch.optim.Adam(other.encoder.network.parameters(), lr=1e-4)
-    torch.nn.utils.vector_to_parameters(before, other.encoder.network.parameters())
-    start = 0
-    for weight in other.encoder.network.parameters():
-        weight.grad = expected[start : start + weight.numel()].view_as(weight).clone()
-        start += weight.numel()
-    optimiser.step()
-    torch.testing.assert_close(weights_of(retriever), weights_of(other), atol=1e-6, rtol=0)
-    assert retriever.steps == 1
 
 
 class Ranks:
@@ -279,17 +235,6 @@ def test_pairs_find_their_texts():
     assert warm_up(retriever, 200) > 0.9
     found = retriever.logits(np.arange(40), np.broadcast_to(np.arange(40), (40, 40))).argmax(1).numpy()
     assert (found == retriever.pool.own[:, 0]).mean() > 0.9
-
-
-def test_it_depends_on_the_seed_alone():
-    rows = [entry(n) for n in range(30)]
-    one, two = make_retriever(rows), make_retriever(rows)
-    torch.manual_seed(1)
-    warm_up(one, 5)
-    torch.manual_seed(2)
-    warm_up(two, 5)
-    for name, weight in one.encoder.network.state_dict().items():
-        assert torch.equal(weight, two.encoder.network.state_dict()[name])
 
 
 def test_held_out_rows_teach_nothing():
