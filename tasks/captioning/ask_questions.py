@@ -1,7 +1,7 @@
 """Ask a language model for questions and answers about each pair (CaD-QA), after paper 003, section 4.
 
 Reads ``ComparisonRow``, the pairs and both captions, writes ``QuestionRow``: one of several rounds, drawn by the
-comparison's key. Needs a served model; it sees no image. Ours, and for English: a question's words say its image.
+comparison's key. Needs a served model; it sees no image. The checks of a round are ours, and know English only.
 """
 
 import re
@@ -34,7 +34,7 @@ LEANING = re.compile(
     r"|(?:what|where|who|why|how|is|are|do|does|did|was|were|has|have|can)(?: \w+){0,2} (?:he|she|they))\b",
     re.IGNORECASE,
 )
-"""How a question begins that needs an earlier one: it is read alone."""
+"""Beginnings of questions that refer to an earlier round: each question must stand alone."""
 SPOILT: dict[str, Callable[[str], bool]] = {
     "declined": declines,
     "speaks of captions": names_captions,
@@ -67,22 +67,22 @@ class Round:
     question: str
     answer: str
     about: str = ""
-    """What it is said to be about: "both", "first" or "second"; empty: nothing is said."""
+    """Image that it claims to be about: "both", "first" or "second"; empty: not stated."""
 
 
 def read_rounds(text: str, *, finish_reason: str = "stop") -> tuple[Round, ...] | RefusedText:
-    """Return the rounds in order, equal ones once, or why there are none."""
+    """Return the different rounds in order, or why there are none."""
     if finish_reason == "length":
         return RefusedText("cut off", finish_reason)
     rounds: dict[str, Round] = {}
-    for one in _from_json(text):
+    for one in _parse_rounds(text):
         rounds.setdefault(one.question.lower(), one)
     why = "declined" if declines(text) else "no rounds"
     return tuple(rounds.values()) or RefusedText(why, text.strip()[:60])
 
 
 def check_round(one: Round) -> Round | RefusedText:
-    """Return the round with what it is about, as its words have it, or the first reason to refuse it."""
+    """Return the round with the image that its words name, or the first reason to refuse it."""
     both = f"{one.question}\n{one.answer}"
     if not (re.search(r"\w", one.question) and re.search(r"\w", one.answer)):
         return RefusedText("empty question or answer", one.question)
@@ -93,12 +93,12 @@ def check_round(one: Round) -> Round | RefusedText:
     if LEANING.match(one.question):
         return RefusedText("leans on another round", one.question)
     spoilt = next((reason for reason, is_so in SPOILT.items() if is_so(both)), "")
-    return RefusedText(spoilt, one.question) if spoilt else _placed(one)
+    return RefusedText(spoilt, one.question) if spoilt else _find_subject(one)
 
 
-def _placed(one: Round) -> Round | RefusedText:
-    """Say by its words what a round is about: a question on one image names it, and its answer keeps to that."""
-    asked, answered = _named(one.question), _named(one.answer)
+def _find_subject(one: Round) -> Round | RefusedText:
+    """Return the round with its image: a question about one image names it, and its answer keeps to that."""
+    asked, answered = _find_images(one.question), _find_images(one.answer)
     if not asked and (one.about in ("first", "second") or len(answered) == 1):
         return RefusedText("does not say which image", one.question)
     if len(asked) != 1 or not answered <= asked:
@@ -109,14 +109,13 @@ def _placed(one: Round) -> Round | RefusedText:
     return replace(one, about=about)
 
 
-def _named(text: str) -> set[str]:
-    """Return the images that a text speaks of."""
+def _find_images(text: str) -> set[str]:
     if TOGETHER.search(text):
         return {"first", "second"}
     return {name for name, pattern in (("first", FIRST), ("second", SECOND)) if pattern.search(text)}
 
 
-def _from_json(text: str) -> Iterator[Round]:
+def _parse_rounds(text: str) -> Iterator[Round]:
     """Yield the rounds of a JSON list, which may be a field of an object."""
     found = find_json(text)
     if isinstance(found, dict):
@@ -152,7 +151,7 @@ async def ask_questions(
     summary = "\n".join(filter(None, map(as_data, row.text.splitlines())))
     text = load(PROMPT).render(first_caption=first, second_caption=second, summary=summary, rounds=config.rounds)
     question = Question(prompt=PROMPT, text=text, max_tokens=config.max_tokens, grammar=rounds_grammar(config.rounds))
-    found = await ask_again(chat, row, question, _read, config)
+    found = await ask_again(chat, row, question, _read_answer, config, "questions")
     if isinstance(found, Dropped):
         return found
     rounds, tries = found
@@ -174,7 +173,7 @@ async def ask_questions(
 
 @cache
 def rounds_grammar(rounds: int) -> Grammar:
-    """Return the grammar of a conversation of so many rounds."""
+    """Return the grammar of a conversation with this number of rounds."""
     about = {"type": "string", "enum": ["both", "first", "second"]}
     each = _object(question={"type": "string"}, about=about, answer={"type": "string"})
     return Grammar(schema=_object(rounds={"type": "array", "items": each, "minItems": rounds, "maxItems": rounds}))
@@ -184,29 +183,31 @@ def _object(**fields: Any) -> dict[str, Any]:
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
-def _read(answer: Answer) -> tuple[Round | RefusedText, ...] | RefusedText:
-    """Return the rounds of a conversation, those that will not do with their reasons; one reason where all are such."""
+def _read_answer(answer: Answer) -> tuple[Round | RefusedText, ...] | RefusedText:
+    """Return the rounds, each refused one as its reason; one reason where all are refused."""
     rounds = read_rounds(answer.text, finish_reason=answer.finish_reason)
     if isinstance(rounds, RefusedText):
         return rounds
-    copied = (RefusedText("copied from the prompt", one.question) for one in rounds)
-    shown = ({one.question, one.answer} & _examples() for one in rounds)
-    checked = tuple(
-        why if why_not else check_round(one) for one, why, why_not in zip(rounds, copied, shown, strict=True)
-    )
+
+    def check(one: Round) -> Round | RefusedText:
+        is_copied = not {one.question, one.answer}.isdisjoint(_examples())
+        return RefusedText("copied from the prompt", one.question) if is_copied else check_round(one)
+
+    checked = tuple(map(check, rounds))
     refused = [one for one in checked if isinstance(one, RefusedText)]
     return refused[0] if len(refused) == len(checked) else checked
 
 
 @cache
 def _examples() -> frozenset[str]:
-    """Return the questions and answers that the prompt shows the layout with: its last line."""
-    shown = _from_json(load(PROMPT).text.strip().splitlines()[-1])
+    """Return the example questions and answers of the prompt, in its last line."""
+    shown = _parse_rounds(load(PROMPT).text.strip().splitlines()[-1])
     return frozenset(text for one in shown for text in (one.question, one.answer))
 
 
 STAGE = Stage(
     name="questions",
+    version=2,
     group="captioning",
     reads={"comparisons": ComparisonRow},
     writes=QuestionRow,

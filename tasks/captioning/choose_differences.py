@@ -1,9 +1,8 @@
-"""Take what people wrote about each pair, and the best description that passed every check that is on (ours).
+"""Choose each pair's descriptions: people's own, and the best one that passed every enabled check (ours).
 
-Reads ``PairRow``, the pair's descriptions and what the checks found; writes ``DifferenceRow``: one for each sentence of
-people, and the best description with its scores, under its own key. Nothing is asked or computed here. Where there is
-none, the reason is that of the description that came closest. A check without an outcome counts as failed until there
-is one.
+Reads ``PairRow``, the pair's descriptions and the outcomes of their checks; writes ``DifferenceRow``: one per sentence
+of people, and the best description with its scores, under its own key. No model is used. A pair without one is dropped
+with the first failure of its best candidate. A check without an outcome counts as failed.
 """
 
 import json
@@ -18,11 +17,11 @@ from pairwright.tasks.texts.words import says_no_change
 
 TABLES = ("controlled", "grounded", "regions", "judged")
 RANKS = ("judged", "regions", "grounded", "swapped")
-"""Checks by whose scores descriptions are compared, the first first."""
+"""Checks that rank descriptions by their scores, the most important first."""
 Descriptions = Mapping[str, tuple[DifferenceRow, ...]]
 Outcomes = Mapping[str, tuple[CheckRow, ...]]
 Candidate = tuple[DifferenceRow, list[CheckRow], list[str]]
-"""Description with the outcomes of its checks, and why it may not be taken, one reason for each check that failed."""
+"""Description, the outcomes of its checks, and the reasons of those that failed."""
 
 
 def choose_differences(
@@ -35,7 +34,7 @@ def choose_differences(
     regions: Outcomes | None = None,
     judged: Outcomes | None = None,
 ) -> Iterator[DifferenceRow | Dropped]:
-    """Yield the descriptions of each pair, or why there is none; checks that are not on are ``None``."""
+    """Yield the descriptions of each pair, or why it has none; ``None`` stands for a disabled check."""
     tables = dict(zip(TABLES, (controlled, grounded, regions, judged), strict=True))
     for pair in rows:
         given = _given(pair) if "given" in config.writer else []
@@ -52,7 +51,7 @@ def choose_differences(
 
 
 def _given(pair: PairRow) -> list[DifferenceRow]:
-    """Return what people wrote, each text once: of an edit the instruction, too."""
+    """Return the different texts that people wrote, and the instruction of an edit."""
     texts = (" ".join(text.split()) for text in (*pair.human_differences, pair.instruction))
     return [
         DifferenceRow(
@@ -84,7 +83,7 @@ def _candidate(row: DifferenceRow, outcomes: Mapping[str, Sequence[CheckRow]]) -
 
 
 def _rank(candidate: Candidate) -> tuple[float | int | str, ...]:
-    """Return what is smaller for a better one."""
+    """Return the sort key of a candidate: the best one has the smallest."""
     row, checks, reasons = candidate
     scores = {check.check: check.score for check in checks if not check.is_off}
     return (len(reasons), *(-scores.get(name, 0.0) for name in RANKS), row.attempts, row.key)

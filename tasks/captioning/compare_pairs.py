@@ -57,7 +57,6 @@ ASKED = {
     "images and captions": "compare_images_captions",
     "images and differences": "refine_differences",
 }
-"""What the model is asked, by what it is shown."""
 SUMMARISE, RETRIEVE = "compare_images", "retrieve_image"
 WORD = re.compile(r"\w+")
 LABELS = (
@@ -71,7 +70,7 @@ LABELS = (
 """The paper's axes by the words of its published summaries."""
 MOST_COMMONALITIES = 6
 IN_PARAGRAPH, IN_ITEM = 8, 5
-"""Most full stops of a line; abbreviations and decimals count, too."""
+"""Most full stops of a line, those of abbreviations and decimals included."""
 STOP = r"[.!?][\"')]?"
 
 
@@ -84,7 +83,7 @@ def compare_pairs(
     given: Mapping[str, ComparisonRow] = NO_ROWS,
     answers: Answers | None = None,
 ) -> Iterator[Row | Dropped | Failed]:
-    """Yield one comparison per pair, the source's own where it brought one, or ``Dropped`` with its reason."""
+    """Yield one comparison per pair, the source's own where there is one, or ``Dropped`` with its reason."""
     images = images or {}
     yield from (replace(given[row.key], source_key=row.key) for row in rows if row.key in given)
     rows = [row for row in rows if row.key not in given]
@@ -113,7 +112,7 @@ def _compose(row: PairRow, config: ComparisonsConfig, graphs: Graphs, texts: Seq
 def _row(
     row: PairRow, config: ComparisonsConfig, read: Comparison, *, texts: Sequence[str], sides: Sequence[Side]
 ) -> ComparisonRow:
-    """Return the row, with its conversation; ``sides``: those whose caption is known to fit its own image only."""
+    """Return the row with its conversation; ``sides``: images whose caption is false of the other image."""
     sides = () if nearly_match(texts, config.max_caption_overlap) else sides
     turns = (
         Turn(role="user", text=load(SUMMARISE).render()),
@@ -140,7 +139,9 @@ async def _ask(
     question = _question(row, config, texts, images)
     if isinstance(question, Dropped):
         return question
-    found = await ask_again(chat, row, question, lambda answer: validated(read_answer(answer), config), config)
+    found = await ask_again(
+        chat, row, question, lambda answer: validated(read_answer(answer), config), config, "comparisons"
+    )
     if isinstance(found, Dropped):
         return found
     read, tries = found
@@ -149,7 +150,7 @@ async def _ask(
 
 
 def _question(row: PairRow, config: ComparisonsConfig, texts: tuple[str, str], images: Images) -> Question | Dropped:
-    """Return what the model is asked, its seed aside, or what is missing for it."""
+    """Return the question without its seed, or what it lacks."""
     shown: tuple[bytes, ...] = ()
     first, second = map(as_data, texts)
     human = " ".join(filter(None, map(as_data, row.human_differences)))
@@ -167,7 +168,7 @@ def _question(row: PairRow, config: ComparisonsConfig, texts: tuple[str, str], i
 
 
 def read_answer(answer: Answer) -> Comparison | RefusedText:
-    """Return the parts of the summary that a model gave, or why it will not do."""
+    """Return the parts of a model's summary, or why it is refused."""
     read = read_comparison(answer.text, finish_reason=answer.finish_reason)
     if isinstance(read, RefusedText):
         return read
@@ -178,7 +179,7 @@ def read_answer(answer: Answer) -> Comparison | RefusedText:
 
 
 def retrieval_turns(pair: PairRow, captions: Sequence[str], sides: Sequence[Side], *, seed: int) -> tuple[Turn, ...]:
-    """Return the second turn, about the caption of one of the sides, drawn by the pair's key; none: no turn."""
+    """Return the second turn, about the caption of one of the sides, drawn by the pair's key; none without sides."""
     if not sides:
         return ()
     side = Random(make_key("retrieval", seed, pair.key)).choice(sides)
@@ -187,26 +188,25 @@ def retrieval_turns(pair: PairRow, captions: Sequence[str], sides: Sequence[Side
 
 
 def nearly_match(captions: Sequence[str], most: float) -> bool:
-    """Say whether a caption is missing, or both are equal, or share more than ``most`` of the longer one's words."""
+    """Return whether a caption is missing, or both share more than ``most`` of the longer one's words."""
     words = [WORD.findall(text.lower()) for text in captions]
     first, second = map(set, words)
     return not all(words) or words[0] == words[1] or len(first & second) / max(len(first), len(second), 1) > most
 
 
 def sides_of_own_words(captions: Sequence[str]) -> list[Side]:
-    """Return the sides whose caption has a content word that the other lacks: all that is known without graphs."""
+    """Return the sides whose caption has a content word that the other lacks: the best guess without graphs."""
     words = [set(content_words(text)) for text in captions]
     return [side for side in SIDES if words[side] - words[1 - side]]
 
 
 def false_of_other(caption: str, own: SceneGraph, other: SceneGraph) -> bool:
-    """Say whether the caption mentions something that its own photograph has and the other lacks."""
+    """Return whether the caption mentions something that only its own photograph shows."""
     own_words = map(re.escape, _own_words(own, other))
     return any(re.search(rf"(?<!\w){words}(?!\w)", caption, re.IGNORECASE) for words in own_words)
 
 
 def _own_words(own: SceneGraph, other: SceneGraph) -> Iterator[str]:
-    """Yield phrases that are true of the one photograph only."""
     yield from (
         getattr(own, name) for name in ("place", "light", "viewpoint") if getattr(own, name) != getattr(other, name)
     )
@@ -226,7 +226,7 @@ def _own_words(own: SceneGraph, other: SceneGraph) -> Iterator[str]:
 
 @cache
 def comparison_grammar() -> Grammar:
-    """Return the form of a summary: the paper's published layout, for servers that hold answers to one.
+    """Return the grammar of a summary: the paper's published layout, for servers that constrain answers.
 
     Commonalities as a paragraph or a numbered list, an empty line, one to six numbered differences, each with the label
     of an axis (section 3.1). Full stops of a line are bounded, so that a model that runs away comes to its end; its
@@ -251,7 +251,7 @@ def _numbered(item: str, most: int) -> str:
 
 
 def _fit(stage: Stage, config: ComparisonsConfig) -> Stage:
-    """Return the stage as it runs: a served model sees the images or none, and its answers are remembered."""
+    """Return the stage of a served writer: it reads image bytes if at all, and its answers are remembered."""
     if not config.is_served:
         return stage
     asked = dict.fromkeys((ASKED[config.input], SUMMARISE, RETRIEVE))
@@ -262,7 +262,7 @@ def _fit(stage: Stage, config: ComparisonsConfig) -> Stage:
 
 STAGE = Stage(
     name="comparisons",
-    version=5,
+    version=6,
     group="captioning",
     reads={"pairs": PairRow},
     writes=ComparisonRow,

@@ -1,6 +1,6 @@
-"""Compose a detailed caption of one photograph from its scene graph: sentences, each with its claims (side 0).
+"""Compose a detailed caption of one photograph from its scene graph, as sentences with their claims.
 
-Every object is mentioned: a sentence per region, and one for like things in several. Needs ``caption_sentences.j2``.
+Every object is mentioned, by region; like things in several regions share a sentence. Needs ``caption_sentences.j2``.
 """
 
 from collections.abc import Sequence
@@ -12,69 +12,57 @@ from pairwright.prompts import load_wordings
 from pairwright.schemas.claims import Selector
 from pairwright.schemas.phrases import COLUMNS, DEPTHS, capital, joined, number, some, surface
 from pairwright.schemas.scene import SceneGraph, SceneObject
-from pairwright.tasks.captioning.statements import (
-    Mention,
-    Statement,
-    claims_of,
-    describe,
-    everything,
-    find_relation,
-    scene_claim,
-    selects,
-)
+from pairwright.tasks.captioning import statements
+from pairwright.tasks.captioning.statements import Mention, Statement
 
 Axis = Literal["column", "depth"]
 AXES: tuple[Axis, Axis] = ("column", "depth")
 MOST_IN_REGION = 4
-"""A third of the photograph with more kinds of things is told in thirds of its own."""
+"""Most kinds of things of a third; a third with more is divided along the other axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Third of the photograph, across or in depth, or where two of them meet."""
+    """Third of the photograph, across or in depth, or the intersection of two."""
 
     column: str | None = None
     depth: str | None = None
 
     @property
     def names(self) -> tuple[Axis, ...]:
-        """Name the axes on which it lies."""
+        """Return the axes that bound it."""
         return tuple(axis for axis in AXES if getattr(self, axis) is not None)
 
     @property
     def words(self) -> str:
-        """Return where it is: "on the left in the foreground"."""
+        """Return its phrase: "on the left in the foreground"."""
         return " ".join(surface(axis, getattr(self, axis)) for axis in self.names)
-
-    def holds(self, thing: SceneObject) -> bool:
-        """Say whether the thing is there."""
-        return all(getattr(thing, axis) == getattr(self, axis) for axis in self.names)
 
 
 def describe_regions(graph: SceneGraph, rng: Random, *, kinds: Sequence[Selector], detailed: bool) -> list[Statement]:
-    """Mention all objects of these looks, like ones together with their number; no region has two sentences."""
+    """Mention all objects of these kinds, like ones with their number; no region has two sentences."""
     axis = rng.choice(AXES)
     regions = _regions(graph, kinds, axis=axis)
     if rng.random() < 0.5:
         regions.reverse()
     spread = [kind for kind in kinds if not _region_of(kind.select(graph), regions)]
-    found = [_spread(kind.select(graph), axis, rng) for kind in spread]
+    found = [_say_spread(kind.select(graph), axis, rng) for kind in spread]
     wordings = load_wordings("caption_sentences").dealt("region", rng)
     for region in regions:
         groups = [kind.select(graph) for kind in kinds if _region_of(kind.select(graph), regions) == region]
-        mentions = [_mention(group, region, rng, detailed=detailed) for group in groups]
+        mentions = [_mention_group(group, region, rng, detailed=detailed) for group in groups]
         if mentions:
             rng.shuffle(mentions)
-            # The sentence says once for all things where they are.
+            # The sentence names the region once for all things.
             bare = [mention.selector.model_copy(update=dict.fromkeys(region.names)) for mention in mentions]
             things = joined([some(look, mention.count) for look, mention in zip(bare, mentions, strict=True)])
             text = next(wordings).render(where=region.words, things=things)
-            found.append(Statement(capital(text), claims_of(mentions)))
+            found.append(Statement(capital(text), statements.claims_of(mentions)))
     return found
 
 
 def _regions(graph: SceneGraph, kinds: Sequence[Selector], *, axis: Axis) -> list[Region]:
-    """Return the thirds along an axis, crowded ones divided along the other."""
+    """Return the thirds along an axis; crowded ones are divided along the other."""
     places, others = (COLUMNS, DEPTHS) if axis == "column" else (DEPTHS, COLUMNS)
     other: Axis = "depth" if axis == "column" else "column"
     regions: list[Region] = []
@@ -86,78 +74,83 @@ def _regions(graph: SceneGraph, kinds: Sequence[Selector], *, axis: Axis) -> lis
 
 
 def _region_of(group: list[SceneObject], regions: list[Region]) -> Region | None:
-    """Return the region that holds all of the things."""
-    return next((region for region in regions if all(region.holds(thing) for thing in group)), None)
+    return next(
+        (one for one in regions if all(getattr(a, axis) == getattr(one, axis) for a in group for axis in one.names)),
+        None,
+    )
 
 
-def _mention(group: list[SceneObject], region: Region, rng: Random, *, detailed: bool) -> Mention:
-    """Mention like things with their number, and single ones in detail; the claim names the region."""
+def _mention_group(group: list[SceneObject], region: Region, rng: Random, *, detailed: bool) -> Mention:
+    """Mention like things with their number, and a single one in detail; the claim names the region."""
     if len(group) > 1:
-        return Mention(0, describe(group[0], *region.names), len(group))
+        return Mention(0, statements.describe(group[0], *region.names), len(group))
     [thing] = group
     chances = {"size": 0.7, "pose": 0.9, "text": 1.0, "facing": 0.6} if detailed else {}
     details = [name for name, chance in chances.items() if getattr(thing, name) is not None and rng.random() < chance]
-    return Mention(0, describe(thing, *region.names, *details))
+    return Mention(0, statements.describe(thing, *region.names, *details))
 
 
-def _spread(group: list[SceneObject], axis: Axis, rng: Random) -> Statement:
-    """Say how many like things there are, and how many of them are where."""
-    everywhere = Mention(0, describe(group[0]), len(group))
-    values = [value for value in (COLUMNS if axis == "column" else DEPTHS) if _at(group, axis, value)]
-    parts = [Mention(0, describe(_at(group, axis, a)[0], axis), len(_at(group, axis, a))) for a in values]
-    counts = [number(part.count or 0) for part in parts] if len(parts) > 1 else ["all"]
-    where = joined([f"{count} {surface(axis, value)}" for count, value in zip(counts, values, strict=True)])
+def _say_spread(group: list[SceneObject], axis: Axis, rng: Random) -> Statement:
+    """Count like things, in all and by column or depth."""
+    everywhere = Mention(0, statements.describe(group[0]), len(group))
+    values = COLUMNS if axis == "column" else DEPTHS
+    by_value = {value: [thing for thing in group if getattr(thing, axis) == value] for value in values}
+    placed = {value: things for value, things in by_value.items() if things}
+    parts = [Mention(0, statements.describe(things[0], axis), len(things)) for things in placed.values()]
+    counts = [number(len(things)) for things in placed.values()] if len(parts) > 1 else ["all"]
+    where = joined([f"{count} {surface(axis, value)}" for count, value in zip(counts, placed, strict=True)])
     text = load_wordings("caption_sentences").say("group", rng, things=everywhere.text, parts=where)
-    return Statement(capital(text), claims_of([everywhere, *parts]))
-
-
-def _at(group: list[SceneObject], axis: Axis, value: str) -> list[SceneObject]:
-    return [thing for thing in group if getattr(thing, axis) == value]
+    return Statement(capital(text), statements.claims_of([everywhere, *parts]))
 
 
 MOST_WORDS = 120
 TARGETS = (60, 90)
-"""Sentences are added until a caption has a number of words between these."""
+"""Range of the target length in words, up to which sentences are added."""
 TOLD_WHOLE = 8
-"""Of so many objects, none is left out."""
+"""Most objects of a photograph of which a caption omits none."""
 MOST_RELATIONS = 3
 TALLIED, MOST_TALLIED = ("colour", "material", "shape", "size"), 3
 
 
 def compose_caption(graph: SceneGraph, rng: Random) -> tuple[Statement, ...]:
     """Return the sentences of a caption of 40 to 120 words (fewer only where there is less to say)."""
-    opening, closing = _opening(graph, rng), _closing(graph, rng)
-    ends = _words(opening, *closing)
-    middle = _middle(graph, rng, room=MOST_WORDS - ends)
-    target, used = rng.randint(*TARGETS), ends + _words(*middle)
-    fillers = [*_relations(graph, rng), *_tallies(graph, rng)]  # sentences that lengthen a caption
+    total = statements.everything(0, graph)
+    opening = Statement(
+        _say("opening", rng, place=graph.place, things=total.text),
+        (statements.scene_claim(0, "place", graph), total.claim),
+    )
+    closing = _say_closing(graph, rng)
+    ends = _count_words(opening, *closing)
+    middle = _mention_all(graph, rng, room=MOST_WORDS - ends)
+    target, used = rng.randint(*TARGETS), ends + _count_words(*middle)
+    fillers = [*_say_relations(graph, rng), *_say_tallies(graph, rng)]  # sentences that lengthen a caption
     rng.shuffle(fillers)
     for part in fillers:
-        if used < target and used + _words(part) <= MOST_WORDS:
+        if used < target and used + _count_words(part) <= MOST_WORDS:
             middle.append(part)
-            used += _words(part)
+            used += _count_words(part)
     return (opening, *middle, *closing)
 
 
-def _middle(graph: SceneGraph, rng: Random, *, room: int) -> list[Statement]:
-    """Mention every object; where that takes too many words in less detail, or, of many, without the smallest."""
-    kinds = _kinds(graph)
+def _mention_all(graph: SceneGraph, rng: Random, *, room: int) -> list[Statement]:
+    """Mention every object; where that takes too many words, in less detail or, of many, without the smallest."""
+    kinds = _sort_kinds(graph)
     least = len(kinds) if len(graph.objects) <= TOLD_WHOLE else 1
     attempts = [(len(kinds), True), (len(kinds), True), *((n, False) for n in range(len(kinds), least - 1, -1))]
     parts: list[Statement] = []
     for count, detailed in attempts:
         parts = describe_regions(graph, rng, kinds=kinds[:count], detailed=detailed)
-        if _words(*parts) <= room:
+        if _count_words(*parts) <= room:
             break
     return parts
 
 
-def _kinds(graph: SceneGraph) -> list[Selector]:
-    """Return the looks of the objects, the one with the largest object first: that is what one sees first."""
+def _sort_kinds(graph: SceneGraph) -> list[Selector]:
+    """Return the looks of the objects, the one with the largest object first, as viewers notice it first."""
     sizes: dict[Selector, int] = {}
     for thing in graph.objects:
         x0, y0, x1, y1 = thing.box
-        look = describe(thing)
+        look = statements.describe(thing)
         sizes[look] = max(sizes.get(look, 0), (x1 - x0) * (y1 - y0))
     return sorted(sizes, key=lambda look: -sizes[look])
 
@@ -166,18 +159,12 @@ def _say(kind: str, rng: Random, **values: str) -> str:
     return capital(load_wordings("caption_sentences").say(kind, rng, **values))
 
 
-def _words(*parts: Statement) -> int:
+def _count_words(*parts: Statement) -> int:
     return sum(len(part.text.split()) for part in parts)
 
 
-def _opening(graph: SceneGraph, rng: Random) -> Statement:
-    total = everything(0, graph)
-    claims = (scene_claim(0, "place", graph), total.claim)
-    return Statement(_say("opening", rng, place=graph.place, things=total.text), claims)
-
-
-def _closing(graph: SceneGraph, rng: Random) -> list[Statement]:
-    light, view = scene_claim(0, "light", graph), scene_claim(0, "viewpoint", graph)
+def _say_closing(graph: SceneGraph, rng: Random) -> list[Statement]:
+    light, view = statements.scene_claim(0, "light", graph), statements.scene_claim(0, "viewpoint", graph)
     if rng.random() < 0.6:
         return [Statement(_say("closing", rng, light=graph.light, viewpoint=graph.viewpoint), (light, view))]
     lit = Statement(_say("light", rng, light=graph.light), (light,))
@@ -185,26 +172,26 @@ def _closing(graph: SceneGraph, rng: Random) -> list[Statement]:
     return rng.choice([[lit], [taken], [lit, taken]])
 
 
-def _relations(graph: SceneGraph, rng: Random) -> list[Statement]:
-    """Say how things stand to each other; nothing is mentioned in two of the sentences."""
+def _say_relations(graph: SceneGraph, rng: Random) -> list[Statement]:
+    """Relate things to each other; no two sentences mention the same thing."""
     used: list[Selector] = []
     found: list[Statement] = []
     for thing in rng.sample(graph.objects, len(graph.objects)):
-        related = find_relation(thing, graph, rng) if len(found) < MOST_RELATIONS else None
+        related = statements.find_relation(thing, graph, rng) if len(found) < MOST_RELATIONS else None
         if related and related.thing not in used and related.other not in used:
             used += [related.thing, related.other]
             found.append(Statement(_say("relation", rng, **related.words), related.claims(0)))
     return found
 
 
-def _tallies(graph: SceneGraph, rng: Random) -> list[Statement]:
-    """Count the objects by one attribute: all of them, so only by one that has few values here."""
+def _say_tallies(graph: SceneGraph, rng: Random) -> list[Statement]:
+    """Count all objects by one attribute that has few values here."""
     ways = [sorted({getattr(thing, name) for thing in graph.objects}) for name in TALLIED]
     told = [(name, values) for name, values in zip(TALLIED, ways, strict=True) if 0 < len(values) <= MOST_TALLIED]
     if not told:
         return []
     name, values = rng.choice(told)
     selectors = [Selector(**{name: value}) for value in rng.sample(values, len(values))]
-    mentions = [Mention(0, selector, selects(selector, graph)) for selector in selectors]
+    mentions = [Mention(0, selector, statements.selects(selector, graph)) for selector in selectors]
     text = _say("tally", rng, things=joined([mention.text for mention in mentions]))
-    return [Statement(text, claims_of(mentions))]
+    return [Statement(text, statements.claims_of(mentions))]

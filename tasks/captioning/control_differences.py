@@ -1,9 +1,10 @@
-"""Ask the writing model again where the right answer follows from what it wrote, or is known (ours).
+"""Ask the writing model control questions with a known right answer (ours).
 
 Reads ``DifferenceRow``, the pairs, both images and their captions; writes one ``CheckRow`` per control and description.
-``swapped``: the pair is shown in the other order, with all that the writer was told. The answer's halves must be more
-alike the description's crosswise than straight; the score is by how much, from -1 to 1, and a tie fails. ``same``: one
-image is shown twice, without captions. A sentence for "no difference", or equal halves, pass; the score is 1 or 0.
+``swapped``: the pair is shown in the other order, with everything that the writer was told. The answer's halves must be
+more alike the description's crosswise than straight; the score is the difference, from -1 to 1, and a tie fails.
+``same``: one image is shown twice, without captions. A sentence for "no difference", or equal halves, pass; the score
+is 1 or 0.
 """
 
 from collections import Counter
@@ -15,13 +16,7 @@ from random import Random
 
 from pairwright.prompts import load, load_wordings
 from pairwright.prompts.differences import PROMPTS, difference_regex
-from pairwright.schemas.checks import (
-    NONE_IN_SWAPPED,
-    NOT_TURNED_ROUND,
-    SEEN_IN_SAME,
-    UNREADABLE_SAME,
-    UNREADABLE_SWAPPED,
-)
+from pairwright.schemas import checks
 from pairwright.schemas.config import ControlsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import Captions, CheckRow, DifferenceRow, Dropped, Images, Pairs, make_key
@@ -64,6 +59,8 @@ async def control_differences(
         if kind in config.kinds:
             answer = await chat.ask(ask(row, shown, config))
             score, why = judge(row, answer)
+            if answer.finish_reason == "length":
+                why = f"{why} (controls.max_tokens={config.max_tokens})"
             found.append(check_row(row, kind, score=score, why=why, answers=[answer]))
     return found
 
@@ -71,7 +68,7 @@ async def control_differences(
 def ask_swapped(row: DifferenceRow, shown: Shown, config: ControlsConfig) -> Question:
     """Return the question about the pair in the other order."""
     pair, told = shown.pair, load_wordings(REVERSED).kinds
-    # Which person's difference the writer was told is not kept: the one that the description is most like.
+    # The human difference that the writer was told is not stored: take the one most like the description.
     halves = f"{row.first_half} {row.second_half}"
     nearest = sorted(pair.human_differences, key=lambda text: -likeness(halves, text))[:1]
     turned = replace(
@@ -85,7 +82,7 @@ def ask_swapped(row: DifferenceRow, shown: Shown, config: ControlsConfig) -> Que
     other_way = Shown(turned, (shown.images[1], shown.images[0]), captions)
     instruction = instruct_pair(other_way, seed=config.seed, attempt=1)
     seed = seed_of(row.key, load(instruction.prompt), seed=config.seed)
-    return difference_question(instruction, other_way.images, seed=seed, max_tokens=config.max_tokens)
+    return difference_question(instruction, other_way.images, seed, config.max_tokens)
 
 
 def ask_same(row: DifferenceRow, shown: Shown, config: ControlsConfig) -> Question:
@@ -105,16 +102,16 @@ def ask_same(row: DifferenceRow, shown: Shown, config: ControlsConfig) -> Questi
 
 
 def judge_swapped(row: DifferenceRow, answer: Answer) -> Outcome:
-    """Say whether an answer about the other order is the description the other way round."""
+    """Return whether an answer about the other order is the description the other way round."""
     read = read_answer(answer, MOST_WORDS)
     if says_none(answer, read):
-        return (1.0, "") if row.no_change else (UNREADABLE, NONE_IN_SWAPPED)
+        return (1.0, "") if row.no_change else (UNREADABLE, checks.NONE_IN_SWAPPED)
     if isinstance(read, RefusedText):
-        return UNREADABLE, UNREADABLE_SWAPPED + read.reason
+        return UNREADABLE, checks.UNREADABLE_SWAPPED + read.reason
     if row.no_change:
-        return UNREADABLE, NOT_TURNED_ROUND
+        return UNREADABLE, checks.NOT_TURNED_ROUND
     score = turned_round(row.halves, (read.first_half, read.second_half))
-    return score, "" if score > 0 else NOT_TURNED_ROUND
+    return score, "" if score > 0 else checks.NOT_TURNED_ROUND
 
 
 def turned_round(halves: tuple[str, str], others: tuple[str, str]) -> float:
@@ -137,15 +134,15 @@ def likeness(one: str, other: str) -> float:
 
 
 def judge_same(_row: DifferenceRow, answer: Answer) -> Outcome:
-    """Say whether an answer about one image, shown twice, finds no difference."""
+    """Return whether an answer about one image, shown twice, finds no difference."""
     read = read_answer(answer, MOST_WORDS)
     if says_none(answer, read):
         return 1.0, ""
-    return 0.0, UNREADABLE_SAME + read.reason if isinstance(read, RefusedText) else SEEN_IN_SAME
+    return 0.0, checks.UNREADABLE_SAME + read.reason if isinstance(read, RefusedText) else checks.SEEN_IN_SAME
 
 
 def says_none(answer: Answer, read: Difference | RefusedText) -> bool:
-    """Say whether a whole answer says that the images do not differ, in the template or in a sentence of its own."""
+    """Return whether a whole answer says that the images do not differ, in the template or in a sentence of its own."""
     if isinstance(read, Difference):
         is_equal = content_words(read.first_half) == content_words(read.second_half)
         return is_equal or says_no_change(read.second_half)
@@ -154,7 +151,7 @@ def says_none(answer: Answer, read: Difference | RefusedText) -> bool:
 
 STAGE = Stage(
     name="controlled",
-    version=2,
+    version=3,
     group="captioning",
     reads={"described": DifferenceRow},
     writes=CheckRow,
@@ -163,6 +160,6 @@ STAGE = Stage(
     prompts=(*PROMPTS, SAME, REVERSED),
     enabled=attrgetter("is_served"),
     uses=(PAIRS, IMAGES, CAPTIONS),
-    by_source=True,  # captions are told, and a description's key does not hash them
+    by_source=True,  # a description's key does not hash the captions in the question
     remembers=True,
 )

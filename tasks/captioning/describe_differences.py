@@ -3,7 +3,7 @@
 Reads ``PairRow``, writes ``DifferenceRow``: composed from the images' scene graphs and checked against them, by
 ``prompts/difference_template.j2`` (the paper's) and the phrases of ``difference_phrases.j2`` (ours); or written by a
 served model that sees both images and reads their captions. Ours: verbs, and one of several human differences, are
-drawn anew for each try. ``served`` of a row lists the tries of its description, the one that was taken last.
+drawn anew for each attempt. ``served`` of a row lists all attempts, the accepted one last.
 """
 
 import re
@@ -31,33 +31,8 @@ from pairwright.schemas.rows import (
     Row,
     make_key,
 )
-from pairwright.schemas.scene import SceneGraph
-from pairwright.tasks.captioning.statements import (
-    SIDES,
-    Contrast,
-    Mention,
-    MentionPair,
-    Side,
-    Statement,
-    claims_of,
-    describe,
-    everything,
-    find_contrasts,
-    find_relation,
-    picked,
-    scene_claim,
-    selects,
-    shared,
-    shown,
-)
-from pairwright.tasks.captioning.validators import (
-    compose_true,
-    find_missing,
-    name_validators,
-    pair_captions,
-    pair_graphs,
-    validated,
-)
+from pairwright.tasks.captioning import statements, validators
+from pairwright.tasks.captioning.statements import Contrast, Mention, MentionPair, Side, Statement
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_until, seed_of
 from pairwright.tasks.serving.untrusted import as_data
@@ -68,21 +43,21 @@ from pairwright.tasks.texts.say_claims import VIEWS, Phrased, say_claims
 from pairwright.tasks.texts.words import ends_short, says_no_change
 
 LONGER = 2
-"""How many times the tokens of the first try the others may take."""
+"""Token limit of later attempts, as a multiple of the first attempt's."""
 MOST_THINGS = 3
 ANCHOR_SHARE = 0.3
-"""How often a change is told with what the thing stands beside."""
+"""Share of changes that name a neighbouring object."""
 SPARED, SPARED_SHARE = ("material", "size"), 0.95
-"""What a mention may leave out where it is clear without, and how often it does."""
+"""Attributes that a mention omits where it is unambiguous without them, and the share of mentions that do."""
 PLACE_SHARE = 0.25
-"""How often a half names the place."""
+"""Share of halves that name the place."""
 
 
 def compose_difference(graphs: Graphs, rng: Random) -> Statement | None:
     """Return a description and its claims, or ``None`` where the graphs give no words for a difference."""
     if is_no_change(graphs):
-        return _unchanged(graphs, rng)
-    halves = _contrasting(graphs, rng)
+        return _compose_unchanged(graphs, rng)
+    halves = _compose_halves(graphs, rng)
     if halves is None:
         return None
     verbs: list[str] = []
@@ -94,96 +69,97 @@ def compose_difference(graphs: Graphs, rng: Random) -> Statement | None:
     return Statement(text, (*halves[0].claims, *halves[1].claims))
 
 
-def _contrasting(graphs: Graphs, rng: Random) -> tuple[Statement, Statement] | None:
-    """Fill the halves with mentions that tell the photographs apart."""
+def _compose_halves(graphs: Graphs, rng: Random) -> tuple[Statement, Statement] | None:
     if graphs[0].world == graphs[1].world:
-        pairs = picked(find_contrasts(graphs), graphs, rng)
+        pairs = statements.picked(statements.find_contrasts(graphs), graphs, rng)
         rng.shuffle(pairs)
-        mentions = _by_side([_anchored(_shortened(pair, graphs, rng), graphs, rng) for pair in pairs])
+        mentions = _by_side([_add_relation(_omit_attributes(pair, graphs, rng), graphs, rng) for pair in pairs])
     else:
-        mentions = _contents(graphs, rng)
+        mentions = _mention_contents(graphs, rng)
     if not mentions[0] or not mentions[1]:
         return None
     named = rng.random() < PLACE_SHARE
-    first, second = (_half(mentions[side], graphs, rng, named=named) for side in SIDES)
+    first, second = (_word_half(mentions[side], graphs, rng, named=named) for side in statements.SIDES)
     return first, second
 
 
-def _shortened(pair: MentionPair, graphs: Graphs, rng: Random) -> MentionPair:
-    """Leave out what both mentions say of a thing where the rest fits nothing else: "the red mug"."""
+def _omit_attributes(pair: MentionPair, graphs: Graphs, rng: Random) -> MentionPair:
+    """Omit attributes that both mentions share where the rest is unambiguous: "the red mug"."""
     for name in SPARED:
         same = getattr(pair[0].selector, name) == getattr(pair[1].selector, name)
         if not same or rng.random() > SPARED_SHARE:
             continue
         first, second = (replace(one, selector=one.selector.model_copy(update={name: None})) for one in pair)
         both = ((first.selector, pair[0].selector), (second.selector, pair[1].selector))
-        if all(selects(short, graph) == selects(full, graph) for short, full in both for graph in graphs):
+        if all(
+            statements.selects(short, graph) == statements.selects(full, graph)
+            for short, full in both
+            for graph in graphs
+        ):
             pair = first, second
     return pair
 
 
-def _anchored(pair: MentionPair, graphs: Graphs, rng: Random) -> MentionPair:
-    """Say now and then beside what the thing stands, where one photograph shows it alone of its looks."""
+def _add_relation(pair: MentionPair, graphs: Graphs, rng: Random) -> MentionPair:
+    """Relate the thing to a neighbour in a share of the pairs, where a photograph shows only one such thing."""
     single = [mention for mention in pair if mention.count is None]
     if not single or rng.random() > ANCHOR_SHARE:
         return pair
     told = rng.choice(single)
-    [thing] = told.selector.select(graphs[told.side])
-    related = find_relation(thing, graphs[told.side], rng)
+    graph = graphs[told.side]
+    [thing] = told.selector.select(graph)
+    related = statements.find_relation(thing, graph, rng)
     if related is None:
         return pair
-    anchored = replace(told, beside=(related.relation, _briefly(related.other, graphs[told.side])))
+    other = related.other
+    briefer = (Selector(shape=other.shape), Selector(shape=other.shape, colour=other.colour))
+    brief = next((selector for selector in briefer if statements.selects(selector, graph) == 1), other)
+    anchored = replace(told, beside=(related.relation, brief))
     return (anchored, pair[1]) if told.side == 0 else (pair[0], anchored)
 
 
-def _briefly(selector: Selector, graph: SceneGraph) -> Selector:
-    """Return a selector of the same one object by its shape, or its shape and colour, where that will do."""
-    for names in (("shape",), ("shape", "colour")):
-        brief = Selector(**{name: getattr(selector, name) for name in names})
-        if selects(brief, graph) == 1:
-            return brief
-    return selector
-
-
-def _contents(graphs: Graphs, rng: Random) -> list[list[Mention]]:
+def _mention_contents(graphs: Graphs, rng: Random) -> list[list[Mention]]:
     """Describe two unrelated photographs by what each has and the other lacks."""
-    contrasts = find_contrasts(graphs)
+    contrasts = statements.find_contrasts(graphs)
     rng.shuffle(contrasts)
-    own = [_own_things(contrasts, side, graphs=graphs, rng=rng) for side in SIDES]
+    own = [_mention_own_things(contrasts, side, graphs=graphs, rng=rng) for side in statements.SIDES]
     if all(own):
         return own
-    # One holds all that the other does: say what is missing; with equal contents, look at sizes, places and numbers.
+    # One holds all that the other does: name what is missing; with equal contents, compare sizes, places and numbers.
     whole = contrasts or [Contrast(thing, None) for thing in graphs[0].objects]
-    return _by_side(picked(whole, graphs, rng, limit=MOST_THINGS))
+    return _by_side(statements.picked(whole, graphs, rng, limit=MOST_THINGS))
 
 
-def _own_things(contrasts: list[Contrast], side: Side, *, graphs: Graphs, rng: Random) -> list[Mention]:
+def _mention_own_things(contrasts: list[Contrast], side: Side, *, graphs: Graphs, rng: Random) -> list[Mention]:
     """Describe single things in some detail, and like things by their number."""
     found: dict[str, Mention] = {}
     for contrast in contrasts:
         thing = (contrast.first, contrast.second)[side]
         if thing is not None and len(found) < MOST_THINGS:
             extras = rng.choice((("text",), ("size", "text"), ("column", "text"), ("size", "pose"), ("facing", "text")))
-            single = selects(describe(thing), graphs[side]) == 1
+            single = statements.selects(statements.describe(thing), graphs[side]) == 1
             named = [name for name in extras if single and getattr(thing, name) is not None]
-            found.setdefault(noun(describe(thing)), shown(side, describe(thing, *named), graphs[side]))
+            found.setdefault(
+                noun(statements.describe(thing)),
+                statements.shown(side, statements.describe(thing, *named), graphs[side]),
+            )
     return list(found.values())[: rng.choice((2, MOST_THINGS))]
 
 
 def _by_side(pairs: list[MentionPair]) -> list[list[Mention]]:
-    return [[pair[side] for pair in pairs] for side in SIDES]
+    return [[pair[side] for pair in pairs] for side in statements.SIDES]
 
 
-def _half(mentions: list[Mention], graphs: Graphs, rng: Random, *, named: bool) -> Statement:
-    """Word one half: what is there, what is not, and where that is."""
+def _word_half(mentions: list[Mention], graphs: Graphs, rng: Random, *, named: bool) -> Statement:
+    """Word one half: what is there, what is missing, and the place."""
     side = mentions[0].side
     present = [mention for mention in mentions if mention.count != 0]
     missing = [mention for mention in mentions if mention.count == 0]
     kind = "both" if present and missing else "things" if present else "missing"
-    claims = claims_of(mentions)
-    total = everything(side, graphs[side])
+    claims = statements.claims_of(mentions)
+    total = statements.everything(side, graphs[side])
     if named:
-        kind, claims = f"{kind}_place", (*claims, scene_claim(side, "place", graphs[side]))
+        kind, claims = f"{kind}_place", (*claims, statements.scene_claim(side, "place", graphs[side]))
     elif kind == "missing" and total.count and rng.random() < 0.4:
         kind, claims = "missing_count", (*claims, total.claim)
     text = load_wordings("difference_phrases").say(
@@ -199,29 +175,31 @@ def _half(mentions: list[Mention], graphs: Graphs, rng: Random, *, named: bool) 
     return Statement(text, claims)
 
 
-def _unchanged(graphs: Graphs, rng: Random) -> Statement:
-    """Say that nothing has changed, by what light or viewpoint differ, and what both photographs show."""
+def _compose_unchanged(graphs: Graphs, rng: Random) -> Statement:
+    """State that nothing has changed, how light and viewpoint differ, and what both photographs show."""
     # Another viewpoint may hide some of several like things: another number of them would read as a change.
-    common = [a for a in shared(graphs) if selects(a, graphs[0]) == selects(a, graphs[1])]
+    common = [
+        a for a in statements.shared(graphs) if statements.selects(a, graphs[0]) == statements.selects(a, graphs[1])
+    ]
     looks = rng.sample(common, min(len(common), rng.choice((1, 2, MOST_THINGS))))
     told: list[Phrased] = [name for name in VIEWS if getattr(graphs[0], name) != getattr(graphs[1], name)]
     if not looks or rng.random() < PLACE_SHARE:
         told.append("place")
     claims = [Claim(side=0, kind="no_change")]
-    for side in SIDES:
-        claims += claims_of(shown(side, look, graphs[side]) for look in looks)
-        claims += [scene_claim(side, kind, graphs[side]) for kind in told]
+    for side in statements.SIDES:
+        claims += statements.claims_of(statements.shown(side, look, graphs[side]) for look in looks)
+        claims += [statements.scene_claim(side, kind, graphs[side]) for kind in told]
     return Statement(say_claims(claims, "template", rng), tuple(claims))
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a model is shown and told of a pair."""
+    """Input of the writing model: a pair with its images and captions."""
 
     pair: PairRow
     images: tuple[bytes, bytes]
     captions: tuple[str, str] | None
-    """As data; ``None``: at least one is missing."""
+    """Quoted as data; ``None``: at least one is missing."""
 
 
 def describe_differences(
@@ -232,16 +210,16 @@ def describe_differences(
     captions: Captions,
     answers: Answers | None = None,
 ) -> Iterator[Row | Dropped | Failed]:
-    """Yield the description of each pair, or ``Dropped`` with the reason of the last of ``max_attempts`` refusals.
+    """Yield the description of each pair, or ``Dropped`` with the reason of the last refusal.
 
-    A served model may give several descriptions of one pair.
+    A served model may write several descriptions of one pair (``differences.candidates``).
     """
     if config.is_served:
         work = partial(_ask, config=config, images=images, captions=captions)
         yield from ask_rows(rows, work, config.served, answers=answers)
         return
     for row in rows:  # The graphs say more than captions.
-        graphs = pair_graphs(row, images)
+        graphs = validators.pair_graphs(row, images)
         yield graphs if isinstance(graphs, Dropped) else _compose(row, config, graphs)
 
 
@@ -249,16 +227,16 @@ def _compose(row: PairRow, config: DifferencesConfig, graphs: Graphs) -> Differe
     def compose(attempt: int) -> Statement | None:
         return compose_difference(graphs, Random(make_key("difference", config.seed, row.key, attempt)))
 
-    found = compose_true(compose, lambda text: read_composed(text, difference_verbs()), graphs, config)
+    found = validators.compose_true(compose, lambda text: read_composed(text, difference_verbs()), graphs, config)
     if isinstance(found, RefusedText):
         return Dropped(source_key=row.key, reason=found.reason, detail=found.detail)
     written, parts, attempts = found
-    made = _row(row, replace(parts, text=written.text), key=row.key, attempts=attempts, model="scene-graph")
+    made = _make_row(row, replace(parts, text=written.text), key=row.key, attempts=attempts, model="scene-graph")
     claims = dump_claims(written.claims)
     return replace(made, claims=claims, no_change=any(claim.kind == "no_change" for claim in written.claims))
 
 
-def _row(row: PairRow, read: Difference, *, key: str, attempts: int, model: str) -> DifferenceRow:
+def _make_row(row: PairRow, read: Difference, *, key: str, attempts: int, model: str) -> DifferenceRow:
     return DifferenceRow(
         key=key,
         source_key=row.key,
@@ -278,14 +256,14 @@ def _row(row: PairRow, read: Difference, *, key: str, attempts: int, model: str)
 async def _ask(
     row: PairRow, chat: Chat, *, config: DifferencesConfig, images: Images, captions: Captions
 ) -> Sequence[DifferenceRow] | Dropped:
-    """Write ``candidates`` descriptions; equal ones are one, and where none will do the last refusal stands."""
-    if missing := find_missing(row.key, row, images, "image"):
+    """Return up to ``candidates`` different descriptions, or the last refusal where all were refused."""
+    if missing := validators.find_missing(row.key, row, images, "image"):
         return missing
-    shown = Shown(row, (images[row.first].image, images[row.second].image), told_captions(row, captions))
+    seen = Shown(row, (images[row.first].image, images[row.second].image), told_captions(row, captions))
     kept: dict[str, DifferenceRow] = {}
     refused = RefusedText("")
     for candidate in range(config.candidates):
-        made = await _write(shown, chat, config, first=candidate * config.max_attempts + 1)
+        made = await _describe(seen, chat, config, first=candidate * config.max_attempts + 1)
         if isinstance(made, RefusedText):
             refused = made
         else:
@@ -293,40 +271,38 @@ async def _ask(
     return tuple(kept.values()) or Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
 
 
-async def _write(shown: Shown, chat: Chat, config: DifferencesConfig, *, first: int) -> DifferenceRow | RefusedText:
-    """Ask until a description will do; attempts of other candidates come before the ``first``."""
+async def _describe(seen: Shown, chat: Chat, config: DifferencesConfig, *, first: int) -> DifferenceRow | RefusedText:
+    """Ask until a description is accepted; attempts are numbered from ``first``, as each draws its own seed."""
 
     def ask(attempt: int) -> Question:
-        instruction = instruct_pair(shown, seed=config.seed, attempt=attempt, paper=config.verbs == "paper")
-        seed = seed_of(shown.pair.key, load(instruction.prompt), seed=config.seed, attempt=attempt)
+        instruction = instruct_pair(seen, seed=config.seed, attempt=attempt, paper=config.verbs == "paper")
+        seed = seed_of(seen.pair.key, load(instruction.prompt), seed=config.seed, attempt=attempt)
         longer = 1 if attempt == first else LONGER  # it may have been cut off
-        return difference_question(instruction, shown.images, seed=seed, max_tokens=longer * config.max_tokens)
+        return difference_question(instruction, seen.images, seed, longer * config.max_tokens)
 
     def read(answer: Answer) -> Difference | RefusedText:
-        return validated(read_answer(answer, config.max_words), config)
+        return validators.validated(read_answer(answer, config.max_words, "differences.max_words"), config)
 
     found, tries = await ask_until(chat, ask, read, tries=config.max_attempts, first=first)
     if isinstance(found, RefusedText):
-        return found
-    key = make_key("difference", shown.pair.key, found.text)
-    known = instruct_pair(shown, seed=config.seed, attempt=first).known
-    row = _row(shown.pair, found, key=key, attempts=len(tries), model=tries[-1].model)
+        return found.by_tokens(tries[-1].finish_reason, f"differences.max_tokens={config.max_tokens}")
+    key = make_key("difference", seen.pair.key, found.text)
+    known = instruct_pair(seen, seed=config.seed, attempt=first).known
+    row = _make_row(seen.pair, found, key=key, attempts=len(tries), model=tries[-1].model)
     return replace(row, finish_reason=tries[-1].finish_reason, known=known, served=tries)
 
 
-def instruct_pair(shown: Shown, *, seed: int, attempt: int, paper: bool = False) -> Instruction:
-    """Return the instruction of one try: verbs, and one human difference of several, are drawn for it."""
-    rng = Random(make_key("difference asked", seed, shown.pair.key, attempt))
+def instruct_pair(seen: Shown, *, seed: int, attempt: int, paper: bool = False) -> Instruction:
+    """Return the instruction of an attempt, which draws the verbs and one of the human differences."""
+    rng = Random(make_key("difference asked", seed, seen.pair.key, attempt))
     verbs = draw_verbs(rng, paper=paper)
-    differences = [data for text in shown.pair.human_differences if (data := _told(text))]
+    differences = [data for text in seen.pair.human_differences if (data := _clean(text))]
     human = rng.choice(differences) if differences else ""
-    return instruct(verbs, captions=shown.captions, human=human, edit=_told(shown.pair.instruction))
+    return instruct(verbs, captions=seen.captions, human=human, edit=_clean(seen.pair.instruction))
 
 
-def difference_question(
-    instruction: Instruction, images: tuple[bytes, bytes], *, seed: int, max_tokens: int
-) -> Question:
-    """Return the question of an instruction, its answer held to the template."""
+def difference_question(instruction: Instruction, images: tuple[bytes, bytes], seed: int, max_tokens: int) -> Question:
+    """Return the question that asks an instruction; its grammar is the template."""
     return Question(
         prompt=instruction.prompt,
         text=instruction.text,
@@ -338,26 +314,25 @@ def difference_question(
 
 
 def told_captions(row: PairRow, captions: Captions) -> tuple[str, str] | None:
-    """Return both captions as data, or nothing where one is missing."""
-    first, second = map(_told, pair_captions(row, captions))
+    """Return both captions quoted as data; ``None`` where one is missing."""
+    first, second = map(_clean, validators.pair_captions(row, captions))
     return (first, second) if first and second else None
 
 
-def _told(text: str) -> str:
-    """Return a text as data, without the full stop that the instruction puts behind it."""
+def _clean(text: str) -> str:
+    """Return a text quoted as data, without its full stop: the instruction ends with one."""
     return as_data(text).rstrip(" .")
 
 
-def read_answer(answer: Answer, most_words: int) -> Difference | RefusedText:
-    """Return the description that a model gave, or why it will not do."""
+def read_answer(answer: Answer, most_words: int, setting: str = "words") -> Difference | RefusedText:
+    """Return a model's description in its parts, or why it is refused; ``setting`` names the bound ``most_words``."""
     read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
     if isinstance(read, Difference) and ends_short(read.text):
         return RefusedText("cut off", read.text[-40:])
-    return read if isinstance(read, RefusedText) else refuse_length(read, most_words) or read
+    return read if isinstance(read, RefusedText) else refuse_length(read, most_words, setting) or read
 
 
 def _fit(stage: Stage, config: DifferencesConfig) -> Stage:
-    """Return the stage as it runs: served models see the images, and their answers are remembered."""
     if not config.is_served:
         return stage
     uses = tuple(replace(use, without=()) if use.argument == "images" else use for use in stage.uses)
@@ -366,14 +341,14 @@ def _fit(stage: Stage, config: DifferencesConfig) -> Stage:
 
 STAGE = Stage(
     name="described",
-    version=5,
+    version=6,
     group="captioning",
     reads={"pairs": PairRow},
     writes=DifferenceRow,
     function=describe_differences,
     config="differences",
     enabled=attrgetter("is_written"),
-    models=name_validators,
+    models=validators.name_validators,
     prompts=("difference_template", "difference_phrases", "answer_sentences"),
     uses=(
         Uses(table="images", row=ImageRow, on="images", without=("image",)),

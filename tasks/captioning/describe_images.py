@@ -2,8 +2,8 @@
 
 Reads ``ImageRow``, writes ``CaptionRow``: composed from the image's scene graph, or the caption that its source gave;
 or written by a served model that sees the image, where the source gave none. ``served`` of a row lists every try of the
-description, the one that was taken last, and the splitter's request if the sentences are its own. What is refused of an
-answer, and when a model's sentences are taken, is ours.
+caption, the accepted one last, and the splitter's request if the sentences are its own. The reasons for refusing an
+answer, and for keeping a model's sentences, are ours.
 """
 
 import re
@@ -30,20 +30,20 @@ from pairwright.tasks.texts.words import declines, repeats_itself, split_by_rule
 DESCRIBE = "describe_image"
 COMPLETE = re.compile(r"[.!?…。][\"'”’)\]]*$")
 MARKED = re.compile(r"(?:[-*#•>|]|\d{1,2}[.)]\s|```|[{\[<])")
-"""How lists, headings, tables and code begin."""
+"""Markup that opens a list, heading, table or code block."""
 PREFACE = re.compile(
     r"(?:sure|certainly|of course|absolutely|okay|ok|here(?:['’]s| is| are))\b[^.]{0,80}[:!]|(?:description|caption):",
     re.IGNORECASE,
 )
 LEAST_WORDS, MOST_WORDS = 12, 600
 MOST_REPEATS, LONG = 2, 4
-"""How often a sentence may be said, and the words from which on one counts for that."""
+"""Most repeats of one sentence, and the words that a sentence needs to be counted."""
 
 
 def describe_images(
     rows: Sequence[ImageRow], config: CaptionsConfig, *, answers: Answers | None = None
 ) -> Iterator[Row | Dropped | Failed]:
-    """Yield one caption per image, or ``Dropped`` with its reason, the last of ``max_attempts`` refusals."""
+    """Yield one caption per image, or ``Dropped`` with the reason of the last refusal."""
     if config.is_served:
         yield from ask_rows(rows, partial(_ask, config=config), config.served, answers=answers)
     else:
@@ -51,29 +51,29 @@ def describe_images(
 
 
 def _compose(row: ImageRow, config: CaptionsConfig) -> CaptionRow | Dropped:
-    """Return a caption without asking; an image with neither scene graph nor given captions is dropped."""
+    """Return a caption from the scene graph or the source; without either, the image is dropped."""
     if row.graph is not None:
-        sentences = tuple(
+        sentences = [
             part.text for part in compose_caption(row.graph, Random(make_key("caption", config.seed, row.key)))
-        )
+        ]
         text = " ".join(sentences)
         if why := refuse_text(text, config):
             return Dropped(source_key=row.key, reason=why, detail=text)
-        return _row(row, text, sentences, model=config.writer)
+        return _row(row, text, tuple(sentences), model=config.writer)
     if given := _given(row):
         return _row(row, given, split_by_rules(given), model="given")
     return Dropped(source_key=row.key, reason="no scene graph", detail=row.name)
 
 
 def _given(row: ImageRow) -> str:
-    """Return the longest caption that the source gave, on one line; empty: none."""
+    """Return the source's longest caption on one line; empty: none."""
     return max((" ".join(text.split()) for text in row.captions), key=len, default="")
 
 
 def _row(
     row: ImageRow, text: str, sentences: tuple[str, ...], *, model: str, served: tuple[Served, ...] = ()
 ) -> CaptionRow:
-    """Return the row of a description; where served models had a hand in it, other words make another row."""
+    """Return the row; a served model's words are part of its key."""
     return CaptionRow(
         key=make_key("caption", row.key, text, *sentences) if served else row.key,
         source_key=row.key,
@@ -90,7 +90,7 @@ async def _ask(row: ImageRow, chat: Chat, *, config: CaptionsConfig) -> CaptionR
     if not text:
         prompt = load(DESCRIBE).render()
         question = Question(prompt=DESCRIBE, text=prompt, images=(row.image,), max_tokens=config.max_tokens)
-        found = await ask_again(chat, row, question, partial(_read, config=config), config)
+        found = await ask_again(chat, row, question, partial(_read, config=config), config, "captions")
         if isinstance(found, Dropped):
             return found
         text, served = found
@@ -109,7 +109,7 @@ def _read(answer: Answer, config: CaptionsConfig) -> str | RefusedText:
 async def _split(
     row: ImageRow, text: str, *, chat: Chat, config: CaptionsConfig
 ) -> tuple[tuple[str, ...], tuple[Served, ...]]:
-    """Return the sentences, and the request that they come from, if they do."""
+    """Return the sentences and, where a model split them, its request."""
     if config.split == "served":
         answer = await ask_split(chat, text, key=row.key, seed=config.seed, max_tokens=2 * config.max_tokens)
         if answer and answer.finish_reason != "length" and (sentences := read_sentences(answer.text, text)):
@@ -118,7 +118,7 @@ async def _split(
 
 
 def refuse_caption(text: str, *, finish_reason: str = "stop") -> RefusedText | None:
-    """Return the first reason why a text is no detailed description of an image; whether it is true is not asked."""
+    """Return the first reason to refuse a text as a detailed description; its truth is not checked."""
     text = text.strip()
     if not text:
         return RefusedText("empty")
@@ -137,12 +137,11 @@ def refuse_caption(text: str, *, finish_reason: str = "stop") -> RefusedText | N
         return RefusedText("repeats itself", most[0])
     count = len(text.split())
     if count < LEAST_WORDS:
-        return RefusedText("too short", text)
-    return RefusedText("too long", f"{count} words") if count > MOST_WORDS else None
+        return RefusedText(f"too short (words={LEAST_WORDS})", text)
+    return RefusedText(f"too long (words={MOST_WORDS})", f"{count} words") if count > MOST_WORDS else None
 
 
 def _fit(stage: Stage, config: CaptionsConfig) -> Stage:
-    """Return the stage as it runs: served models see the images, and their answers are remembered."""
     if not config.is_served:
         return stage
     asked = (DESCRIBE, SPLIT) if config.split == "served" else (DESCRIBE,)
@@ -151,7 +150,7 @@ def _fit(stage: Stage, config: CaptionsConfig) -> Stage:
 
 STAGE = Stage(
     name="captions",
-    version=4,
+    version=5,
     group="captioning",
     reads={"images": ImageRow},
     writes=CaptionRow,

@@ -1,8 +1,8 @@
-"""Check that each half of a description fits its own image better than the other one (ours).
+"""Check that each half of a description matches its own image better than the other one (ours).
 
-Reads ``DifferenceRow``, the pairs, and the images' CLIP vectors; writes ``CheckRow``, whose score is the smaller gap.
-Needs the weights that made the vectors, PyTorch and open_clip. A half is judged by what it affirms; one that denies
-something is not judged where the other half affirms the rest: the lawn of "a lawn without a dog" is in both images.
+Reads ``DifferenceRow``, the pairs, and the images' CLIP vectors; writes ``CheckRow`` with the smaller gap as score.
+Needs the weights that made the vectors, PyTorch and open_clip. Only the affirmed part of a half is judged; one that
+denies a thing is skipped where the other half affirms the rest: the lawn of "a lawn without a dog" is in both images.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,9 +30,9 @@ Halves = tuple[str, str]
 def ground_differences(
     rows: Sequence[DifferenceRow], config: GroundingConfig, *, pairs: Pairs, vectors: Mapping[str, Vectors]
 ) -> Iterator[CheckRow | Dropped]:
-    """Yield whether each description is grounded."""
+    """Yield the outcome of the check for each description."""
     if SPACE not in vectors:
-        raise ConfigError(f"grounding: the images have no {SPACE} vectors: put {SPACE} among embedding.embedders")
+        raise ConfigError(f"grounding: needs {SPACE} vectors: add {SPACE} to embedding.embedders, or disable grounding")
     judged = {row.key: judged_halves(row) for row in rows}
     texts = embed_texts(judged.values(), OpenClipTexts(config=config.encoder))
     for row in rows:
@@ -42,7 +42,7 @@ def ground_differences(
             yield Dropped(source_key=row.key, reason="an image has no CLIP vector")
         else:
             halves = enumerate(judged[row.key])
-            # Digits that depend on the size of batches are left out.
+            # Rounded, since the last digits depend on the batch size.
             gaps = [
                 round(float(texts[half].astype(np.float64) @ (images[side] - images[1 - side])), 6) if half else None
                 for side, half in halves
@@ -52,7 +52,7 @@ def ground_differences(
 
 
 def judged_halves(row: DifferenceRow) -> Halves:
-    """Return what is compared with the images; empty for a half that is not judged."""
+    """Return the texts to compare with the images; empty for a half that is not judged."""
     if row.no_change:
         return "", ""
     texts = [affirmed(half) for half in row.halves]
@@ -62,23 +62,24 @@ def judged_halves(row: DifferenceRow) -> Halves:
 
 
 def embed_texts(halves: Iterable[Halves], scorer: OpenClipTexts) -> Mapping[str, NDArray[np.float32]]:
-    """Return the vector of each text, every text embedded once, in an order that is always the same."""
+    """Return the vector of each different text, embedded in sorted order."""
     texts = sorted({half for both in halves for half in both if half})
     return dict(zip(texts, scorer.embed(texts), strict=True)) if texts else {}
 
 
 def judge_gaps(row: DifferenceRow, gaps: Sequence[float | None], config: GroundingConfig) -> tuple[float, str]:
-    """Return the score, and why it fails; ``gaps``: of both halves, ``None`` for one that is not judged."""
+    """Return the score, and the reason of a failure; ``gaps``: of both halves, ``None`` for one that is not judged."""
     known = [gap for gap in gaps if gap is not None]
     if not known:
         return 0.0, "" if row.no_change else NOTHING_AFFIRMED
     first, second = (gap is not None and gap <= config.min_margin for gap in gaps)
     why = BOTH_UNGROUNDED if first and second else FIRST_UNGROUNDED if first else SECOND_UNGROUNDED if second else ""
-    return min(known), why
+    return min(known), f"{why} (grounding.min_margin={config.min_margin:g})" if why else ""
 
 
 STAGE = Stage(
     name="grounded",
+    version=2,
     group="captioning",
     reads={"described": DifferenceRow},
     writes=CheckRow,

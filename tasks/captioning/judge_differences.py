@@ -1,10 +1,10 @@
-"""Let a model judge each description from 0 to 5 (ours).
+"""Rate each description from 0 to 5 by a served model (ours).
 
-Reads ``DifferenceRow``, the pairs, and what the judge is given beside the text: both images, or their captions; writes
-``CheckRow``, whose score is the rating. Needs a served model, the profile's ``judge``. The first question is asked at
-temperature 0, as a judge should not draw lots; an answer without a rating is asked for again at the model's own.
+Reads ``DifferenceRow``, the pairs, and either both images or their captions; writes ``CheckRow``, whose score is the
+rating. Needs the profile's ``judge``. The first question is asked at temperature 0, for a reproducible judgement; an
+answer without a rating is asked for again at the model's own temperature.
 
-Rejected texts (``RejectedTextRow``) whose truth is not known are judged in the same way: what passes may be true.
+Rejected texts (``RejectedTextRow``) of unknown truth are judged in the same way: one that passes may be true.
 """
 
 import re
@@ -12,20 +12,10 @@ from dataclasses import replace
 from operator import attrgetter
 
 from pairwright.prompts import load
+from pairwright.schemas import rows
 from pairwright.schemas.checks import LOW_RATING, NO_RATING
 from pairwright.schemas.config import JudgingConfig
-from pairwright.schemas.rows import (
-    MAKERS,
-    NO_ROWS,
-    Captions,
-    CheckRow,
-    DifferenceRow,
-    Dropped,
-    Images,
-    PairRow,
-    Pairs,
-    RejectedTextRow,
-)
+from pairwright.schemas.rows import Captions, CheckRow, DifferenceRow, Dropped, Images, PairRow, Pairs, RejectedTextRow
 from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, check_row, find_missing
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import IMAGE, Answer, Chat, Grammar, Question, seed_of
@@ -37,9 +27,9 @@ MOST_TOKENS = 32
 """Enough for "Rating: 4/5"; paper 003's judge has 20."""
 RATING = Grammar(regex="[0-5]")
 UNRATED = -1.0
-"""The score where no rating came: below all."""
+"""Score without a rating: below all others."""
 SCALE = re.compile(r"\b(?:from |of )?0\s*(?:-|–|to)\s*5\b", re.IGNORECASE)
-"""What answers like to repeat."""
+"""The scale, which answers often repeat."""
 NUMBER = r"(?<![\w.,-])(-?\d+(?:[.,]\d+)*)(?![\w-])"
 RATINGS = tuple(
     re.compile(pattern, re.IGNORECASE)
@@ -51,7 +41,7 @@ RATINGS = tuple(
         rf"\A\D*{NUMBER}(?=[\s*_`\"')\].]*\Z)",  # after prose without a number
     )
 )
-"""Where an answer's rating stands; the first place that there is counts."""
+"""Places of the rating in an answer; the first that matches counts."""
 
 
 @asking
@@ -61,10 +51,10 @@ async def judge_differences(
     *,
     config: JudgingConfig,
     pairs: Pairs,
-    images: Images = NO_ROWS,
-    captions: Captions = NO_ROWS,
+    images: Images = rows.NO_ROWS,
+    captions: Captions = rows.NO_ROWS,
 ) -> CheckRow | Dropped:
-    """Return the rating of a text, of the images or of the captions, as the configuration says."""
+    """Return the rating of a text against the images or the captions (``judging.input``)."""
     if isinstance(row, RejectedTextRow) and not row.is_unchecked:
         return Dropped(source_key=row.key, reason="known to be false")
     question = _question(row, pairs[row.subject], config, images=images, captions=captions)
@@ -77,7 +67,8 @@ async def judge_differences(
         given.append(await chat.ask(replace(question, seed=seed, temperature=None if given else 0.0)))
         found = read_rating(given[-1].text, finish_reason=given[-1].finish_reason)
         if found is not None:
-            rating, why = float(found), "" if found >= config.min_rating else LOW_RATING
+            low = f"{LOW_RATING} (judging.min_rating={config.min_rating})"
+            rating, why = float(found), "" if found >= config.min_rating else low
     return check_row(row, "judged", score=rating, why=why, answers=given)
 
 
@@ -98,7 +89,7 @@ def _question(
 
 
 def read_rating(text: str, *, finish_reason: str = "stop") -> int | None:
-    """Return the rating that an answer gives; ``None`` where it gives none, several, or one that is off the scale."""
+    """Return the rating of an answer; ``None``: none, several, or off the scale."""
     if finish_reason == "length":
         return None
     text = SCALE.sub(" ", text.strip())
@@ -110,7 +101,7 @@ def read_rating(text: str, *, finish_reason: str = "stop") -> int | None:
 
 
 def _fit(stage: Stage, config: JudgingConfig) -> Stage:
-    """Return the stage with what the judge sees: captions count, as a description's key does not hash them."""
+    """Return the stage with the judge's input; captions count, as no description's key hashes them."""
     if config.input == "captions":
         return replace(stage, uses=(PAIRS, CAPTIONS), by_source=True)
     return replace(stage, uses=(PAIRS, IMAGES))
@@ -118,6 +109,7 @@ def _fit(stage: Stage, config: JudgingConfig) -> Stage:
 
 STAGE = Stage(
     name="judged",
+    version=2,
     group="captioning",
     reads={"described": DifferenceRow},
     writes=CheckRow,
@@ -129,4 +121,4 @@ STAGE = Stage(
     uses=(PAIRS, IMAGES, CAPTIONS),
     remembers=True,
 )
-REJECTED = replace(STAGE, name="judged_rejected", group="rejected", reads=dict.fromkeys(MAKERS, RejectedTextRow))
+REJECTED = replace(STAGE, name="judged_rejected", group="rejected", reads=dict.fromkeys(rows.MAKERS, RejectedTextRow))

@@ -1,10 +1,10 @@
-"""Statements about two photographs: text with its claims, from what differs between their scene graphs.
+"""Statements about two photographs: text with its claims, from the differences of their scene graphs.
 
-In photographs of one world, objects are compared by their ids, and only where the scene itself was changed: what
-another viewpoint turns or hides is no difference. Others are compared by what each has and the other lacks. A contrast
-is worded as one mention per photograph (a phrase and its claim), one at random of those whose claims would be false
-with the photographs exchanged; where an object came or went and others look alike, numbers do that.
-An object is referred to by the shortest phrase that only it fits.
+In photographs of one world, objects are compared by id, and only where the scene itself was changed: objects that
+another viewpoint turns or hides are no difference. Others are compared by what each has and the other lacks. A contrast
+is worded as one mention per photograph (a phrase and its claim), drawn from those whose claims would be false with the
+photographs exchanged; where an object came or went and others look alike, by numbers. An object is referred to by the
+shortest unambiguous phrase.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ CORE = ("shape", "colour", "material")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Text and everything that it claims."""
+    """Text and all of its claims."""
 
     text: str
     claims: tuple[Claim, ...] = ()
@@ -32,23 +32,22 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """Mention that one photograph shows what a selector chooses: at least one, or exactly ``count`` (0: none)."""
+    """Selected things of one photograph: at least one, or exactly ``count`` (0: none)."""
 
     side: Side
     selector: Selector
     count: int | None = None
     beside: tuple[Relation, Selector] | None = None
-    """How it stands to one other thing."""
 
     @property
     def text(self) -> str:
-        """Return the indefinite noun phrase, and beside what the thing stands."""
+        """Return the indefinite noun phrase, with the relation."""
         phrase = some(self.selector, self.count)
         return f"{phrase} {SPOKEN[self.beside[0]]} {the(self.beside[1])}" if self.beside else phrase
 
     @property
     def claim(self) -> Claim:
-        """Return what the phrase claims."""
+        """Return the claim of the phrase, without the relation."""
         if self.count is None:
             return Claim(side=self.side, kind="exists", selector=self.selector)
         if self.count == 0:
@@ -57,15 +56,14 @@ class Mention:
 
 
 def claims_of(mentions: Iterable[Mention]) -> tuple[Claim, ...]:
-    """Return the claims of some mentions."""
-    return tuple(claim for mention in mentions for claim in _claims_of(mention))
-
-
-def _claims_of(mention: Mention) -> Iterator[Claim]:
-    yield mention.claim
-    if mention.beside:
-        relation, other = mention.beside
-        yield Claim(side=mention.side, kind="relation", selector=mention.selector, relation=relation, other=other)
+    """Return the claims of some mentions, with their relations."""
+    claims: list[Claim] = []
+    for mention in mentions:
+        claims.append(mention.claim)
+        if mention.beside:
+            side, (relation, other) = mention.side, mention.beside
+            claims.append(Claim(side=side, kind="relation", selector=mention.selector, relation=relation, other=other))
+    return tuple(claims)
 
 
 def describe(thing: SceneObject, *attributes: str) -> Selector:
@@ -74,18 +72,18 @@ def describe(thing: SceneObject, *attributes: str) -> Selector:
 
 
 def selects(selector: Selector, graph: SceneGraph) -> int:
-    """Return how many objects of the photograph match."""
+    """Return the number of matching objects of the photograph."""
     return len(selector.select(graph))
 
 
 def shown(side: Side, selector: Selector, graph: SceneGraph) -> Mention:
-    """Mention what the photograph shows of a selector's choice: one thing as such, several with their number."""
+    """Mention the selected things of a photograph, several with their number."""
     count = selects(selector, graph)
     return Mention(side, selector, count if count > 1 else None)
 
 
 def scene_claim(side: Side, kind: Literal["place", "light", "viewpoint"], graph: SceneGraph) -> Claim:
-    """Return what the graph says of the photograph as a whole."""
+    """Return the claim about the photograph's place, light or viewpoint."""
     return Claim(side=side, kind=kind, value=getattr(graph, kind))
 
 
@@ -95,16 +93,16 @@ POSITION = ("column", "depth")
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """Object as the two photographs show it; ``None`` where a photograph lacks it."""
+    """Object in both photographs; ``None`` where one lacks it."""
 
     first: SceneObject | None
     second: SceneObject | None
     moved: bool = False
-    """Whether it was put elsewhere: otherwise its place differs with the viewpoint only, if it does."""
+    """Whether it was moved: otherwise its place differs at most by the viewpoint."""
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """Name the attributes that differ; nothing where a photograph lacks the object."""
+        """Return the attributes that differ; none where a photograph lacks the object."""
         if self.first is None or self.second is None:
             return ()
         names = (*ATTRIBUTES, *(POSITION if self.moved else ()))
@@ -112,7 +110,7 @@ class Contrast:
 
     @property
     def has_words(self) -> bool:
-        """Say whether a move, if it is one, is to another column or depth that is clear in both photographs."""
+        """Return whether it can be worded: a move needs another column or depth, clear in both photographs."""
         if self.first is None or self.second is None or not self.moved:
             return True
         return self.first.clear and self.second.clear and not set(POSITION).isdisjoint(self.changed)
@@ -145,14 +143,14 @@ Names = tuple[str, ...]
 EXTRAS: tuple[Names, ...] = ((), ("size",), ("column",), ("size", "column"), ("depth",), ("column", "depth"))
 """Attributes beside shape, colour and material that a description may add."""
 PLAIN_SHARE = 0.85
-"""How often a description is as short as it can be."""
+"""Share of descriptions that are as short as possible."""
 PLAIN_DENIALS: tuple[Names, ...] = ((), ("size",))
-"""What a denial may name without speaking of a place: "no red metal ball", "no small red metal ball"."""
+"""Extra attributes of a denial without a place: "no red metal ball", "no small red metal ball"."""
 
 
 def word_contrast(contrast: Contrast, graphs: Graphs, rng: Random) -> MentionPair | None:
-    """Return a mention for each photograph, or ``None`` where words cannot tell them apart."""
-    true = (way for way in _ways(contrast, graphs, rng) if all_hold((way[0].claim, way[1].claim), graphs))
+    """Return a mention per photograph; ``None`` where words cannot tell them apart."""
+    true = (way for way in _word_ways(contrast, graphs, rng) if all_hold((way[0].claim, way[1].claim), graphs))
     second_best: MentionPair | None = None
     for way in true:
         lies = [tells_apart((mention.claim,), graphs) for mention in way]
@@ -163,25 +161,27 @@ def word_contrast(contrast: Contrast, graphs: Graphs, rng: Random) -> MentionPai
     return second_best
 
 
-def _ways(contrast: Contrast, graphs: Graphs, rng: Random) -> Iterator[MentionPair]:
+def _word_ways(contrast: Contrast, graphs: Graphs, rng: Random) -> Iterator[MentionPair]:
     extras = rng.sample(EXTRAS, len(EXTRAS))
     if not contrast.has_words:
         return
     if rng.random() < PLAIN_SHARE:
         extras.sort(key=len)
     if contrast.first is not None and contrast.second is not None:
-        yield from sorted(_changed(contrast, graphs, extras), key=lambda way: any(mention.count for mention in way))
+        yield from sorted(
+            _mention_changed(contrast, graphs, extras), key=lambda way: any(mention.count for mention in way)
+        )
     for side, thing in contrast.lost:
-        yield from _lost(thing, side, graphs=graphs, extras=extras, denials=PLAIN_DENIALS)
-    for _, thing in contrast.lost:
-        yield _numbers(describe(thing), graphs)
+        yield from _mention_lost(thing, side, graphs=graphs, extras=extras, denials=PLAIN_DENIALS)
+    for look in (describe(thing) for _, thing in contrast.lost):
+        yield Mention(0, look, selects(look, graphs[0])), Mention(1, look, selects(look, graphs[1]))
     # Last, because "two balls" and "one ball" say more than that there is no ball on the left.
     for side, thing in contrast.lost:
-        yield from _lost(thing, side, graphs=graphs, extras=extras, denials=EXTRAS)
+        yield from _mention_lost(thing, side, graphs=graphs, extras=extras, denials=EXTRAS)
 
 
-def _changed(contrast: Contrast, graphs: Graphs, extras: list[Names]) -> Iterator[MentionPair]:
-    """Describe the object on both sides with what changed; places only where they are equal, so that nothing moves."""
+def _mention_changed(contrast: Contrast, graphs: Graphs, extras: list[Names]) -> Iterator[MentionPair]:
+    """Mention the object on both sides by the changed attributes, and by places only where these are equal."""
     first, second = contrast.first, contrast.second
     assert first is not None
     assert second is not None
@@ -191,10 +191,10 @@ def _changed(contrast: Contrast, graphs: Graphs, extras: list[Names]) -> Iterato
         yield _mention(0, first, [*named, *same], graphs=graphs), _mention(1, second, [*named, *same], graphs=graphs)
 
 
-def _lost(
+def _mention_lost(
     thing: SceneObject, side: Side, *, graphs: Graphs, extras: list[Names], denials: tuple[Names, ...]
 ) -> Iterator[MentionPair]:
-    """Describe the object where it is in some detail, and deny it on the other side as briefly as is true."""
+    """Mention the object in detail on its side, and deny it on the other as briefly as is true."""
     other = graphs[1 - side]
     brief = next((names for names in denials if not describe(thing, *names).select(other)), None)
     if brief is None:
@@ -207,25 +207,21 @@ def _lost(
         yield (present, absent) if side == 0 else (absent, present)
 
 
-def _numbers(selector: Selector, graphs: Graphs) -> MentionPair:
-    return Mention(0, selector, selects(selector, graphs[0])), Mention(1, selector, selects(selector, graphs[1]))
-
-
 def _mention(side: Side, thing: SceneObject, names: list[str], *, graphs: Graphs) -> Mention:
-    """Mention the thing, and with it, by their number, all that the same words fit."""
+    """Mention the thing, with the number of all things that the same words describe."""
     selector = describe(thing, *(name for name in names if getattr(thing, name) is not None))
     return shown(side, selector, graphs[side])
 
 
 def tells_apart(claims: Iterable[Claim], graphs: Graphs) -> bool:
-    """Say whether the claims would be false with the photographs exchanged."""
+    """Return whether the claims would be false with the photographs exchanged."""
     return not all_hold(claims, (graphs[1], graphs[0]))
 
 
 def picked(contrasts: list[Contrast], graphs: Graphs, rng: Random, *, limit: int | None = None) -> list[MentionPair]:
-    """Word up to ``limit`` contrasts, none about the same kind of thing: that would read as a contradiction.
+    """Word up to ``limit`` contrasts of different kinds of things: two of a kind would read as a contradiction.
 
-    Without a limit it is all of them, or none where one cannot be said; the number of like things says all of theirs.
+    Without a limit, word all, or none where one has no words; a number of like things covers all of these.
     """
     found: list[MentionPair] = []
     said: set[tuple[Any, ...]] = set()
@@ -247,7 +243,7 @@ def shared(graphs: Graphs) -> list[Selector]:
 
 
 def everything(side: Side, graph: SceneGraph) -> Mention:
-    """Mention all objects of a photograph by their number."""
+    """Mention the number of all objects of a photograph."""
     return Mention(side, Selector(), len(graph.objects))
 
 
@@ -265,12 +261,12 @@ ADDITIONS: tuple[tuple[str, ...], ...] = (
     ("column", "facing"),
     ("column", "pose"),
 )
-"""What is added to colour, material and shape, shortest first, until a phrase fits one object only."""
+"""Attributes to add to colour, material and shape, in this order, until a phrase describes one object only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """Two things that a definite phrase can name, and how they stand to each other."""
+    """Relation of two things that have a definite phrase."""
 
     thing: Selector
     relation: Relation
@@ -278,18 +274,18 @@ class Related:
 
     @property
     def words(self) -> dict[str, str]:
-        """Return what a sentence needs."""
+        """Return the words of a sentence."""
         return {"thing": the(self.thing), "relation": SPOKEN[self.relation], "other": the(self.other)}
 
     def claims(self, side: Side) -> tuple[Claim, ...]:
-        """Return what the sentence claims: each phrase fits one object, and they stand like this."""
+        """Return the claims of the sentence: each phrase describes one object, and the relation holds."""
         only = [Claim(side=side, kind="count", selector=named, count=1) for named in (self.thing, self.other)]
         related = Claim(side=side, kind="relation", selector=self.thing, relation=self.relation, other=self.other)
         return (*only, related)
 
 
 def referring(thing: SceneObject, graph: SceneGraph) -> Selector | None:
-    """Return the shortest selector that chooses this object alone, if there is one."""
+    """Return the shortest selector of this object alone; ``None``: there is none."""
     for names in ADDITIONS:
         if all(getattr(thing, name) is not None for name in names):
             selector = describe(thing, *names)
@@ -299,7 +295,7 @@ def referring(thing: SceneObject, graph: SceneGraph) -> Selector | None:
 
 
 def find_relation(thing: SceneObject, graph: SceneGraph, rng: Random) -> Related | None:
-    """Relate the object to another one that it clearly stands beside, before or behind."""
+    """Relate the object to one that it clearly stands beside, before or behind."""
     named = referring(thing, graph)
     if named is None:
         return None
@@ -311,7 +307,7 @@ def find_relation(thing: SceneObject, graph: SceneGraph, rng: Random) -> Related
 
 
 def find_reversal(graphs: Graphs, rng: Random) -> tuple[Related, Related] | None:
-    """Relate two things that both photographs show and that stand the other way round in the second."""
+    """Relate two things of both photographs with their relation reversed in the second."""
     first, second = ({thing.id: thing for thing in graph.objects} for graph in graphs)
     names = [(name, referring(thing, graphs[0])) for name, thing in first.items() if name in second]
     # A phrase that names a place which the thing has left would name another thing.

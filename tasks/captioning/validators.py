@@ -1,4 +1,4 @@
-"""What the writers share: validators of plugins that a profile names, what is missing of a pair, and asking again."""
+"""Share of the writing stages: validators of plugins, missing inputs of a pair, and repeated questions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,14 +36,14 @@ from pairwright.tasks.texts.differences import Difference
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validator:
-    """Validator: a rule that says why a text will not do."""
+    """Rule that refuses texts."""
 
     name: str
-    """What ``captions.validators``, ``differences.validators`` and ``comparisons.validators`` call it."""
+    """Its name in ``captions.validators``, ``differences.validators`` and ``comparisons.validators``."""
     version: int
-    """Raise it when it refuses other texts: they are written anew."""
+    """Raise it when the rule changes: texts are then written anew."""
     refuse: Callable[[str], str]
-    """``refuse(text)`` returns why a text is refused, in a short constant phrase that is counted; empty: it is not."""
+    """``refuse(text)`` returns a short constant reason, which is counted; empty: the text is accepted."""
 
 
 VALIDATORS = Registry("validators", Validator, ())
@@ -55,17 +55,17 @@ W = TypeVar("W", Difference, Comparison)
 
 
 def refuse_text(text: str, config: ValidatedSection) -> str:
-    """Return why a validator refuses a text; empty: none does."""
+    """Return the reason of the first validator that refuses a text; empty: none."""
     return next(filter(None, (VALIDATORS[name].refuse(text) for name in config.validators)), "")
 
 
 def name_validators(config: ValidatedSection) -> tuple[str, ...]:
-    """Return the validators with their versions, for the table's fingerprint."""
+    """Return the validators and their versions, for the table's fingerprint."""
     return tuple(f"validator {name} {VALIDATORS[name].version}" for name in config.validators)
 
 
 def validated(found: W | RefusedText, config: ValidatedSection) -> W | RefusedText:
-    """Return a text as it was read, or why it, or a validator, refuses it."""
+    """Return a parsed text, or why its parser or a validator refused it."""
     if isinstance(found, RefusedText):
         return found
     why = refuse_text(found.text, config)
@@ -78,7 +78,7 @@ def compose_true(
     graphs: Graphs,
     config: ComparisonsConfig | DifferencesConfig,
 ) -> tuple[Statement, W, int] | RefusedText:
-    """Return a text about scene graphs that is read and validated as a model's is, its parts, and the attempts."""
+    """Return a text from scene graphs, its parts and the attempts, parsed and validated like a model's."""
     refused = RefusedText("no words for the difference")
     for attempt in range(1, config.max_attempts + 1):
         written = compose(attempt)
@@ -95,7 +95,7 @@ def compose_true(
 
 
 def check_row(row: Row, check: str, *, score: float, why: str, answers: Sequence[Answer] = ()) -> CheckRow:
-    """Return the outcome of a description's check; ``why``: empty, it passed; ``answers``: the last one decided."""
+    """Return the outcome of a check; ``why``: empty if passed; ``answers``: the last one decided."""
     decided = [part for answer in answers[-1:] for part in (answer.served.prompt, answer.text)]
     return CheckRow(
         key=make_key("check", check, row.key, *decided),
@@ -117,10 +117,11 @@ async def ask_again(
     question: Question,
     read: Callable[[Answer], T | RefusedText],
     config: CaptionsConfig | ComparisonsConfig | QuestionsConfig,
+    section: str,
 ) -> tuple[T, tuple[Served, ...]] | Dropped:
-    """Ask, each time with another seed, until an answer will do; return it as it was read, and the record of all tries.
+    """Ask, each time with another seed, until an answer is accepted; return it parsed, and the record of all attempts.
 
-    ``Dropped`` has the reason of the last that will not do.
+    ``Dropped`` has the reason of the last refusal; ``section`` is the configuration's name in a profile.
     """
     prompt = load(question.prompt)
 
@@ -129,24 +130,25 @@ async def ask_again(
 
     found, tries = await ask_until(chat, ask, read, tries=config.max_attempts)
     if isinstance(found, RefusedText):
+        found = found.by_tokens(tries[-1].finish_reason, f"{section}.max_tokens={config.max_tokens}")
         return Dropped(source_key=row.key, reason=found.reason, detail=found.detail)
     return found, tries
 
 
 def find_missing(source: str, pair: PairRow, table: Mapping[str, Row], what: str) -> Dropped | None:
-    """Return why nothing can be written where a table lacks one of the pair's two images."""
+    """Return a ``Dropped`` where a table lacks one of the pair's images."""
     missing = next((key for key in (pair.first, pair.second) if key not in table), None)
     return Dropped(source_key=source, reason=f"{what} is missing", detail=missing) if missing is not None else None
 
 
 def pair_captions(pair: PairRow, captions: Captions) -> tuple[str, str]:
-    """Return both captions, those that are missing empty."""
+    """Return both captions; a missing one is empty."""
     first, second = (captions[key].text if key in captions else "" for key in (pair.first, pair.second))
     return first, second
 
 
 def pair_graphs(row: PairRow, images: Images) -> Graphs | Dropped:
-    """Return both scene graphs, or why there are none."""
+    """Return both scene graphs, or why one is missing."""
     if missing := find_missing(row.key, row, images, "image"):
         return missing
     first, second = images[row.first], images[row.second]

@@ -1,1 +1,1 @@
-"""Write datasets in the forms that other programs read."""
+"""Export datasets in the formats of other programs."""

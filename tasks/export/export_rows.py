@@ -1,8 +1,8 @@
-"""Export the preferences of a dataset to a local folder, in one of the forms that other programs read.
+"""Export the preferences of a dataset to a local folder, in the format of another program.
 
 Reads live ``PreferenceRow``, or the rows of another table with their images; writes a form's files, ``README.md``
-and a marker by which a later export knows that it may replace the folder. Rows pass by one row group at a time, in the
-order of the parts. Needs a local disk.
+and a marker that allows a later export to replace the folder. Rows are read one row group at a time, in the order of
+the parts. Needs a local disk.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,27 +31,27 @@ from pairwright.tasks.store.stage import Planned
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What is exported, and how."""
+    """Options of an export."""
 
     form: Form
     about: About
     setting: Setting
     selection: Selection = EVERYTHING
     decisions: Decisions = UNDECIDED
-    """What people said of the rows: rejected ones are left out, edited ones have their new texts."""
+    """Decisions about the rows: rejected ones are left out, edited ones have their new texts."""
     total: int = 0
-    """Rows that pass by, selected or not."""
+    """Rows of the table, selected or not."""
     verifier: Verifier | None = None
-    """Reads what was written before it takes the target's place; None: nobody does."""
+    """Verifier that reads the result before it replaces the target; ``None``: no verification."""
 
 
 def export_rows(
     groups: Iterable[Sequence[PreferenceRow]], target: Path, *, order: Order, watch: Callable[[int, int], None]
 ) -> Tally:
-    """Write rows, or those selected; the folder has them all under its final name, or is as it was.
+    """Write the selected rows; afterwards the folder has all of them, or is unchanged.
 
-    ``watch`` hears how many rows have passed by, of how many. ``ConfigError``: the target holds something else, or
-    there are no such rows; ``ValidationError``: a row would not train.
+    ``watch`` is called with the rows read so far and their total. ``ConfigError``: the target holds something else, or
+    no row is selected; ``ValidationError``: a row would not train.
     """
     check_target(target)
     with replacing(target) as folder:
@@ -80,9 +80,10 @@ def stream_preferences(build: Build, preferences: Planned) -> Iterator[list[Pref
 def stream_table(
     build: Build, stages: Mapping[str, Planned], name: str, decisions: Decisions = UNDECIDED
 ) -> Iterator[list[ShownRow]]:
-    """Yield the rows of a settled stage with their images, as preferences that reject nothing.
+    """Yield the rows of a settled stage with their images, as preferences without a rejected side.
 
-    A conversation asks what its user asks, and its last answer is chosen. A row without a split is for training.
+    The prompt of a conversation is its user's turns, and its last answer is chosen. A row without a split is for
+    training.
     """
     for table in stream_live(build, stages[name], columns_without(stages[name].stage.writes, INTERNAL)):
         yield list(_with_images(build, stages, table.to_pylist(), decisions))

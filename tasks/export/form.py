@@ -1,8 +1,8 @@
-"""What a form of export is: its name, what it cannot hold, how rows are written in it, and how they are read back.
+"""Forms of export: name, limits, writing of rows, and reading them back.
 
 A file of ``tasks.export.forms`` ends with its ``FORM``; the command line's list of formats follows from
-``tasks.export.formats``. ``PLACE`` stands for an image in a text; where a prompt has none, the images go before its
-first words, as they do in training.
+``tasks.export.formats``. ``PLACE`` marks an image in a text; if a prompt has none, the images go before its first
+words, as in training.
 """
 
 import re
@@ -19,7 +19,7 @@ from pairwright.tasks.export.tally_rows import About, Tally
 SPLITS = ("train", "validation", "test")
 BYTES_PER_FILE = 500 << 20
 MEDIA = (PLACE, "<video>", "<audio>")
-"""What readers take for a place of something."""
+"""Texts that readers take for marks of media."""
 SHAREGPT_ROLES = {"user": "human", "assistant": "gpt", "system": "system"}
 SIGNATURES = (
     (b"\x89PNG", "png"),
@@ -31,33 +31,33 @@ SIGNATURES = (
     (b"RIFF", "webp"),
 )
 Sizes = Mapping[str, tuple[int, int]]
-"""Rows and bytes of each split that has any; a form may have several files per split, each with its own name."""
+"""Rows and bytes of each non-empty split; a form may have several files per split, each with its own name."""
 
 
 class UnheldError(Exception):
-    """A form cannot hold a row: a short constant phrase, by which such rows are counted."""
+    """Row that a form cannot hold: a short constant phrase, by which such rows are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """How an export is written."""
+    """Settings of an export."""
 
     name: str
-    """Of the dataset, as its new folder is called."""
+    """Name of the dataset, that of its new folder."""
     model: str = ""
-    """Who is asked; only requests name one."""
+    """Model to ask; only for requests."""
     bytes_per_file: int = BYTES_PER_FILE
 
 
 class Files(Protocol):
-    """Files of one name, such as a split's; none is made before the first record."""
+    """Files of one name, such as a split; made with the first record."""
 
     rows: int
     size_bytes: int
     """Complete once closed."""
 
     def write(self, record: Any) -> None:
-        """Write a record, into the next file where this one is full."""
+        """Write a record, to the next file if this one is full."""
         ...
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class Files(Protocol):
 
 
 class RowWriter:
-    """Writer of rows: each becomes records, and these go to the files that they name."""
+    """Writer of rows: each becomes records, which go to the files that they name."""
 
     def __init__(
         self,
@@ -74,19 +74,19 @@ class RowWriter:
         open_files: Callable[[str], Files],
         names: Iterable[str] = (),
     ) -> None:
-        """Write by these functions; ``names`` are those that come first in what is told, whatever is written first."""
+        """Set the functions that write; ``names`` come first in reports, whatever is written first."""
         self._to_records, self._open_files = to_records, open_files
         self._files = {name: open_files(name) for name in names}
 
     def add(self, row: PreferenceRow) -> None:
-        """Write a row; ``UnheldError``: the form cannot hold it, and nothing of it was written."""
+        """Write a row; ``UnheldError``: the form cannot hold it, and nothing was written."""
         for name, record in self._to_records(row):
             if name not in self._files:
                 self._files[name] = self._open_files(name)
             self._files[name].write(record)
 
     def sizes(self) -> Sizes:
-        """Return what was written; complete once closed."""
+        """Return rows and bytes written; complete once closed."""
         return {name: (files.rows, files.size_bytes) for name, files in self._files.items() if files.rows}
 
     def close(self) -> None:
@@ -101,23 +101,24 @@ class Form:
     """One form of export."""
 
     name: str
-    """What ``--format`` takes."""
+    """Name for ``--format``."""
     about: str
-    """What it is and who reads it, in one line for people."""
+    """Description and consumer, in one line."""
     cannot: str
-    """What it cannot hold, in sentences."""
+    """Data that it cannot hold, in sentences."""
     opens: Callable[[Path, Setting], AbstractContextManager[RowWriter]]
-    """``opens(folder, setting)`` gives what writes into an empty folder, and completes its files when it is left."""
+    """``opens(folder, setting)`` returns a writer into an empty folder, which completes its files on exit."""
     check: Callable[[Path, Any], Iterator[Sample]]
-    """Reads a folder back as its consumer does, with a processor; ``BrokenRowError``: a row would not train."""
+    """Function that reads a folder back as its consumer does, with a processor; ``BrokenRowError``: a row would not
+    train."""
     use: str
-    """Markdown: how its reader is started. ``FOLDER`` and ``NAME`` stand for the folder and the dataset's name."""
+    """Instructions for its consumer, Markdown. ``FOLDER`` and ``NAME`` stand for the folder and the dataset's name."""
     owns: frozenset[str]
-    """Names of files and folders that it makes in its folder."""
+    """Names of the files and folders that it makes."""
     reads: str = "preferences"
     """"preferences", "conversations" or the name of a table."""
     card: Callable[[Path, About, Tally], str] | None = None
-    """Returns its README.md, and writes what that shows into the folder; None: the one that most forms have."""
+    """Function that returns its README.md and writes the images shown there; ``None``: the common one."""
     needs_model: bool = False
     """Whether its rows name a model."""
     collates: bool = False
@@ -125,7 +126,7 @@ class Form:
 
 
 def ending_of(data: bytes) -> str:
-    """Return the ending of an image's file name, by how its bytes begin."""
+    """Return the extension of an image's file name, by its first bytes."""
     return next((ending for start, ending in SIGNATURES if data.startswith(start)), "img")
 
 
@@ -137,14 +138,14 @@ def name_images(row: PreferenceRow) -> dict[str, bytes]:
 
 
 def plain_name(name: str) -> str:
-    """Return a name as other programs take it: letters, digits, ``_`` and ``-``."""
+    """Return a name that other programs accept: letters, digits, ``_`` and ``-``."""
     return re.sub(r"[^\w-]+", "-", name, flags=re.ASCII).strip("-") or "dataset"
 
 
 def place_images(row: PreferenceRow, marks: Sequence[str] = MEDIA) -> list[Turn]:
-    """Return the prompt's turns with a ``PLACE`` per image; ``UnheldError`` where that cannot be.
+    """Return the prompt's turns with a ``PLACE`` per image; ``UnheldError`` if that is impossible.
 
-    Readers count these marks, so a text that has one of its own is not held: it would show another image.
+    Readers count these marks, so a text that contains one is refused: it would show another image.
     """
     if not row.chosen.strip():
         raise UnheldError("no chosen text")
@@ -166,7 +167,7 @@ def place_images(row: PreferenceRow, marks: Sequence[str] = MEDIA) -> list[Turn]
 
 
 def rejected_text(row: PreferenceRow) -> str:
-    """Return what a text is preferred to; ``UnheldError``: nothing, or the same text."""
+    """Return the rejected text; ``UnheldError``: there is none, or it equals the chosen text."""
     if not row.rejected.strip():
         raise UnheldError("no rejected text")
     if row.rejected == row.chosen:

@@ -1,4 +1,4 @@
-"""All forms of export, and the marker by which a folder is known to be an earlier export that may be replaced."""
+"""All forms of export, and the marker of an export's folder, which a later export may replace."""
 
 import json
 from pathlib import Path
@@ -13,28 +13,28 @@ from pairwright.tasks.store.manifest import MARKER, README, list_files
 _FORMS = (hf, trl, llamafactory, ms_swift, rlaif_v, llava, webdataset, openai_batch)
 FORMATS = Registry("formats", Form, (module.FORM for module in _FORMS))
 SOURCES = {"conversations": "comparisons"}
-"""Which table the rows of a form are in, where that has another name."""
+"""Table of a form's rows, if its name differs."""
 
 
 def find_form(name: str) -> Form:
-    """Return a form of export; ``ConfigError``: there is none of this name."""
+    """Return a form of export by name; ``ConfigError``: unknown name."""
     if name not in FORMATS:
-        raise ConfigError(f"--format {name}: no such format. There are: {', '.join(FORMATS)}")
+        raise ConfigError(f"--format {name}: no such format; choose from {', '.join(FORMATS)}")
     return FORMATS[name]
 
 
 def choose_form(name: str, table: str = "") -> Form:
-    """Return the form in which a table is exported; ``ConfigError``: the form holds another one."""
+    """Return the form for a table; ``ConfigError``: the form holds another table."""
     form = find_form(name)
     if table in ("", SOURCES.get(form.reads, form.reads)):
         return form
     if name != hf.FORM.name:
-        raise ConfigError(f"--format {name}: holds {form.reads} only; --table {table} goes with --format hf")
+        raise ConfigError(f"--format {name}: holds {form.reads} only; --table {table} needs --format hf")
     return table_form(table)
 
 
 def check_target(target: Path) -> None:
-    """Raise ``ConfigError`` unless a target is a folder of ours, an empty one, or a free name."""
+    """Raise ``ConfigError`` unless a target is an earlier export, an empty folder, or does not exist."""
     if not target.exists():
         return
     if not target.is_dir():
@@ -48,11 +48,11 @@ def check_target(target: Path) -> None:
     if names and (not own or names - own):
         other = sorted(names - own)[:3] or sorted(names)[:3]
         raise ConfigError(
-            f"{target}: is not empty and no earlier export (it holds {', '.join(other)}); give a new name with --to"
+            f"{target}: is neither empty nor an earlier export (it holds {', '.join(other)}); give a new name with --to"
         )
 
 
 def write_marker(folder: Path, *, form: str, version: str, rows: int) -> None:
-    """Write, last, the folder's manifest, by which a later export knows that it may replace the folder."""
+    """Write the folder's manifest, last; it allows a later export to replace the folder."""
     marker = {"made_by": "pairwright", "format": form, "version": version, "rows": rows, "files": list_files(folder)}
     (folder / MARKER).write_text(json.dumps(marker) + "\n", encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Write rows as JSON, one record on a line or all in one list, with images as files beside them; and read lines back.
+"""Write rows as JSON, one record per line or one list, with images as files; and read lines back.
 
-Memory is one record. ``data/train.jsonl``; where a reader has limits ``data/train-00000.jsonl`` and so on. Images are
-the source's bytes below ``images``, named by their content, each written once.
+Memory is one record. Files are ``data/train.jsonl``, or ``data/train-00000.jsonl`` and so on if the reader has limits.
+Images are the source's bytes below ``images``, named by their content, each written once.
 """
 
 import json
@@ -21,14 +21,14 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What the files look like."""
+    """Layout of the files."""
 
     ending: str = "jsonl"
     head: str = ""
     between: str = ""
     end: str = ""
     rows_per_file: int = 0
-    """0: any number."""
+    """Maximum rows per file; 0: no limit."""
     bytes_per_file: int = 0
 
 
@@ -42,10 +42,10 @@ class MediaFolder:
 
     folder: Path
     uncounted: int = 0
-    """Bytes of the files that no record counts yet."""
+    """Bytes of image files not yet counted with a record."""
 
     def put(self, data: bytes) -> str:
-        """Write an image unless it is there; return its path from the folder. No name comes from outside."""
+        """Write an image unless it exists; return its path below the folder. Names never come from the data."""
         key = make_key(data)
         name = f"{IMAGES}/{key[:2]}/{key}.{ending_of(data)}"
         path = self.folder / name
@@ -57,13 +57,13 @@ class MediaFolder:
 
 
 ToRecords = Callable[[PreferenceRow, MediaFolder, Setting], Iterable[tuple[str, Record]]]
-"""Returns the records of a row, each with the name of its file; it raises ``UnheldError`` before it puts an image."""
+"""Function that returns a row's records, each with its file's name; raises ``UnheldError`` before it puts an image."""
 
 
 def open_lines(
     to_records: ToRecords, shape: Shape = JSON_LINES, finish: Callable[[Path, Setting, Sizes], None] | None = None
 ) -> Callable[[Path, Setting], Any]:
-    """Return what opens a form of JSON: how a row becomes records, and what is written when all are there."""
+    """Return the opener of a JSON form, from the function that makes records and the one that finishes the folder."""
 
     @contextmanager
     def opens(folder: Path, setting: Setting) -> Generator[RowWriter]:
@@ -78,7 +78,7 @@ def open_lines(
 
 
 class _Lines:
-    """Records of one name, in one file or in several, and the images that they brought with them."""
+    """Records of one name, in one or several files, with the size of their images."""
 
     def __init__(self, media: MediaFolder, name: str, shape: Shape) -> None:
         self.rows = self.size_bytes = 0
@@ -119,7 +119,7 @@ class _Lines:
 
 
 def read_lines(folder: Path, name: str) -> Iterator[tuple[str, Record]]:
-    """Yield each line's name, by which it is reported, and record; ``BrokenRowError``: one is no JSON object."""
+    """Yield each line's name, for messages, and its record; ``BrokenRowError``: a line is not a JSON object."""
     with (folder / name).open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             where = f"{name}, line {number}"

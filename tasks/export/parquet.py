@@ -1,7 +1,7 @@
-"""Write rows to Parquet that ``datasets`` loads, split by split, in files of limited size; and read them back with it.
+"""Write rows to Parquet for ``datasets``, by split, in files of limited size; and read them back with it.
 
-Images are stored as they are, text is compressed. Row groups hold 100 rows, or fewer where images are large: that is
-the memory that is needed. The schema's ``huggingface`` metadata tells ``datasets`` which columns are images.
+Images are stored unchanged, text is compressed. Row groups hold 100 rows, or fewer if images are large; one is held in
+memory. The schema's ``huggingface`` metadata tells ``datasets`` which columns are images.
 """
 
 import json
@@ -22,7 +22,7 @@ from pairwright.tasks.export.sample import Sample, check_answer, naming_row, nee
 ROWS_PER_GROUP = 100
 BYTES_PER_GROUP = 64 << 20
 VALUES_PER_BATCH = 32
-"""After so many values a page is looked at: of images, the usual 1,024 fill pages of 80 MB, which no cache holds."""
+"""Values after which the page size is checked: the usual 1,024 images fill pages of 80 MB, too large for any cache."""
 Feature = dict[str, Any]
 Record = dict[str, Any]
 
@@ -52,7 +52,7 @@ def arrow_schema(features: Feature) -> pa.Schema:
 
 
 def feature_of(kind: pa.DataType) -> Feature:
-    """Return the feature of an Arrow type of our tables."""
+    """Return the feature of an Arrow type in our tables."""
     if pa.types.is_list(kind):
         return listed(feature_of(kind.value_type))
     if pa.types.is_struct(kind):
@@ -73,7 +73,7 @@ def _arrow(feature: Feature) -> pa.DataType:
 
 
 def image_cell(data: bytes, name: str) -> Record:
-    """Return an image as a cell of a column of images."""
+    """Return an image as a cell of an image column."""
     return {"bytes": data, "path": f"{name}.{ending_of(data)}"}
 
 
@@ -83,14 +83,14 @@ def message(turn: Turn) -> Record:
 
 
 def answer(text: str) -> list[Record]:
-    """Return an answer as messages: one, or none where there is no text."""
+    """Return an answer as messages: one, or none without a text."""
     return [message(Turn(role="assistant", text=text))] if text else []
 
 
 def open_parquet(
     schema: pa.Schema, to_record: Callable[[PreferenceRow, Setting], Record]
 ) -> Callable[[Path, Setting], Any]:
-    """Return what opens a form of Parquet: its columns, and how a row becomes a record."""
+    """Return the opener of a Parquet form, from its columns and the function that makes records."""
 
     def opens(folder: Path, setting: Setting) -> AbstractContextManager[RowWriter]:
         writer = RowWriter(
@@ -145,7 +145,7 @@ class _Parquet:
             self._writer = pq.ParquetWriter(self._files[-1], self._schema, **_options(self._schema, self._images))
         table = pa.Table.from_pylist(self._waiting, schema=self._schema)
         self._file_bytes += self._waiting_bytes
-        self._waiting, self._waiting_bytes = [], 0  # what cannot be written is not tried again by ``close``
+        self._waiting, self._waiting_bytes = [], 0  # so that ``close`` does not retry a failed write
         self._writer.write_table(table, row_group_size=ROWS_PER_GROUP)
 
     def _close_file(self) -> None:
@@ -156,7 +156,7 @@ class _Parquet:
 
 
 def _options(schema: pa.Schema, images: Sequence[str]) -> dict[str, Any]:
-    """Return how columns are stored: images plain, text compressed."""
+    """Return the storage options of columns: images plain, text compressed."""
     sink = pa.BufferOutputStream()
     pq.write_table(schema.empty_table(), sink)
     leaves = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
@@ -172,7 +172,7 @@ def _options(schema: pa.Schema, images: Sequence[str]) -> dict[str, Any]:
 
 
 def read_rows(folder: Path, *, lists: Sequence[str] = (), single: Sequence[str] = ()) -> Iterator[tuple[str, Record]]:
-    """Yield every row with its name, as ``datasets`` streams it; images are decoded singly, to name a broken one."""
+    """Yield every row with its name, as ``datasets`` streams it; images are decoded singly to find a broken one."""
     datasets = import_consumer("datasets")
     decode = datasets.Image().decode_example
     with naming_row("the folder", "datasets cannot load it"):
@@ -180,7 +180,7 @@ def read_rows(folder: Path, *, lists: Sequence[str] = (), single: Sequence[str] 
     for split, rows in splits.items():
         for number, row in enumerate(_undecoded(rows, split)):
             where = f"{split}, row {number}"
-            with naming_row(where, "an image does not decode"):
+            with naming_row(where, "an image cannot be decoded"):
                 row |= {name: [_loaded(decode(cell)) for cell in row[name]] for name in lists}
                 row |= {name: _loaded(decode(row[name])) for name in single}
             yield where, row
@@ -213,10 +213,8 @@ def read_messages(where: str, row: Record) -> Sample:
 
 
 def import_consumer(name: str) -> Any:
-    """Return the package that reads an export; ``ConfigError``: it is not installed."""
+    """Return the package that reads an export; ``ConfigError`` if it is not installed."""
     try:
         return import_module(name)
     except ImportError as error:
-        raise ConfigError(
-            f"--verify: reads the result with {name}, which is not here: python -m pip install {name}"
-        ) from error
+        raise ConfigError(f"--verify: needs {name} to read the result: python -m pip install {name}") from error

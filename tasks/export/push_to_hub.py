@@ -1,7 +1,7 @@
-"""Send an export to a dataset repository of Hugging Face's Hub, or a finished model to one of models.
+"""Push an export to a dataset repository of Hugging Face's Hub, or a finished model to a model repository.
 
-``HfApi.upload_folder`` sends what the repository lacks; what an earlier one had and this one lacks is taken away. Needs
-huggingface-hub and a token that may write; the token is read by the Hub's client, and appears in no message.
+``HfApi.upload_folder`` sends files that the repository lacks; files of an earlier push that this one lacks are deleted.
+Needs huggingface-hub and a token with write access; the Hub's client reads it, and it appears in no message.
 """
 
 import glob
@@ -24,43 +24,43 @@ if TYPE_CHECKING:
 
 FIELD = "--push-to-hub"
 ATTRIBUTES = ".gitattributes"
-"""The Hub makes it with the repository."""
+"""File that the Hub creates with the repository."""
 LOGIN = "Log in with `hf auth login`, or set HF_TOKEN: https://huggingface.co/settings/tokens makes one that may write"
-GOES_ON = "What was sent is kept: the same command goes on with it"
+GOES_ON = "Files already sent are kept: the same command continues"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Where on the Hub a folder goes."""
+    """Repository on the Hub that a folder is pushed to."""
 
     repository: str
-    """OWNER/NAME; it is made where there is none."""
+    """OWNER/NAME; created if missing."""
     kind: Literal["dataset", "model"] = "dataset"
     branch: str = "main"
     private: bool = False
-    """Whether only its owner may see it. A repository that is public already is refused then."""
+    """Whether only its owner may see it; a repository that is already public is then refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushed:
-    """What a repository holds now."""
+    """State of a repository after a push."""
 
     address: str
     private: bool
     files: int
     size_bytes: int
     removed: int
-    """Files of an earlier one that were taken away."""
+    """Number of files of an earlier push that were deleted."""
 
 
 def check_destination(to: Destination) -> None:
-    """Refuse what could not be pushed to, before there is anything to push; nothing is made."""
+    """Refuse an unusable repository before there is anything to push; creates nothing."""
     with _asking(to) as hub:
         _find(hub, to)
 
 
 def push_folder(folder: Path, to: Destination) -> Pushed:
-    """Have a repository hold what a folder holds; after a ``ServerError`` the same call goes on."""
+    """Make a repository equal to a folder; after a ``ServerError`` the same call continues."""
     if to.kind == "model":
         refuse_damage(folder, field=FIELD)
     with _asking(to) as hub:
@@ -91,7 +91,7 @@ def push_folder(folder: Path, to: Destination) -> Pushed:
 
 
 def _list_owned(hub: "HfApi", to: Destination, found: Any) -> list[str]:
-    """Return the files in a repository that an export may have, or that the manifest of the model there names."""
+    """Return the repository's files that belong to an export, or that its model's manifest names."""
     there = [file.rfilename for file in found.siblings or []]
     if to.kind == "dataset":
         owned = {name for form in FORMATS.values() for name in form.owns}
@@ -114,10 +114,10 @@ def _asking(to: Destination) -> Generator["HfApi"]:
     except ImportError as error:
         raise ConfigError(f"{FIELD}: needs huggingface-hub: python -m pip install -e '.[hub]'") from error
     if "/" not in to.repository:
-        raise ConfigError(f"{FIELD} {to.repository}: whose is it? Give OWNER/NAME")
+        raise ConfigError(f"{FIELD} {to.repository}: has no owner; give OWNER/NAME")
     token = get_token()
     if not token:
-        raise ConfigError(f"{FIELD}: there is no token of the Hub on this machine. {LOGIN}")
+        raise ConfigError(f"{FIELD}: no token of the Hub on this machine. {LOGIN}")
     try:
         with _quiet():
             validate_repo_id(to.repository)
@@ -130,7 +130,7 @@ def _asking(to: Destination) -> Generator["HfApi"]:
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Silence the Hub's client: its lines about retries hold signed addresses, and its bars are for terminals."""
+    """Silence the Hub's client: its log lines about retries contain signed addresses, its bars are for terminals."""
     from huggingface_hub import utils
 
     level = utils.logging.get_verbosity()
@@ -140,7 +140,7 @@ def _quiet() -> Generator[None]:
         utils.disable_progress_bars()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about cards without metadata, which some forms have
+            warnings.simplefilter("ignore")  # about cards without metadata, as of some forms
             yield
     finally:
         utils.logging.set_verbosity(level)
@@ -149,7 +149,7 @@ def _quiet() -> Generator[None]:
 
 
 def _explain(error: Exception, to: Destination, token: str) -> PairwrightError:
-    """Return the error that says what went wrong, and what to do; without the client's addresses, and the token."""
+    """Return the error with its remedy, without the client's addresses and the token."""
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     where = f"{FIELD} {to.repository}"
@@ -163,13 +163,13 @@ def _explain(error: Exception, to: Destination, token: str) -> PairwrightError:
         if isinstance(error, OSError) and error.filename:
             return StoreError(f"{error.filename}: {error.strerror}")
         text = f"{type(causes[-1]).__name__}: {causes[-1]}".replace(token, "***")
-        return ServerError(f"{where}: the Hub could not be reached, or broke off ({text}). {GOES_ON}")
+        return ServerError(f"{where}: the Hub could not be reached, or the connection broke ({text}). {GOES_ON}")
     code, said = answer.response.status_code, (answer.server_message or "").replace(token, "***").strip()
     told = f" It says: {said}" if said else ""
     owner = to.repository.partition("/")[0]
     refusals = {
         401: f"the Hub does not accept the token. {LOGIN}.",
-        403: f"the token may not write there, or {owner} is somebody else. {LOGIN}.",
+        403: f"the token may not write there, or {owner} is another account. {LOGIN}.",
         404: "the Hub finds no such repository, or the token may not see it.",
     }
     if code in refusals:
@@ -197,6 +197,6 @@ def _check(to: Destination, found: Any) -> None:
     other = sorted({file.rfilename for file in found.siblings or []} - {ATTRIBUTES})
     if other and (MARKER if to.kind == "dataset" else MANIFEST) not in other:
         raise ConfigError(
-            f"{FIELD} {to.repository}: holds what Pairwright did not make ({', '.join(other[:3])}); "
+            f"{FIELD} {to.repository}: holds files that Pairwright did not make ({', '.join(other[:3])}); "
             "give a new name, or remove its files on the Hub"
         )

@@ -1,7 +1,7 @@
-"""What a row of an export is to a trainer once it is read back: a prompt with images, and answers.
+"""Rows of an export as a trainer reads them back: a prompt with images, and answers.
 
-Whoever reads rows back yields a ``Sample`` each, and raises ``BrokenRowError`` for the first one that its consumer
-would refuse, skip or read as something else.
+A form's ``check`` yields a ``Sample`` per row, and raises ``BrokenRowError`` for the first row that its consumer would
+refuse, skip or misread.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -19,31 +19,31 @@ Message = Mapping[str, Any]
 
 
 class BrokenRowError(Exception):
-    """A row would not train: which, and why."""
+    """Row that would not train, with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One row as a trainer sees it."""
+    """Row as a trainer sees it."""
 
     where: str
-    """Names the row: its file and line, or its key."""
+    """Name of the row: its file and line, or its key."""
     messages: Sequence[Message]
-    """The prompt in the form that chat templates take, a part per image."""
+    """Prompt in the form of chat templates, with a part per image."""
     images: Sequence[Image.Image]
     answers: Sequence[str]
-    """Chosen, rejected; a conversation has its last one."""
+    """Chosen and rejected answer; of a conversation, the last answer."""
 
 
 def need(*, true: bool, where: str, why: str) -> None:
-    """Raise ``BrokenRowError`` unless something is true of a row."""
+    """Raise ``BrokenRowError`` unless a condition on a row is true."""
     if not true:
         raise BrokenRowError(f"{where}: {why}")
 
 
 @contextmanager
 def naming_row(where: str, what: str) -> Generator[None]:
-    """Turn whatever a consumer's code raises about a row into ``BrokenRowError``."""
+    """Turn any exception of a consumer's code into ``BrokenRowError``."""
     try:
         yield
     except BrokenRowError:
@@ -53,11 +53,11 @@ def naming_row(where: str, what: str) -> Generator[None]:
 
 
 def decoded(data: bytes, where: str) -> Image.Image:
-    """Return an image."""
+    """Return a decoded image."""
     try:
         return Image.fromarray(decode_rgb(data))
     except RefusedImageError as error:
-        raise BrokenRowError(f"{where}: an image does not decode: {error}") from error
+        raise BrokenRowError(f"{where}: an image cannot be decoded: {error}") from error
 
 
 def opened_files(folder: Path, names: Any, where: str) -> list[Image.Image]:
@@ -68,14 +68,14 @@ def opened_files(folder: Path, names: Any, where: str) -> list[Image.Image]:
     shown: list[Image.Image] = []
     for name in names:
         path = (folder / name).resolve()
-        need(true=path.is_relative_to(folder.resolve()), where=where, why=f"{name} is outside of the folder")
-        need(true=path.is_file(), where=where, why=f"there is no file {name}")
+        need(true=path.is_relative_to(folder.resolve()), where=where, why=f"{name} is outside the folder")
+        need(true=path.is_file(), where=where, why=f"no file {name}")
         shown.append(decoded(path.read_bytes(), where))
     return shown
 
 
 def as_parts(text: str) -> list[dict[str, str]]:
-    """Return a text with marks of images as the parts of a message: a slot where each image is."""
+    """Return a text with marks of images as the parts of a message, with a slot for each image."""
     parts: list[dict[str, str]] = []
     for number, piece in enumerate(text.split(PLACE)):
         parts += [{"type": "image"}] if number else []
@@ -89,18 +89,18 @@ def as_messages(turns: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
 
 
 def check_turns(turns: Sequence[tuple[str, str]], images: int, where: str) -> None:
-    """Check a prompt of roles ("user", "assistant", "system") and texts: turns, their order, a mark per image."""
+    """Check a prompt of roles ("user", "assistant", "system") and texts: the order of turns, a mark per image."""
     roles = [role for role, _ in turns]
     need(true=bool(roles), where=where, why="no messages")
     talk = roles[1:] if roles[0] == "system" else roles
     is_even = set(talk[::2]) == {"user"} and not set(talk[1::2]) - {"assistant"}
-    need(true=is_even and len(talk) % 2 == 1, where=where, why=f"user and assistant do not take turns: {roles}")
+    need(true=is_even and len(talk) % 2 == 1, where=where, why=f"turns of user and assistant do not alternate: {roles}")
     marks = sum(text.count(PLACE) for _, text in turns)
     need(true=marks == images, where=where, why=f"{marks} {PLACE} for {images} images")
 
 
 def check_answer(answer: Any, where: str, what: str) -> str:
-    """Return an answer that is a text with words and without marks of images."""
+    """Return an answer after checking that it is a non-blank text without marks of images."""
     need(true=isinstance(answer, str) and bool(answer.strip()), where=where, why=f"no {what} text")
     need(true=PLACE not in answer, where=where, why=f"the {what} text has {PLACE} in its words")
     return answer

@@ -1,4 +1,4 @@
-"""Say which dataset and which of its preferences are exported, and count what passes by while rows are written."""
+"""Selection of the preferences to export, and counts of the rows that are read and written."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -10,32 +10,32 @@ from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.store.ledger import Counts
 
 UNSTATED = "unstated"
-"""Stands for images whose licence nobody stated."""
+"""Licence of images without a stated one."""
 
 NONE_REJECTED = (
-    "--format hf holds rows without one. More pairs give texts to retrieve, and a served model makes others: --set "
-    "counterfactuals.enabled=true, --set sampled_texts.enabled=true"
+    "--format hf holds rows without one. More pairs give more texts to retrieve, and a served model makes others: "
+    "--set counterfactuals.enabled=true, --set sampled_texts.enabled=true"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Preferences to which all of this applies; what is not named may be anything. Names compare without case."""
+    """Conditions that all apply to the exported preferences; an empty one allows anything. Names ignore case."""
 
     licences: tuple[str, ...] = ()
-    """All images are under one of these; ``UNSTATED`` for none."""
+    """Licences that all images must have; ``UNSTATED`` for none."""
     sources: tuple[str, ...] = ()
-    """All images are from one of these."""
+    """Sources of all images."""
     splits: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
-    """The row is of one of these, as ``kinds_of`` names them."""
+    """Kinds of the row, as named by ``kinds_of``."""
     score: float | None = None
-    """Least score of the removal that its rejected images show; rows without such a removal have none."""
+    """Minimum score of the removal in the rejected images; rows without a removal are left out."""
     accepted: bool = False
-    """A person accepted the row, or edited it."""
+    """Whether a person must have accepted or edited the row."""
 
     def keeps(self, row: PreferenceRow, decision: Decision | None = None) -> bool:
-        """Say whether a row is exported about which a person may have decided."""
+        """Return whether a row, with the decision about it, is exported."""
         return (
             (not self.accepted or (decision is not None and decision.verdict in ACCEPTED))
             and _all_in(row.licences, self.licences)
@@ -50,7 +50,7 @@ EVERYTHING = Selection()
 
 
 def kinds_of(row: PreferenceRow) -> set[str]:
-    """Return what a row is: about a "pair" or one "image", its texts' kind, and what made what it rejects."""
+    """Return a row's kinds: about a "pair" or one "image", the kind of its texts, the makers of its rejected sides."""
     about = "pair" if len(row.images) > 1 else "image"
     return {about, row.kind, row.rejected_maker, row.rejected_image_maker} - {""}
 
@@ -66,30 +66,29 @@ class About:
 
     name: str
     version: str
-    """"version 3", or what it is instead."""
+    """"version 3", or the state of the tables."""
     counts: Sequence[Counts]
     profile: Profile
     numbers: Sequence[str] = ()
-    """What was measured of the whole dataset's texts, a sentence each."""
+    """Measures of the whole dataset's texts, a sentence each."""
     health: Sequence[tuple[str, str, str, bool]] = ()
-    """What was measured of its preferences: name, value, what it means, and whether it is within its bound."""
+    """Measures of its preferences: name, value, meaning, and whether it is within its bound."""
     prompts: Sequence[str] = ()
     """Files of ``prompts/`` that its stages use."""
     mined_by: str = ""
-    """The training run whose retriever mined the rejected texts; empty: they are those that the dataset was built
-    with."""
+    """Training run with the retriever that mined the rejected texts; empty: they are the dataset's own."""
 
 
 @dataclass
 class Tally:
-    """Counts of what passes by while rows are written."""
+    """Counts of the rows that are read and written."""
 
     sizes: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """Rows and bytes of each split that has any."""
+    """Rows and bytes of each non-empty split."""
     images: set[bytes] = field(default_factory=set[bytes])
-    """Keys of the images that were counted: about 100 bytes of memory per image."""
+    """Keys of the counted images: about 100 bytes of memory per image."""
     licences: Counter[str] = field(default_factory=Counter[str])
-    """Images under each licence, one that is in several pairs counted once; so with sources."""
+    """Images by licence, each counted once; likewise by source."""
     sources: Counter[str] = field(default_factory=Counter[str])
     writers: Counter[str] = field(default_factory=Counter[str])
     makers: Counter[str] = field(default_factory=Counter[str])
@@ -99,33 +98,32 @@ class Tally:
     """Rows whose rejected image is a random crop."""
     rows: int = 0
     pairs: int = 0
-    """Rows about two images; the others are about one."""
+    """Rows about two images; others are about one."""
     unheld: Counter[str] = field(default_factory=Counter[str])
-    """Rows that the form cannot hold, by the reason."""
+    """Rows that the form cannot hold, by reason."""
     example: PreferenceRow | None = None
-    """The first row, to be shown."""
+    """The first row, as an example."""
     left_out: int = 0
     """Rows that were not selected."""
     left_out_of: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    """What those are: "licences", "sources", "splits", ..., each with the names that there are."""
+    """Properties of these rows: "licences", "sources", "splits", ..., each with the existing names."""
     decided: Counter[str] = field(default_factory=Counter[str])
-    """Selected rows by what people said of them: "accept", "edit", "reject", or empty: nothing. Rejected ones are not
-    written."""
+    """Selected rows by decision: "accept", "edit", "reject", or empty: none. Rejected rows are not written."""
 
     @property
     def seen(self) -> int:
-        """Return how many rows have passed by."""
+        """Return the number of rows read."""
         return self.rows + self.left_out + self.unheld.total() + self.decided["reject"]
 
     def say_decided(self) -> str:
-        """Return what people said of the selected rows; empty: nobody has looked at any."""
+        """Return the decisions about the selected rows in words; empty: there is none."""
         words = (("accept", "accepted as they are"), ("edit", "edited"), ("reject", "rejected and left out"))
         said = [f"{self.decided[verdict]:,} {word}" for verdict, word in words if self.decided[verdict]]
-        rest = f"; {self.decided['']:,} nobody has looked at" if self.decided[""] else ""
+        rest = f"; {self.decided['']:,} not decided" if self.decided[""] else ""
         return f"{', '.join(said)}{rest}" if said else ""
 
     def leave_out(self, row: PreferenceRow, verdict: str = "") -> None:
-        """Count a row that is not selected, and of which people may have said something."""
+        """Count a row that is not selected, with the decision about it."""
         self.left_out += 1
         names = {
             "licences": {name or UNSTATED for name in row.licences},
@@ -156,7 +154,7 @@ class Tally:
             self.makers[row.rejected_maker] += 1
 
     def why_nothing(self, form: str) -> str:
-        """Say why no row was written."""
+        """Return why no row was written."""
         if not self.seen:
             return "holds no preferences, so there is nothing to export"
         if self.unheld:

@@ -1,7 +1,7 @@
-"""Verify an export: read it back as its consumer does, row by row, and stop at the first one that would not train.
+"""Verify an export: read it back as its consumer does, row by row, and stop at the first row that would not train.
 
-With a processor, also render each row by its chat template and count its tokens, images included. Needs what the form's
-consumer needs; the memory of one row.
+With a processor, also render each row by its chat template and count its tokens, images included. Needs the packages of
+the form's consumer, and the memory of one row.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from pairwright.tasks.models.weights import loading
 
 FIELD = "--processor"
 UNLIMITED = 10_000_000
-"""Tokenizers that state no limit state a very large number."""
+"""Number from which a tokenizer's maximum length counts as none."""
 
 
 def load_processor(name: str) -> Any:
-    """Return a processor of texts and images; nothing is fetched, no code of a checkpoint is run."""
+    """Return a processor of texts and images, without fetching anything or running code of a checkpoint."""
     try:
         from transformers import AutoProcessor
     except ImportError as error:
@@ -28,7 +28,7 @@ def load_processor(name: str) -> Any:
     with loading(FIELD, Path(name)):
         processor: Any = AutoProcessor.from_pretrained(name, local_files_only=True, trust_remote_code=False)
     if not hasattr(processor, "image_processor") or not hasattr(processor, "tokenizer"):
-        raise ConfigError(f"{FIELD} {name}: takes no images and texts")
+        raise ConfigError(f"{FIELD} {name}: does not process images and texts; give a vision-language model's")
     return processor
 
 
@@ -37,9 +37,9 @@ class Ruler:
     """Length of rows in a model's tokens."""
 
     processor: Any
-    """What ``AutoProcessor`` gave."""
+    """Processor from ``AutoProcessor``."""
     max_length: int
-    """Most tokens of a row."""
+    """Maximum tokens of a row."""
 
     def check(self, sample: Sample) -> None:
         """Check a row's length: its prompt with images, and the longest of its answers."""
@@ -59,7 +59,7 @@ class Ruler:
 
 
 def make_ruler(processor: Any, max_length: int) -> Ruler:
-    """Return what measures rows; with ``max_length`` 0 the limit is the processor's own, ``ConfigError`` if none."""
+    """Return the ruler of rows; ``max_length`` 0: the processor's own limit, ``ConfigError`` if it has none."""
     limit = max_length or getattr(processor.tokenizer, "model_max_length", None) or UNLIMITED
     if limit >= UNLIMITED:
         raise ConfigError(f"{FIELD}: its tokenizer states no maximum length; give one with --max-length")
@@ -68,13 +68,13 @@ def make_ruler(processor: Any, max_length: int) -> Ruler:
 
 @dataclass(frozen=True, kw_only=True)
 class Verifier:
-    """Reader of folders of one form."""
+    """Verifier of folders of one form."""
 
     form: Form
     processor: Any = None
-    """What the form's own code is run with, where it needs one."""
+    """Processor for the consumer's own code, if the form needs one."""
     ruler: Ruler | None = None
-    """None: no lengths are measured."""
+    """``None``: lengths are not measured."""
 
     def verify(self, folder: Path, rows: int, watch: Callable[[int, int], None]) -> int:
         """Read all rows and return their number; ``ValidationError`` names the first that would not train."""
@@ -86,7 +86,7 @@ class Verifier:
                 read += 1
                 watch(read, rows)
         except BrokenRowError as error:
-            raise ValidationError(f"{failed} a row would not train: {error}. Nothing is kept") from error
+            raise ValidationError(f"{failed} a row would not train: {error}. The export is not kept") from error
         if read != rows:
             raise ValidationError(f"{failed} {rows:,} rows were written and {read:,} are read back")
         return read

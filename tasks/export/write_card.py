@@ -1,4 +1,4 @@
-"""Write README.md of an export: the YAML that the Hugging Face Hub reads, then what it is in plain words."""
+"""Write README.md of an export: the YAML for the Hugging Face Hub, then a description."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from pairwright.tasks.export.form import SPLITS, Form, name_images, plain_name
 from pairwright.tasks.export.tally_rows import About, Tally
 
 LICENCES = ("apache-2.0", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "mit", "odc-by")
-"""Licences that the Hub knows by name; another one is "other", none stated "unknown"."""
+"""Licences that the Hub knows by name; others are "other", none is "unknown"."""
 FILLERS = {"telea": "OpenCV, telea", "navier-stokes": "OpenCV, navier-stokes", "lama": "LaMa"}
 ASSETS = "assets"
 """Folder of the images that the card shows."""
@@ -33,7 +33,7 @@ def write_readme(folder: Path, form: Form, about: About, tally: Tally) -> str:
 def write_card(
     folder: Path, about: About, tally: Tally, *, features: list[dict[str, Any]], columns: Mapping[str, str]
 ) -> str:
-    """Return the card of an export whose rows have all ``columns``, in words; write the images of its example."""
+    """Return the card of an export, given its ``columns`` in words; write the images of its example."""
     (folder / ASSETS).mkdir()
     shown = name_images(tally.example) if tally.example else {}
     pictures = {f"{ASSETS}/{name}": image for name, image in shown.items()}
@@ -85,7 +85,7 @@ def _fill(template: str, front: Mapping[str, Any], **told: Any) -> str:
 
 
 def _front(about: About, tally: Tally, more: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-    """Return what the Hub reads of every export; ``more`` stands before the tags."""
+    """Return the YAML fields of every export; ``more`` precedes the tags."""
     rejecting = ["preference", "dpo"] if tally.rejected_texts or tally.rejected_images else []
     return {
         "pretty_name": about.name,
@@ -97,7 +97,7 @@ def _front(about: About, tally: Tally, more: Mapping[str, Any] = MappingProxyTyp
 
 
 def _licence(tally: Tally) -> dict[str, str]:
-    """Return the Hub's licence fields: one name where all images share a licence that it knows."""
+    """Return the Hub's licence fields: one name if all images share a licence that it knows."""
     names = sorted(tally.licences)
     if not all(names):
         return {"license": "unknown"}
@@ -107,6 +107,6 @@ def _licence(tally: Tally) -> dict[str, str]:
 
 
 def escape_markdown(text: object) -> str:
-    """Return a text that Markdown and its tables show as it is, on one line."""
+    """Return a text escaped for Markdown and its tables, on one line."""
     escaped = "".join(f"\\{c}" if c in r"\`*_{}[]<>#|" else c for c in str(text))
     return " ".join(escaped.split())

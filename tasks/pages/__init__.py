@@ -1,1 +1,1 @@
-"""What all pages have in common: their frame, their looks, their numbers."""
+"""Common parts of all pages: frame, style sheet, charts."""

@@ -1,4 +1,4 @@
-"""Lay out the charts of all pages as ``chart.html.j2`` draws them: ticks, marks, a legend, the numbers behind."""
+"""Lay out charts for ``chart.html.j2``: ticks, marks, a legend, the numbers behind."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,28 +11,28 @@ from numpy.typing import NDArray
 WIDTH, HEIGHT = 420, 210
 LEFT, RIGHT, TOP, BOTTOM = 50, 12, 12, 26
 MOST_BINS, FEWEST_BINS, GAP = 24, 9, 1.5
-LEAST = 1e-300  # a smaller range is a point: so near to zero floats have no place for ticks
+LEAST = 1e-300  # a smaller range counts as a point: floats near zero have no room for ticks
 Floats = NDArray[np.float64]
 
 
 class Tally(NamedTuple):
-    """Different values, rising, and how often each occurs."""
+    """Different values, rising, with their counts."""
 
     values: Floats
     counts: NDArray[np.int64]
 
     def quantile(self, share: float) -> float:
-        """Return the least value that a share of all does not exceed; not of none."""
+        """Return a quantile; there must be values."""
         return float(np.quantile(self.values, share, weights=self.counts, method="inverted_cdf"))
 
     def say(self, form: str) -> str:
-        """Return the middle of the values and how far most of them reach, in words."""
+        """Return the median and the range of 90 % of the values in words."""
         low, middle, high = (format(self.quantile(share), form) for share in (0.05, 0.5, 0.95))
         return f"median {middle}, nine in ten {low} to {high} ({self.counts.sum():,})"
 
 
 class Proportion(NamedTuple):
-    """Proportion of a sample; it has a value where there are any rows."""
+    """Proportion of a sample; without rows it has no value."""
 
     hits: float
     of: int
@@ -43,9 +43,9 @@ class Proportion(NamedTuple):
         return self.hits / self.of
 
     def interval(self, z: float = 1.96) -> tuple[float, float]:
-        """Return the range that holds the whole's share, with ``z`` = 1.96 19 times of 20.
+        """Return the interval that holds the population's share, with ``z`` = 1.96 19 times of 20.
 
-        After Wilson (1927), whose range suits small numbers and shares near 0 and 1.
+        After Wilson (1927), valid for small numbers and shares near 0 and 1.
         """
         middle = (self.hits + z**2 / 2) / (self.of + z**2)
         half = z * (self.hits * (1 - self.value) + z**2 / 4) ** 0.5 / (self.of + z**2)
@@ -54,7 +54,7 @@ class Proportion(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """Finite values ``y`` at places ``x``, both ``(n,)``; each is a dot where ``dots`` say something of it."""
+    """Finite values ``y`` at ``x``, both ``(n,)``; each is a dot with the label in ``dots``, if any."""
 
     name: str
     x: Floats
@@ -66,7 +66,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Tick, bar, stroke or dot: its place, its class in the style sheet, and what it says."""
+    """Tick, bar, stroke or dot: its place, CSS class and label."""
 
     x: float = 0.0
     y: float = 0.0
@@ -79,7 +79,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """Chart ready to be drawn."""
+    """Laid out chart."""
 
     title: str
     unit: str
@@ -90,16 +90,16 @@ class Chart:
     dots: Sequence[Mark] = ()
     now: Mark | None = None
     legend: Sequence[tuple[str, str, str]] = ()
-    """Tone, name and more words of each series."""
+    """Tone, name and summary of each series."""
     summary: str
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
-    """The numbers behind the picture, as a table."""
+    """Table of the numbers behind the chart."""
 
 
 @dataclass(frozen=True)
 class Axes:
-    """What the picture holds, in values."""
+    """Ranges of the axes."""
 
     left: float
     right: float
@@ -107,11 +107,11 @@ class Axes:
     high: float
 
     def x(self, value: Any) -> Any:
-        """Return how far from the left a value stands."""
+        """Return the distance from the left."""
         return np.round(LEFT + (value - self.left) / (self.right - self.left) * (WIDTH - LEFT - RIGHT), 2)
 
     def y(self, value: Any) -> Any:
-        """Return how far from the top a value stands."""
+        """Return the distance from the top."""
         share = (np.clip(value, self.low, self.high) - self.low) / (self.high - self.low)
         return np.round(HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP), 2)
 
@@ -120,7 +120,7 @@ def draw_histogram(
     title: str, series: Sequence[tuple[str, str, Tally]], *, unit: str, whole: bool = False,
     now: tuple[float, str] | None = None,
 ) -> Chart | None:  # fmt: skip
-    """Lay out series (name, tone, values) side by side; ``whole`` for numbers of things. None: no values."""
+    """Lay out series (name, tone, values) side by side; ``whole``: integers. ``None``: no values."""
     shown = [one for one in series if len(one[2].values)]
     if not shown:
         return None
@@ -150,7 +150,7 @@ def draw_histogram(
 
 
 def find_edges(low: float, high: float, *, whole: bool) -> tuple[Floats, float]:
-    """Return the edges of bins of a round width that hold all values, and the width."""
+    """Return the edges of bins of a round width over all values, and the width."""
     step = round_step((high - low) / MOST_BINS or (1 if whole else 0.01), least=1 if whole else 0.0)
     first, last = math.floor(round(low / step, 4)), math.floor(round(high / step, 4)) + 1  # 0.3 / 0.1 < 3
     around = max(0, FEWEST_BINS - (last - first)) // 2
@@ -174,7 +174,7 @@ def draw_lines(
     lines: Sequence[Line], *, ends: tuple[float, float], reach: tuple[float, float], percent: bool = False,
     now: tuple[float, str] | None = None, **told: Any,
 ) -> Chart:  # fmt: skip
-    """Lay out lines between the ends of the axis across; ``reach`` is what the axis up holds at the least."""
+    """Lay out lines between the ends of the x axis; ``reach`` is the least range of the y axis."""
     up = ticks_between(*reach)
     axes = Axes(*ends, up[0], up[-1])
     across = [at for at in ticks_between(*ends) if ends[0] <= at <= ends[1]]
@@ -210,7 +210,7 @@ def round_step(least_width: float, *, least: float) -> float:
 
 
 def ticks_between(low: float, high: float, *, whole: bool = False) -> list[float]:
-    """Return a few round numbers, at least two, from at most ``low`` to at least ``high``."""
+    """Return at least two round numbers from at most ``low`` to at least ``high``."""
     if high - low <= max(1e-9 * max(abs(low), abs(high)), LEAST):  # closer, and a float cannot tell the ticks apart
         room = abs(low) / 2 if abs(low) > LEAST else 1.0
         low, high = low - room, high + room

@@ -1,6 +1,6 @@
-"""Render pages that open from disk: everything escaped, nothing from elsewhere, one frame and one set of looks.
+"""Render pages that open from disk: all escaped, without external resources, with one frame and style sheet.
 
-A package with pages of its own keeps its templates beside its code; ``page.html.j2`` and ``report.css`` are here.
+Packages keep their templates beside their code; ``page.html.j2`` and ``report.css`` are here.
 """
 
 import shlex
@@ -13,15 +13,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 HERE = Path(__file__).parent
 LOOKS = "report.css"
 CONTROLS = {code: "\ufffd" for code in (*range(32), 127) if chr(code) not in "\t\n\r"}
-"""Characters that HTML cannot hold, such as NUL, and what stands for them."""
+"""Replacements of characters that HTML forbids, such as NUL."""
 
 
 def make_environment(folder: Path, **given: Any) -> Environment:
-    """Return what renders the templates of a folder and those beside this file: all escaped, nothing undefined.
+    """Return the environment of a folder's templates and the common ones: escaped, and strict about undefined names.
 
-    Args:
-        folder: The package's own templates.
-        given: What all of them know.
+    ``given`` are global names of the templates.
     """
     environment = Environment(
         loader=FileSystemLoader([folder, HERE]),
@@ -31,7 +29,7 @@ def make_environment(folder: Path, **given: Any) -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: value.translate(CONTROLS) if isinstance(value, str) else value,
     )
-    known: dict[str, Any] = environment.globals  # what it may hold is declared too narrowly
+    known: dict[str, Any] = environment.globals  # declared too narrowly
     known.update(given)
     filters: dict[str, Any] = environment.filters
     filters["number"] = lambda value: f"{value:,}"
@@ -48,11 +46,11 @@ def count_things(number: int, thing: str, things: str = "") -> str:
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write a page; half a character, which a text from outside may hold, becomes a question mark."""
+    """Write a page; a lone surrogate becomes a question mark."""
     path.write_text(text, encoding="utf-8", errors="replace")
 
 
 def copy_looks(folder: Path, own: Iterable[Path] = ()) -> None:
-    """Copy the looks beside the pages, and the package's own files."""
+    """Copy the style sheet beside the pages, and the package's own files."""
     for path in (HERE / LOOKS, *own):
         (folder / path.name).write_bytes(path.read_bytes())

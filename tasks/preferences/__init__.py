@@ -1,1 +1,1 @@
-"""Put chosen and rejected sides together, and split them."""
+"""Build preferences of chosen and rejected sides, and split them."""

@@ -1,12 +1,11 @@
-"""Put together what a preference trainer reads: a prompt about images, a chosen text, and what is rejected.
+"""Build preferences for trainers: a prompt about images, a chosen text, and rejected texts and images.
 
-Reads ``PairRow`` with everything that was made about it, and ``PreferenceRow`` as a source gave it; writes
-``PreferenceRow``: rejected text, ranked further negatives and rejected images in one record. Rejected texts come from
-those of the six makers that a build has. Of removals, only the one that was chosen is read. Where the claims of all
-texts of a pair are known, they are said in a kind of text that is drawn, and the prompt asks for that kind (ours).
-What people wrote stays as it is; each of several texts about a pair has a preference of its own. A row that has nothing
-to reject trains all objectives but those that need it. Of a rejected image's pair one image is decoded and encoded, of
-the other the source's own bytes stay.
+Reads ``PairRow`` with everything about it, and ``PreferenceRow`` as a source gave it; writes ``PreferenceRow``:
+rejected text, ranked further negatives and rejected images in one record. Rejected texts come from those of the six
+makers that a build has. Of removals, only the chosen one is read. If the claims of all texts of a pair are known, they
+are worded as a drawn kind of text, and the prompt asks for that kind (ours). People's texts stay unchanged; each of
+several texts about a pair has its own preference. A row without anything rejected trains all objectives that do not
+need it. Of a rejected image's pair one image is decoded and encoded, the other keeps the source's bytes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,9 +44,9 @@ from pairwright.tasks.texts.say_claims import KINDS, OF_ANY_PAIR, Kind, say_clai
 
 PROMPT = "ask_difference"
 SHARES: Mapping[Kind, int] = {"template": 1, "changes": 4, "sentences": 2, "list": 2, "short": 4}
-"""How often texts are of each kind: the template, which the descriptions have, least."""
+"""Weights of the kinds of texts; the template, the kind of the descriptions, is the rarest."""
 ASKING: Mapping[str, str] = {"template": "ask"}
-"""Wordings of the question by the kind that it asks for, where they are called otherwise."""
+"""Wordings of the question by kind of text, if named otherwise."""
 OWN = ("sampled", "refuted")
 """Makers of the texts that a model wrote itself, and not to be wrong."""
 NOT_MADE = "its rejected image cannot be made"
@@ -65,12 +64,12 @@ def build_preferences(
     judged_rejected: Mapping[str, tuple[CheckRow, ...]] = NO_ROWS,
     **texts: Mapping[str, tuple[RejectedTextRow, ...]],
 ) -> Iterator[PreferenceRow | Dropped]:
-    """Yield one preference per description of each pair, or why there is none; it may have nothing to reject.
+    """Yield one preference per description of each pair, or why there is none; it may reject nothing.
 
-    A preference of a source stays as it is, and gets its rejected image where images are rejected: a pair or
-    preference without one of ``rejections`` (by its key; ``None``: no images are rejected) is dropped, until there is
-    one. ``removals``: by element. ``texts``: by maker, of any of ``MAKERS``; those that a judge found
-    right (``judged_rejected``) are left out.
+    A source's preference stays unchanged, except for its rejected image. If images are rejected, a pair or preference
+    without one of ``rejections`` (by key; ``None``: no images are rejected) is dropped until it has one. ``removals``
+    are by element. ``texts``: by maker, of any of ``MAKERS``; those that a judge found right (``judged_rejected``)
+    are omitted.
     """
     for pair in rows:
         if isinstance(pair, PreferenceRow):
@@ -108,7 +107,7 @@ class Told:
     difference: DifferenceRow
     rejected: Sequence[RejectedTextRow]
     description: str = ""
-    """What the difference's text was before."""
+    """Original text of the difference."""
 
 
 def tell(
@@ -119,10 +118,10 @@ def tell(
     shown: Sequence[ImageRow],
     config: PreferencesConfig,
 ) -> Told:
-    """Say the texts of a pair in a kind that its key draws: the template where not all of their claims are known.
+    """Word the texts of a pair as a kind drawn by its key: the template if some of their claims are unknown.
 
-    Photographs of two scenes are not told as changes. A kind that cannot tell a rejected text from the chosen one is
-    passed over.
+    Photographs of two scenes are not described as changes. A kind that words a rejected text like the chosen one is
+    skipped.
     """
     template = Told("given" if difference.is_given else "template", difference, rejected)
     if any(row.claims in ("", "[]") for row in (difference, *rejected)):
@@ -146,9 +145,9 @@ def tell(
 def reject_image(
     images: Sequence[bytes], rejection: RejectionRow | None, removals: Mapping[str, RemovalRow]
 ) -> tuple[bytes, ...] | Dropped:
-    """Return the images, one of them altered (PNG); none where nothing rejects them; or why the preference has to go.
+    """Return the images with the rejected one (PNG), none without a rejection, or why the preference is dropped.
 
-    ``removals``: by element, those that were chosen.
+    ``removals``: the chosen ones, by element.
     """
     if rejection is None or not rejection.maker:
         return ()
@@ -166,7 +165,7 @@ def reject_image(
 def _altered(
     pixels: NDArray[np.uint8], rejection: RejectionRow, removals: Mapping[str, RemovalRow]
 ) -> NDArray[np.uint8]:
-    """Return the image without the element, or what the window shows of it: as large, so that it has as many tokens."""
+    """Return the image without the element, or the crop at full size, for an equal number of tokens."""
     if rejection.maker == "crop":
         return show_window(pixels, rejection.window)
     removal = removals.get(rejection.element)
@@ -178,7 +177,7 @@ def _altered(
 def _reject_given(
     row: PreferenceRow, rejections: Mapping[str, RejectionRow], removals: Mapping[str, RemovalRow]
 ) -> PreferenceRow | Dropped:
-    """Return a source's preference with its rejected image and every candidate's score, under a key of its own."""
+    """Return a source's preference with its rejected image and scores, under a new key."""
     rejection = rejections.get(row.key)
     if rejection is None:
         return Dropped(source_key=row.key, reason=SEVERAL if len(row.image_keys) != 1 else NO_IMAGE)
@@ -197,14 +196,14 @@ def _reject_given(
 
 @dataclass(frozen=True)
 class Material:
-    """What one preference is made of."""
+    """Parts of one preference."""
 
     pair: PairRow
     told: Told
     split: SplitRow
     shown: tuple[ImageRow, ImageRow]
     texts: tuple[RejectedTextRow, ...]
-    """The rejected one first, if there is any."""
+    """The rejected one first, if any."""
     rejection: RejectionRow | None
     rejected_images: tuple[bytes, ...]
 
@@ -242,11 +241,10 @@ def _preference(material: Material, prompt: str) -> PreferenceRow:
 
 
 def rank_texts(pair: PairRow, texts: Sequence[RejectedTextRow], config: PreferencesConfig) -> Iterator[RejectedTextRow]:
-    """Yield the rejected text, then the others, hardest (closest to the chosen text) first.
+    """Yield the rejected text, then the others, the closest to the chosen text first.
 
-    Which is the rejected one is ours: by default a draw among the makers, since the makers' scores are not comparable
-    and one of them would otherwise always win. With ``own``, what a model wrote itself comes first. Of makers that
-    came to the same text, the first is named.
+    By default the rejected one is drawn among the makers (ours), since their scores are not comparable and one of them
+    would always win. With ``own``, a model's own texts come first. Equal texts have the first maker's name.
     """
     by_text: dict[str, RejectedTextRow] = {}
     first = OWN if config.rejected == "own" else ()
@@ -259,7 +257,7 @@ def rank_texts(pair: PairRow, texts: Sequence[RejectedTextRow], config: Preferen
 
 
 def ask(pair: PairRow, kind: str, config: PreferencesConfig) -> str:
-    """Return a question that asks for the kind, one of several wordings, drawn by the pair's key and the seed."""
+    """Return a question for the kind, in a wording drawn by the pair's key and the seed."""
     return load_wordings(PROMPT).say(ASKING.get(kind, kind), Random(make_key("ask", config.seed, pair.key)))
 
 

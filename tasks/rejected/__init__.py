@@ -1,1 +1,1 @@
-"""Make what a preference rejects: texts that are wrong for their pair, images with an element removed."""
+"""Rejected sides of preferences: texts that are wrong of their pair, images with an element removed."""

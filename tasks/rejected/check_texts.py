@@ -1,8 +1,8 @@
-"""What the makers of rejected texts share: the truth of a text, its likeness to the chosen one, the row.
+"""Share of the makers of rejected texts: the truth of a text, its likeness to the chosen one, the row.
 
-A text is checked against scene graphs by its claims, or by what can be read of its words. Where a pair has no graphs,
-or a text nothing that can be read, it is only known to be true where it says what the chosen text or people say; what
-is left is unchecked, and the note of the row says so.
+A text is checked against scene graphs by its claims, or by the claims that can be read from its words. Without graphs
+or readable words, it is only known to be true if it repeats the chosen text or people's texts; otherwise it is
+unchecked, which the note of the row says.
 """
 
 import math
@@ -33,24 +33,23 @@ TRUTH_USES = (
     Uses(table="pairs", row=PairRow),
     Uses(table="images", row=ImageRow, on="images", of="pairs", without=("image",)),
 )
-"""What ``truth_of`` looks at."""
 WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """Know what a pair's photographs show, as far as that is known."""
+    """Known content of a pair's photographs."""
 
     graphs: Graphs | None
     said: tuple[str, ...] = ()
-    """What people wrote about the difference."""
+    """People's texts about the difference."""
 
     def of(self, claims: tuple[Claim, ...]) -> bool | None:
-        """Say whether the claims hold, or may pass for true; ``None`` where it cannot be known."""
+        """Return whether the claims hold, or may pass for true; ``None``: unknown."""
         return may_hold(surely_said(claims), self.graphs) if claims and self.graphs else None
 
     def of_words(self, halves: Halves) -> bool | None:
-        """Say whether a text without claims is true, by its words; ``None`` where it cannot be known."""
+        """Return whether a text without claims is true, by its words; ``None``: unknown."""
         if any(repeats(halves, said) for said in self.said):
             return True
         read = read_phrases(*halves)
@@ -59,9 +58,9 @@ class Truth:
 
 
 def is_as_true(halves: Halves, own: Sequence[DifferenceRow], truth: Truth) -> bool | None:
-    """Say whether a text is as true of the pair as its own descriptions: it says no more, or is known to hold.
+    """Return whether a text is as true of the pair as its own descriptions: it says no more, or is known to hold.
 
-    ``None`` where it says something else of which nothing is known.
+    ``None``: it says something else, of unknown truth.
     """
     for row in own:
         if says_nothing_else(halves, row.halves) or (row.no_change and says_no_change(" ".join(halves))):
@@ -70,13 +69,13 @@ def is_as_true(halves: Halves, own: Sequence[DifferenceRow], truth: Truth) -> bo
 
 
 def is_description_true(row: DifferenceRow, own: Sequence[DifferenceRow], truth: Truth) -> bool | None:
-    """Say whether a description is true of the pair that has its ``own``: by its claims, or else by its words."""
+    """Return whether a description is true of a pair with ``own`` descriptions, by its claims or else its words."""
     known = truth.of(CLAIMS.validate_json(row.claims))
     return is_as_true(row.halves, own, truth) if known is None else known
 
 
 def truth_of(row: DifferenceRow, pairs: Pairs, images: Images) -> Truth:
-    """Look up the scene graphs of the pair that a description is about, and what people wrote about it."""
+    """Return the scene graphs of a description's pair, and people's texts about it."""
     pair = pairs.get(row.subject)
     rows = [images.get(key) for key in (pair.first, pair.second)] if pair else []
     graphs = [image.graph for image in rows if image is not None and image.graph is not None]
@@ -84,9 +83,9 @@ def truth_of(row: DifferenceRow, pairs: Pairs, images: Images) -> Truth:
 
 
 def likeness(first: str, second: str) -> float:
-    """Return the cosine of two texts' counts of words and of pairs of neighbouring words.
+    """Return the cosine of two texts' counts of words and of neighbouring pairs of words.
 
-    Needs no collection, unlike TF-IDF; the pairs of words tell a text from the same words in another order.
+    Unlike TF-IDF it needs no collection; the pairs distinguish the same words in another order.
     """
     a, b = _counts(first), _counts(second)
     length = math.sqrt(sum(n * n for n in a.values()) * sum(n * n for n in b.values()))
@@ -110,7 +109,7 @@ def rejected_row(
     claims: tuple[Claim, ...] = (),
     served: tuple[Served, ...] = (),
 ) -> RejectedTextRow:
-    """Return the row of a text that is wrong for the description's pair, or, with ``true`` None, unchecked.
+    """Return the row of a text that is wrong of the description's pair or, with ``true`` None, unchecked.
 
     Its score is by default its likeness to the chosen text.
     """

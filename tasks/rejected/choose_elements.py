@@ -1,7 +1,7 @@
-"""Choose which masks are elements that can be removed: neither too small nor too large, and each mask once (ours).
+"""Choose the masks that can be removed: neither too small nor too large, and each mask once (ours).
 
-Reads ``MasksRow``, writes one ``ElementRow`` per tag; one that is not removed says why. Masks are compared by their
-run lengths. A part of something ("wheel" of "car") is an element of its own: only masks that nearly coincide are one.
+Reads ``MasksRow``, writes one ``ElementRow`` per tag, with a reason if it is not removed. Masks are compared by their
+run lengths. A part of a thing ("wheel" of "car") is an element of its own: only nearly equal masks count as one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,12 +19,12 @@ SAME_MASK = "nearly the mask of another tag"
 
 
 def choose_elements(rows: Sequence[MasksRow], config: ElementsConfig) -> Iterator[ElementRow]:
-    """Yield every tag of each image with its mask; of nearly equal masks the first is kept."""
+    """Yield every tag of each image with its mask; of nearly equal masks, only the first can be removed."""
     for row in rows:
         kept: list[Runs] = []
         for place, tag in enumerate(row.tags):
             mask = read_runs(Mask.model_validate_json(row.masks[place]))
-            why = row.whys[place] or _why(mask, kept, config)
+            why = row.whys[place] or _refuse(mask, kept, config)
             if not why:
                 kept.append(mask)
             yield ElementRow(
@@ -43,7 +43,7 @@ def choose_elements(rows: Sequence[MasksRow], config: ElementsConfig) -> Iterato
             )
 
 
-def _why(mask: Runs, kept: Sequence[Runs], config: ElementsConfig) -> str:
+def _refuse(mask: Runs, kept: Sequence[Runs], config: ElementsConfig) -> str:
     if not mask.area or mask.share < config.min_area:
         return f"{TOO_SMALL} (elements.min_area={config.min_area:g})"
     if mask.share > config.max_area:

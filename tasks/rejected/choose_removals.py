@@ -1,9 +1,9 @@
-"""Choose the removed element that rejects a chosen text the most (paper 004, section 3.2).
+"""Choose the removal that rejects a chosen text the most (paper 004, section 3.2).
 
-Reads ``PairRow`` with its description, ``PreferenceRow`` as a source gave it, and what was removed from its images
-and checked; writes one ``RejectionRow`` per pair or preference. Scene graphs score on rendered scenes, CLIP elsewhere
-(Eq. 9; needs its text tower, PyTorch and open_clip): no image is read. A removal that is not checked or embedded yet is
-left out until it is. Where none can be chosen, the profile says what becomes of the preference.
+Reads ``PairRow`` with its description, ``PreferenceRow`` as a source gave it, and the checked removals from its images;
+writes one ``RejectionRow`` per pair or preference. Scene graphs score on rendered scenes, CLIP elsewhere (Eq. 9; needs
+its text tower, PyTorch and open_clip): no image is read. A removal without checks or vector is left out until it has
+them. If none can be chosen, ``rejections.fallback`` decides.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,44 +57,44 @@ def choose_removals(
     vectors: Mapping[str, Vectors] = NO_ROWS,
     candidates: Mapping[str, Vectors] = NO_ROWS,
 ) -> Iterator[RejectionRow | Dropped]:
-    """Yield what rejects each pair's description by an image, with the score of every candidate.
+    """Yield the rejection of each pair's description by an image, with the score of every candidate.
 
-    A preference of a source is about one image, and CLIP scores it: ``vectors`` are those of the images, by embedder,
+    A source's preference is about one image, and is scored by CLIP: ``vectors`` are those of the images by embedder,
     ``candidates`` those of the images without an element, by embedder and the element's key. ``statements`` are those
-    of its texts that a served model has split.
+    of texts that a served model split.
     """
     scores = None
-    said = {
-        row.key: _said(text, statements.get(row.subject, ()))
+    texts_by_key = {
+        row.key: _split_texts(text, statements.get(row.subject, ()))
         for row in rows
         if (text := row if isinstance(row, PreferenceRow) else differences.get(row.key))
     }
     if config.clip:
-        texts = chain.from_iterable(said.values())
+        texts = chain.from_iterable(texts_by_key.values())
         scores = read_texts(texts, OpenClipTexts(config=config.clip), images=vectors, removals=candidates)
     for row in rows:
         keys = (row.first, row.second) if isinstance(row, PairRow) else row.image_keys
-        if row.key not in said:
+        if row.key not in texts_by_key:
             yield Dropped(source_key=row.key, reason="no difference description")
             continue
-        if len(keys) != len(said[row.key]):
+        if len(keys) != len(texts_by_key[row.key]):
             yield Dropped(source_key=row.key, reason=SEVERAL, detail=f"{len(keys)}")
             continue
         found = candidates_of(keys, elements, inspected)
         if scores:
-            scored = score_by_clip(found, keys, said[row.key], scores)
+            scored = score_by_clip(found, keys, texts_by_key[row.key], scores)
         else:
             scored = score_by_graphs(differences[row.key], (images[keys[0]], images[keys[1]]), found)
         yield pick_removal(row.key, scored, config, shown=[images[key] for key in keys if key in images])
 
 
-def _said(row: DifferenceRow | PreferenceRow, statements: Sequence[StatementsRow]) -> tuple[Text, ...]:
+def _split_texts(row: DifferenceRow | PreferenceRow, statements: Sequence[StatementsRow]) -> tuple[Text, ...]:
     own = {one.text: one.sentences for one in statements if one.source_key == row.key}
     return tuple(own.get(text, text) for text in texts_of(row))
 
 
 def _fit(stage: Stage, config: RejectionsConfig) -> Stage:
-    """Return the stage with what its scorer looks at: vectors, and images only for graphs and the sizes of crops."""
+    """Return the stage with its scorer's inputs: vectors, and images only for graphs and the sizes of crops."""
     unseen: tuple[Uses, ...] = (STATEMENTS, VECTORS, CANDIDATES)
     if config.scorer == "clip":
         unseen = () if config.fallback == "crop" else (IMAGES,)

@@ -1,7 +1,7 @@
-"""Choose the element of a rendered pair whose removal makes the most of its text untrue (paper 004, Eq. 9, by graphs).
+"""Choose the element of a rendered pair that makes most of its text false when removed (paper 004, Eq. 9, by graphs).
 
-Reads ``PairRow`` with its description and the graphs of its images, writes one ``TargetRow`` per pair that has such an
-element. The graphs say so without a pixel, so that only what rejects a text is removed.
+Reads ``PairRow`` with its description and the graphs of its images, writes one ``TargetRow`` per pair with such an
+element. The graphs tell without a pixel, so that only elements that reject a text are removed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ def choose_targets(
     images: Images = NO_ROWS,
     differences: Mapping[str, DifferenceRow] = NO_ROWS,
 ) -> Iterator[TargetRow | Dropped]:
-    """Yield each pair's element, or why it has none: of several the smaller one, then the first by its objects."""
+    """Yield each pair's element, or why it has none; of equal ones the smaller, then the first by its objects."""
     for pair in rows:
         difference, keys = differences.get(pair.key), (pair.first, pair.second)
         first, second = (images[key].graph for key in keys)
@@ -49,7 +49,7 @@ def choose_targets(
 
 
 def _elements(graph: SceneGraph, config: ElementsConfig) -> Iterator[tuple[tuple[str, ...], float]]:
-    """Yield the elements that may be removed, and their share of the image."""
+    """Yield the removable elements and their shares of the image."""
     shares = {thing.id: read_runs(thing.mask).share for thing in graph.objects}
     for tag in tags_of(graph):
         share = sum(shares[name] for name in tag.objects)

@@ -1,8 +1,8 @@
-"""Say by their content words whether two texts say the same, and whether an edited one rules the other out.
+"""Compare two texts by their content words: are they equal, and does an edited one contradict the other?
 
-Reads and writes nothing. The rules are ours and know no grammar: they look at which words came and which went, by their
-stems, function words left out, "a" and "an" counted as "one", words that may be said of one thing taken for each other.
-They err on one side: what may be as true as the other text is called the same, whatever a rejected text is lost by it.
+Reads and writes nothing. The rules are ours and use no grammar: they look at added and removed words by their stems,
+without function words; "a" and "an" count as "one", and words that may describe the same thing count as equal. They err
+on one side: a text that may be as true as the other counts as equal, even if a rejected text is lost by it.
 """
 
 import re
@@ -22,11 +22,11 @@ NUMBERS = "two three four five six seven eight nine ten eleven twelve several ma
 DENIALS = f"{NEGATIONS} lack lacks lacking lacked missing absent gone no-one nobody"
 
 
-def _lists(text: str) -> list[str]:
+def _split(text: str) -> list[str]:
     return [words.strip() for words in text.split(";")]
 
 
-IRREGULAR = _lists(
+IRREGULAR = _split(
     "gray: grey; color: colour coloured colored; person: people persons; man: men; woman: women; child: children;"
     "foot: feet; mouse: mice; goose: geese; leaf: leaves; shelf: shelves; knife: knives; stand: standing stood;"
     "sit: sat; hold: held; run: ran; lie: lying laying laid; wear: wore worn"
@@ -37,17 +37,17 @@ FORMS = {
     **{word: str(count) for count, word in enumerate(NUMBERS.split()[:11], 2)},
     **dict(forms.split(": ") for forms in IRREGULAR),
 }
-"""Words whose forms no rule finds; all that deny are one."""
-OPPOSITES = _lists(
+"""Irregular forms; all denials are one word."""
+OPPOSITES = _split(
     "left right; up down; top bottom; front back behind; above below under beneath on over; inside outside in;"
     "near far; open closed shut; empty full; day night; light dark bright; large small; tall short; long short;"
     "old new young; sit stand lie walk run; raise lower; more fewer less; more fewer; wet dry; front rear"
 )
-"""Words of a list exclude one another; a text in which one of them comes or goes says something else."""
+"""Words of a list exclude one another, so that adding or removing one changes the meaning."""
 RELATIONS = "left right behind front above below under beneath over inside outside near beside between against"
 WEAK = "on in at with of by to from into onto along"
-"""Prepositions that texts exchange without meaning another place: they count where a ``RELATIONS`` word takes over."""
-ALIKE = _lists(
+"""Interchangeable prepositions, ignored unless a ``RELATIONS`` word replaces one."""
+ALIKE = _split(
     "gray silver; purple violet; turquoise teal cyan blue; turquoise green; red crimson maroon; blue navy;"
     "beige tan cream; brown tan; white cream; yellow gold; orange red; large big huge tall; small little tiny short;"
     "photo photograph picture image scene view shot; man guy gentleman male; woman lady female;"
@@ -56,7 +56,7 @@ ALIKE = _lists(
     "middle centre center; several many few; close near next beside; under below beneath; over above; closed shut;"
     "stone rock; ocean sea water; lake water; river water; grass lawn field; bright light sunny"
 )
-"""Words of a list may be said of one and the same thing."""
+"""Words of a list may describe the same thing."""
 KINDS = {
     "person": "man woman boy girl child kid adult lady guy player pedestrian worker rider toddler gentleman",
     "animal": "dog cat horse cow sheep bird bear elephant zebra giraffe duck goat",
@@ -71,11 +71,11 @@ KINDS = {
     "furniture": "chair table sofa couch bed desk bench",
     "clothing": "shirt jacket coat dress hat trousers",
 }
-"""What is said of a thing beside the general word: a poodle is a dog, and a dog an animal."""
+"""Kinds of a general word, which may describe the same thing: a poodle is a dog, a dog an animal."""
 LEAST_SHARED = 0.85
-"""Texts that share at least this much of their content words say the same, unless what they do not share is telling."""
+"""Least share of common content words of equal texts, unless the others are telling (colours, numbers, denials)."""
 MOST_CHARACTERS = 6000
-"""What is read of a text: people may have written a book about a pair, and every word is compared with every other."""
+"""Compared part of a text, as every word is compared with every other."""
 FUNCTION = frozenset(
     f"{AUXILIARIES} the this that these those it its their his her there here where which who while and or but also as "
     f"for so than then very just same any scene image images photo picture".split()
@@ -94,7 +94,7 @@ Halves = tuple[str, str]
 
 @lru_cache(maxsize=65536)
 def stem(word: str) -> str:
-    """Return a word without its endings, so that "holds" and "holding" are one; cruder than a dictionary's form."""
+    """Return a word without its endings: "holds" and "holding" are one; cruder than a lemma."""
     word = word.lower().replace("’", "'")
     word = _FOLDED.get(word, word)
     if word.endswith("ies") and len(word) > 4:
@@ -124,32 +124,32 @@ _PAIRS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Content words that went and came from one text to another, in their order."""
+    """Content words removed from and added to a text, in order."""
 
     went: tuple[str, ...]
     came: tuple[str, ...]
     shared: float
-    """Share of the words of both, without "one", that both have."""
+    """Share of the words of both texts, without "one", that are common."""
     denies: bool
     """Whether one of the texts denies something."""
 
     @property
     def is_none(self) -> bool:
-        """Say whether both say the same, but for words that hardly matter."""
+        """Return whether both texts say the same, apart from minor words."""
         moved = {stem(word) for word in (*self.went, *self.came)}
         return self.shared >= LEAST_SHARED and not moved & _TELLING
 
     @property
     def adds_nothing(self) -> bool:
-        """Say whether the new text says only what the old one said, or less."""
+        """Return whether the new text says no more than the old one."""
         return not self.denies and not self.came
 
     @property
     def refusal(self) -> str:
-        """Say why the new text does not rule the old one out; empty: it does.
+        """Return why the new text does not contradict the old one; empty: it does.
 
-        It does where a denial comes or goes, a number becomes another, or words give way to others that cannot be said
-        of the same thing. The same words in another order, synonyms, additions and omissions do not.
+        It does if a denial is added or removed, a number changes, or words are replaced by others that cannot describe
+        the same thing. Reordering, synonyms, additions and omissions do not.
         """
         if not self.went and not self.came:
             return "no other content"
@@ -161,18 +161,18 @@ class Change:
 
 
 def compare(old: str, new: str) -> Change:
-    """Return what changed from the old text to the new one."""
-    before, after = _content(old), _content(new)
-    went, came = _moved(before, after), _moved(after, before)
+    """Return the change from the old text to the new one."""
+    before, after = _content_words(old), _content_words(new)
+    went, came = _difference(before, after), _difference(after, before)
     for word in list(came):
-        alike = next((other for other in went if _may_be_both(stem(word), stem(other))), None)
+        alike = next((one for one in went if _are_alike(stem(word), stem(one))), None)
         if alike is not None:
             went.remove(alike)
             came.remove(word)
-    went, came = _without_articles(went, came), _without_articles(came, went)
+    went, came = _drop_articles(went, came), _drop_articles(came, went)
     if came and not went and {stem(word) for word in came} & _stems(RELATIONS):
         weak = [[word for word in WORD.findall(text[:MOST_CHARACTERS]) if word.lower() in _WEAK] for text in (old, new)]
-        went = _moved(*weak)
+        went = _difference(*weak)
     words = [stem(word) for word in (*before, *after)]
     total = len(words) - words.count("one")
     left = sum(stem(word) != "one" for word in (*went, *came))
@@ -180,33 +180,32 @@ def compare(old: str, new: str) -> Change:
 
 
 def says_nothing_else(new: Halves, old: Halves) -> bool:
-    """Say whether each half says what the other text's half says, or less: such a text is as true as the other."""
+    """Return whether each half says no more than the other text's half: it is then as true as the other."""
     changes = [compare(*both) for both in zip(old, new, strict=True)]
     return all(change.is_none or change.adds_nothing for change in changes)
 
 
 def repeats(new: Halves, said: str) -> bool:
-    """Say whether a text says only what people said of the pair: all its content words are theirs, and it denies none.
+    """Return whether a text only repeats people's text about the pair: it adds no content words, and no denial.
 
-    People write of both images in one sentence, so the halves are taken together, and what comes twice counts once.
+    People describe both images in one sentence, so the halves are joined, and repeated words count once.
     """
-    words = {stem(word): word for word in _content(" ".join(new))}
+    words = {stem(word): word for word in _content_words(" ".join(new))}
     return compare(said, " ".join(words.values())).adds_nothing or (
         says_no_change(said) and says_no_change(" ".join(new))
     )
 
 
 def says_no_change(text: str) -> bool:
-    """Say whether a text says that the two images show the same."""
+    """Return whether a text states that the two images are the same."""
     return NO_CHANGE.search(text) is not None and not EXCEPT.search(text)
 
 
-def _content(text: str) -> list[str]:
+def _content_words(text: str) -> list[str]:
     return [word for word in WORD.findall(text[:MOST_CHARACTERS]) if word.lower() not in FUNCTION | _WEAK]
 
 
-def _moved(mine: list[str], theirs: list[str]) -> list[str]:
-    """Return the words that the other text does not have, or not so often."""
+def _difference(mine: list[str], theirs: list[str]) -> list[str]:
     spare = Counter(stem(word) for word in theirs)
     left: list[str] = []
     for word in mine:
@@ -216,11 +215,11 @@ def _moved(mine: list[str], theirs: list[str]) -> list[str]:
     return left
 
 
-def _without_articles(mine: list[str], theirs: list[str]) -> list[str]:
-    """Take "a" and "one" for a number only where the other text has another one in its place."""
+def _drop_articles(mine: list[str], theirs: list[str]) -> list[str]:
+    """Drop "a" and "one" unless the other text has another number in their place."""
     counted = any(stem(word) in (*NUMBERS.split(), "no") for word in theirs)
     return mine if counted else [word for word in mine if stem(word) != "one"]
 
 
-def _may_be_both(first: str, second: str) -> bool:
+def _are_alike(first: str, second: str) -> bool:
     return frozenset((first, second)) in _PAIRS or not {first, second}.isdisjoint(_GENERAL)

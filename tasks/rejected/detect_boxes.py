@@ -1,6 +1,6 @@
 """Find boxes for the tags of each image (paper 004, section 3.1).
 
-Reads ``TagsRow`` and the images, writes one ``BoxesRow`` per image. Needs what the detector needs.
+Reads ``TagsRow`` and the images, writes one ``BoxesRow`` per image. Needs the detector's weights and libraries.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,11 +14,11 @@ from pairwright.tasks.models.prepare_ahead import Ready, by_image, in_groups
 from pairwright.tasks.store.stage import Stage, Uses
 
 GROUP = 256
-"""Images handed to a GPU at a time: among so many there are some of like size. They are up to 3.2 MB each."""
+"""Images per call of the detector on a GPU, enough to batch like sizes; up to 3.2 MB each."""
 
 
 def detect_boxes(rows: Sequence[TagsRow], config: DetectionConfig, *, images: Images) -> Iterator[BoxesRow | Dropped]:
-    """Yield the boxes of each image's tags, or why there are none."""
+    """Yield the boxes of each image's tags, or ``Dropped`` without any."""
     detector = make_detector(config)
     on_gpu = has_weights(config) and count_gpus() > 0
     items = [(row, images[row.subject]) for row in rows]

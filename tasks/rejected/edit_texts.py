@@ -1,9 +1,9 @@
-"""Make rejected texts by one small edit: an attribute, a number or a place becomes another one that scenes may have.
+"""Make rejected texts by one small edit: another value of an attribute, a number or a place.
 
-Reads ``DifferenceRow`` and the scene graphs of its pair; writes ``RejectedTextRow`` by the maker "edited". Whatever the
-text says of one thing, or of the place, changes alike in both halves, so that an edited text contradicts the images and
-never itself: of its form nothing tells it from a chosen one. Edits are made where a claim's own phrase stands once in
-its half, so that text and claims change alike.
+Reads ``DifferenceRow`` and the scene graphs of its pair; writes ``RejectedTextRow`` by the maker "edited". All that the
+text says of one thing, or of the place, changes alike in both halves, so that an edited text contradicts the images but
+never itself: its form does not distinguish it from a chosen one. An edit needs the claim's phrase exactly once in its
+half, so that text and claims change alike.
 """
 
 import re
@@ -24,23 +24,23 @@ from pairwright.tasks.store.stage import Stage
 
 MENTIONING = ("exists", "absent", "count")
 HARD_TO_SEE = ("material", "size")
-"""Kinds of edits that a look at the photographs hardly refutes: made only where no other edit is possible (ours)."""
+"""Kinds of edits that are hard to see: made only without an alternative (ours)."""
 NO_GRAPH = "no scene graph of both images: a model edits such texts (counterfactuals.enabled=true)"
 NO_CLAIMS = "not written from a scene graph: a model edits such texts (counterfactuals.enabled=true)"
 MOST_ALTERNATIVES = 3
-"""How many other words are tried for one attribute of one claim."""
+"""Alternatives that are tried for one attribute of one claim."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Change of a description: what each claim that names the edited attribute of one thing becomes."""
+    """Change of a description: the new claim for each one that names the edited attribute of one thing."""
 
     kind: str
     note: str
     becomes: Mapping[Claim, Claim]
 
     def apply(self, claim: Claim) -> Claim:
-        """Return a claim of the text after the edit; relations name their things as the other claims do."""
+        """Return a claim of the text after the edit, also in relations."""
         if claim.kind != "relation":
             return self.becomes.get(claim, claim)
         named = {old.selector: new.selector for old, new in self.becomes.items() if old.side == claim.side}
@@ -48,9 +48,9 @@ class Edit:
         return claim.model_copy(update={name: named.get(end, end) for name, end in ends.items()})
 
     def rewrite(self, halves: Halves, *, no_change: bool) -> Halves | None:
-        """Return the edited halves; ``None`` where a phrase does not stand once in its half, or the new one does.
+        """Return the edited halves; ``None`` unless each old phrase occurs once in its half, and no new one does.
 
-        Of a text that says that nothing has changed, only one half names what both images show.
+        Of a text without a change, only one half names the things of both images.
         """
         written = [*halves]
         for old, new in self.becomes.items():
@@ -67,15 +67,15 @@ def edit_texts(
 ) -> Iterator[RejectedTextRow | Dropped]:
     """Yield one edited text per description, or ``Dropped`` where no edit makes it false."""
     for row in rows:
-        yield _edit(row, Random(make_key("edited", config.seed, row.key)), truth_of(row, pairs, images))
+        yield _edit_row(row, Random(make_key("edited", config.seed, row.key)), truth_of(row, pairs, images))
 
 
-def _edit(row: DifferenceRow, rng: Random, truth: Truth) -> RejectedTextRow | Dropped:
+def _edit_row(row: DifferenceRow, rng: Random, truth: Truth) -> RejectedTextRow | Dropped:
     claims = CLAIMS.validate_json(row.claims)
     if not claims or truth.graphs is None:
         return Dropped(source_key=row.key, reason=NO_GRAPH if truth.graphs is None else NO_CLAIMS)
     skipped = 0
-    for edit in _dealt(list(_edits(tuple(dict.fromkeys(claims)), truth.graphs, rng)), rng):
+    for edit in _shuffle_by_kind(list(_find_edits(tuple(dict.fromkeys(claims)), truth.graphs, rng)), rng):
         halves = edit.rewrite(row.halves, no_change=row.no_change)
         if halves is None:
             continue
@@ -87,10 +87,10 @@ def _edit(row: DifferenceRow, rng: Random, truth: Truth) -> RejectedTextRow | Dr
     return Dropped(source_key=row.key, reason="no edit makes it false", detail=f"{skipped} left it true")
 
 
-def _dealt(edits: list[Edit], rng: Random) -> list[Edit]:
-    """Order the edits at random, kind by kind, so that what has many alternatives (shapes) is not most of them.
+def _shuffle_by_kind(edits: list[Edit], rng: Random) -> list[Edit]:
+    """Order the edits at random by turns of their kinds, so that those with many alternatives (shapes) do not dominate.
 
-    What is hard to see comes last.
+    Kinds that are hard to see come last.
     """
     rng.shuffle(edits)
     turns: dict[str, int] = {}
@@ -105,37 +105,36 @@ def _replace(half: str, old: Claim, new: Claim, *, kind: str) -> str | None:
     if kind == "place":
         text = half.replace(within(old.value), within(new.value)).replace(bare(old.value), bare(new.value))
         return None if text == half else text
-    phrase, becomes = (_phrase(claim, kind) for claim in (old, new))
+    phrase, becomes = (
+        some(claim.selector, claim.count)
+        if kind == "count"
+        else noun(claim.selector, claim.count or 1) + tail(claim.selector, claim.count or 1)
+        for claim in (old, new)
+    )
     pattern = re.compile(rf"(?<![\w-])(?P<article>an? )?{re.escape(phrase)}(?![\w-])")
     if len(pattern.findall(half)) != 1 or becomes in half:
         return None
     return pattern.sub(lambda match: with_article(becomes) if match["article"] else becomes, half)
 
 
-def _phrase(claim: Claim, kind: str) -> str:
-    if kind == "count":
-        return some(claim.selector, claim.count)
-    return noun(claim.selector, claim.count or 1) + tail(claim.selector, claim.count or 1)
-
-
-def _edits(claims: Sequence[Claim], graphs: Graphs, rng: Random) -> Iterator[Edit]:
-    """Yield edits of every attribute of every claim; other claims that name it of the same thing change alike."""
+def _find_edits(claims: Sequence[Claim], graphs: Graphs, rng: Random) -> Iterator[Edit]:
+    """Yield edits of every attribute of every claim, made alike in other claims about the same thing."""
     for claim in claims:
-        about = [other for other in claims if _is_same(claim, other, graphs)]
+        about = [other for other in claims if _is_about_same(claim, other, graphs)]
         for kind, value in _values(claim).items():
             named = [one for one in about if _values(one).get(kind) == value]
             if kind == "column" and not all(_is_clear(one, graphs) for one in named):
                 continue
             taken = {_values(one)[kind] for one in about if kind in _values(one)}
-            others = [other for other in _others(kind, claim) if _is_free(kind, other, taken)]
+            others = [other for other in _alternatives(kind, claim) if _is_free(kind, other, taken)]
             for other in rng.sample(others, min(len(others), MOST_ALTERNATIVES)):
-                becomes = {one: _with(one, kind, other) for one in named}
-                if _may_be(tuple(becomes.values()), [one for one in claims if one not in becomes]):
+                becomes = {one: _set_value(one, kind, other) for one in named}
+                if _is_possible(tuple(becomes.values()), [one for one in claims if one not in becomes]):
                     yield Edit(kind, f"{kind.replace('_', ' ')} {value} -> {other}", becomes)
 
 
 def _values(claim: Claim) -> dict[str, str | int]:
-    """Return what a claim names that can be edited: the place, or a thing's number and attributes."""
+    """Return the editable values of a claim: the place, or a thing's number and attributes."""
     if claim.kind == "place":
         return {"place": claim.value}
     named = {name: value for name, value in vars(claim.selector).items() if value is not None}
@@ -144,32 +143,31 @@ def _values(claim: Claim) -> dict[str, str | int]:
     return named if claim.kind in MENTIONING else {}
 
 
-def _is_same(claim: Claim, other: Claim, graphs: Graphs) -> bool:
-    """Say whether two claims are about one thing of the world, or both about the place or the number of all things."""
+def _is_about_same(claim: Claim, other: Claim, graphs: Graphs) -> bool:
+    """Return whether two claims are about the same thing, or both about the place or the number of all things."""
     if "place" in (claim.kind, other.kind):
         return claim.kind == other.kind
     return claim == other or bool(_things(claim, graphs) & _things(other, graphs))
 
 
 def _things(claim: Claim, graphs: Graphs) -> set[str]:
-    """Return the things that a claim names: those of its photograph, or, where it denies them, of the other one."""
+    """Return the things that a claim names in its photograph or, if it denies them, in the other one."""
     graph = graphs[1 - claim.side if claim.kind == "absent" else claim.side]
     shown = claim.selector.select(graph) if claim.kind in MENTIONING and claim.selector.shape else []
     return {f"{graph.world} {thing.id}" for thing in shown}
 
 
 def _is_clear(claim: Claim, graphs: Graphs) -> bool:
-    """Say whether nobody would argue about the column of what a claim names."""
     graph = graphs[1 - claim.side if claim.kind == "absent" else claim.side]
     middles = ((thing.box[0] + thing.box[2]) / 2 / thing.mask.width for thing in claim.selector.select(graph))
     return all(abs(middle - boundary) >= CLEAR for middle in middles for boundary in (1 / 3, 2 / 3))
 
 
-def _others(kind: str, claim: Claim) -> Sequence[str | int]:
+def _alternatives(kind: str, claim: Claim) -> Sequence[str | int]:
     if kind == "place":
         return tuple(PREPOSITIONS)
     if kind == "count":
-        # "A ball" becomes no number: a text says "one ball" where it counts.
+        # "A ball" has no number to edit: a text that counts says "one ball".
         return [n for n in (claim.count - 1, claim.count + 1) if n > 0] if claim.kind == "count" else []
     if kind == "pose":
         return SHAPES[claim.selector.shape].poses if claim.selector.shape in SHAPES else ()
@@ -177,19 +175,19 @@ def _others(kind: str, claim: Claim) -> Sequence[str | int]:
 
 
 def _is_free(kind: str, other: str | int, taken: set[str | int]) -> bool:
-    """Say whether a value differs from all that the text gives the thing; of colours, as clearly as a change would."""
+    """Return whether a value differs from all taken ones; of colours, as clearly as a change would."""
     near = kind == "colour" and any(frozenset((other, one)) in NEAR_COLOURS for one in taken)
     return other not in taken and not near
 
 
-def _with(claim: Claim, kind: str, value: str | int) -> Claim:
+def _set_value(claim: Claim, kind: str, value: str | int) -> Claim:
     if kind in ("place", "count"):
         return claim.model_copy(update={"value" if kind == "place" else kind: value})
     return claim.model_copy(update={"selector": claim.selector.model_copy(update={kind: value})})
 
 
-def _may_be(edited: Sequence[Claim], others: Sequence[Claim]) -> bool:
-    """Say whether scenes may hold such things, and whether the text tells them from others of the same photograph."""
+def _is_possible(edited: Sequence[Claim], others: Sequence[Claim]) -> bool:
+    """Return whether scenes may hold such things, and the text tells them from others of the same photograph."""
     named = [(one.side, one.other if one.kind == "relation" else one.selector) for one in others]
     looks = {(side, selector.shape, selector.colour) for side, selector in named if selector.shape}
     return all(

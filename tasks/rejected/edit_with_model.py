@@ -1,9 +1,9 @@
-"""Make rejected texts by asking a language model for the smallest edit that makes the chosen text false (ours).
+"""Make rejected texts by a language model's smallest edit that makes the chosen text false (ours).
 
 Reads ``DifferenceRow`` and, to check, its pair and scene graphs; writes ``RejectedTextRow`` by the maker
-"counterfactual". Needs a served model; it sees no images. An edit has to contradict by our rules (``check_edit``), and
-then in the opinion of the model: models call too much a contradiction, and rules know too few words. What is refused is
-asked for again, as another kind of edit.
+"counterfactual". Needs a served model; it sees no images. An edit must contradict the text by our rules
+(``check_edit``), and then in the model's judgement: models call too much a contradiction, and rules know too few words.
+After a refusal, another kind of edit is asked for.
 """
 
 import re
@@ -29,9 +29,9 @@ from pairwright.tasks.texts.differences import read_difference, read_plain
 from pairwright.tasks.texts.words import WORD
 
 LEAST_LIKENESS, LEAST_LIKENESS_GIVEN = 0.7, 0.5
-"""Edited texts less like the chosen one than this are no small edits; people write few words beside the template's."""
+"""Least likeness of an edited text to the chosen one; people's texts are short, without the template's words."""
 MOST_WORDS = 4
-"""Nor are those of which more content words than these came, or went."""
+"""Most content words that an edit may remove, or add."""
 STILL_TRUE = "edited text is as true"
 EDIT, EDIT_GIVEN, KINDS, CONTRADICTION = "edit_difference", "edit_sentence", "edit_kinds", "ask_contradiction"
 CHOICES = ("contradict", "compatible")
@@ -55,7 +55,7 @@ OFFERS = {
     "left or right": _any_of("left right"),
     "presence": _any_of(DENIALS),
 }
-"""What a half must have so that an edit of this kind is asked for."""
+"""Words that a half must have for an edit of this kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,12 @@ async def edit_with_model(
         answer = await chat.ask(_edit_question(row, config, kind=kind, side=side, attempt=attempt))
         served.append(answer.served)
         edit = check_edit(answer, row, side=side, truth=truth)
-        if isinstance(edit, CheckedEdit):
+        if isinstance(edit, RefusedText):
+            edit = edit.by_tokens(answer.finish_reason, f"counterfactuals.max_tokens={config.max_tokens}")
+        else:
             choice = await chat.ask(_choice_question(row, edit, config, attempt=attempt))
             served.append(choice.served)
-            edit = _confirmed(edit, choice)
+            edit = _confirm(edit, choice)
         if isinstance(edit, CheckedEdit):
             note, tries = f"{kind}: {edit.changed}", tuple(served)
             return rejected_row(
@@ -97,7 +99,7 @@ async def edit_with_model(
 
 
 def draw_plans(row: DifferenceRow, config: CounterfactualsConfig) -> list[tuple[str, int]]:
-    """Return the kinds of edits that the text offers, each with one half, in an order drawn by the row's key."""
+    """Return the possible kinds of edits, each with one half, in an order drawn by the row's key."""
     rng = Random(make_key("counterfactual", config.seed, row.key))
     sides = {kind: [side for side in (0, 1) if offer.search(row.halves[side])] for kind, offer in OFFERS.items()}
     plans = [(kind, rng.choice(found)) for kind, found in sides.items() if found]
@@ -121,7 +123,7 @@ def _edit_question(
 
 
 def _choice_question(row: DifferenceRow, edit: CheckedEdit, config: CounterfactualsConfig, *, attempt: int) -> Question:
-    """Ask whether both texts can be true; which is named first is drawn, since models favour one place."""
+    """Ask whether both texts can be true; their order is drawn, since models favour a position."""
     seed = seed_of(row.key, load(CONTRADICTION), seed=config.seed, attempt=attempt)
     first, second = Random(seed).sample((quoted(row.text), quoted(edit.text)), 2)
     return Question(
@@ -134,7 +136,7 @@ def _choice_question(row: DifferenceRow, edit: CheckedEdit, config: Counterfactu
     )
 
 
-def _confirmed(edit: CheckedEdit, choice: Answer) -> CheckedEdit | RefusedText:
+def _confirm(edit: CheckedEdit, choice: Answer) -> CheckedEdit | RefusedText:
     said = choice.text.strip(" \n\t\"'“”.*").lower()
     if choice.finish_reason == "length" or said not in CHOICES:
         return RefusedText("no clear answer", choice.text[:80])
@@ -142,12 +144,12 @@ def _confirmed(edit: CheckedEdit, choice: Answer) -> CheckedEdit | RefusedText:
 
 
 def check_edit(answer: Answer, row: DifferenceRow, *, side: int, truth: Truth) -> CheckedEdit | RefusedText:
-    """Return the edited text, or the first reason to refuse it; ``side``: the half that was to be edited."""
+    """Return the edited text, or the first reason to refuse it; ``side``: the half to edit."""
     if row.is_given:
         said = read_plain(answer.text, finish_reason=answer.finish_reason)
         if isinstance(said, RefusedText):
             return said
-        return _checked((said.first_half, said.second_half), row, side=side, truth=truth)
+        return _check_halves((said.first_half, said.second_half), row, side=side, truth=truth)
     read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
     if isinstance(read, RefusedText):
         return read
@@ -156,10 +158,10 @@ def check_edit(answer: Answer, row: DifferenceRow, *, side: int, truth: Truth) -
     if read.verbs != row.verbs or shown[0] != shown[1]:
         return RefusedText("edited more than one half", halves[kept])
     halves[kept] = row.halves[kept]
-    return _checked((halves[0], halves[1]), row, side=side, truth=truth)
+    return _check_halves((halves[0], halves[1]), row, side=side, truth=truth)
 
 
-def _checked(halves: tuple[str, str], row: DifferenceRow, *, side: int, truth: Truth) -> CheckedEdit | RefusedText:
+def _check_halves(halves: tuple[str, str], row: DifferenceRow, *, side: int, truth: Truth) -> CheckedEdit | RefusedText:
     text = halves[0] if row.is_given else fill_template(row.verbs, *halves)
     change = compare(row.halves[side], halves[side])
     changed = f"{' '.join(change.went) or 'nothing'} -> {' '.join(change.came) or 'nothing'}"
@@ -178,7 +180,7 @@ def _checked(halves: tuple[str, str], row: DifferenceRow, *, side: int, truth: T
 
 STAGE = Stage(
     name="counterfactual",
-    version=4,
+    version=5,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

@@ -1,8 +1,8 @@
-"""Find what the preferred texts mention of each image: their nouns (the second tagger; after paper 004, section 3.1).
+"""Find the nouns of the preferred texts about each image (the second tagger; after paper 004, section 3.1).
 
-Reads ``DifferenceRow`` with its pair, and ``PreferenceRow`` as a source gave it; writes one ``MentionRow`` per image of
-which the text names something. Needs spaCy. Each half of a description is about its image; what it denies ("without a
-dog") is not mentioned: it is not there to be removed (ours).
+Reads ``DifferenceRow`` with its pair, and ``PreferenceRow`` as a source gave it; writes one ``MentionRow`` per image
+that the text names something of. Needs spaCy. Each half of a description is about its image; a denied thing ("without
+a dog") is not there to be removed, and left out (ours).
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,9 +14,9 @@ from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.words import affirmed
 
 MAX_CHARACTERS = 20_000
-"""Of a text; hundreds of times what people write, and far below what spaCy refuses."""
-Said = list[tuple[str, str, str]]
-"""What is read of one text: each image, the words about it, and what of these is affirmed."""
+"""Of a text: far more than people write, and far below spaCy's limit."""
+Parts = list[tuple[str, str, str]]
+"""Images of one text, each with the words about it and their affirmed part."""
 
 
 def find_mentions(
@@ -24,7 +24,7 @@ def find_mentions(
 ) -> Iterator[MentionRow | Dropped]:
     """Yield the nouns of each half of a description, about its image, and of each preferred text about its images."""
     (model,) = name_model(config)
-    said = [_said(row, pairs) for row in rows]
+    said = [_split_text(row, pairs) for row in rows]
     found = find_nouns_of((text for one in said if isinstance(one, list) for *_, text in one), config)
     for row, one in zip(rows, said, strict=True):
         if isinstance(one, Dropped):
@@ -40,7 +40,7 @@ def find_mentions(
             yield Dropped(source_key=row.key, reason="no nouns in the preferred text", detail=whole)
 
 
-def _said(row: DifferenceRow | PreferenceRow, pairs: Pairs) -> Said | Dropped:
+def _split_text(row: DifferenceRow | PreferenceRow, pairs: Pairs) -> Parts | Dropped:
     if isinstance(row, PreferenceRow):
         halves = [(key, row.chosen) for key in row.image_keys]
     else:

@@ -1,8 +1,8 @@
-"""Make a vector of each image without one of its elements, in the space in which CLIP compares texts with images.
+"""Embed each image without one of its elements, in the space of CLIP's texts and images.
 
 Reads ``RemovalRow`` and the images, writes one ``EmbeddingRow`` per removal (``subject``: the key of its
-``ElementRow``), by the model that embeds the images themselves (paper 004, Eq. 9: the candidates that CLIP sees). An
-image is decoded once for its removals; on a GPU, other processes put the next patches in their places.
+``ElementRow``), by the model that embeds the images themselves (paper 004, Eq. 9: CLIP's candidates). An image is
+decoded once for all its removals; on a GPU, other processes apply the next patches meanwhile.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ from pairwright.tasks.store.images import RefusedImageError, put_patch
 from pairwright.tasks.store.stage import Stage, Uses
 
 GROUP = 512
-"""Images handed to a device at a time; it cuts them into batches."""
+"""Images per call of the model, which cuts them into batches."""
 NO_FIT = "its patch does not fit its image"
 Crop = NDArray[Any]
 
@@ -53,7 +53,7 @@ def fit_removals(
 
 
 def _crop(prepare: Callable[[NDArray[np.uint8]], Crop], row: RemovalRow, seen: Seen) -> Crop | Dropped:
-    """Return what the model sees of the image without the element; may run in another process."""
+    """Return the model's input of the image without the element; may run in another process."""
     try:
         return prepare(put_patch(seen.pixels, row.patch, row.window))
     except (RefusedImageError, ValueError) as error:

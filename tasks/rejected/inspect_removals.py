@@ -1,19 +1,19 @@
-"""Check what nobody checks: that a removal left no trace and changed nothing else (ours).
+"""Check that each removal left no trace and changed nothing else (ours).
 
 Reads ``RemovalRow``, the images and the boxes of the original images; writes one ``InspectionRow`` per removal. In
 order: no pixel beyond ``dilate + feather`` of the mask changed; there is no halo (``measure_rim``); the detector finds
-nothing of the element's tag in its place, and nothing else that was not seen before. It sees the whole altered image
-with all its tags, since scores depend on scale, surroundings and prompt; one of scenes never looks. A rendered removal
-is compared with the light of the scene without the element instead (``measure_difference``).
+nothing of the element's tag in its place, and nothing new. The detector sees the whole altered image with all tags of
+the original, since scores depend on scale, surroundings and prompt; that of scenes is not used. A rendered removal is
+compared with the light of the scene without the element instead (``measure_difference``).
 
-A box is in the place of what was removed where at least half of its pixels were filled. A thin thing fills little of
-its box; therefore a box counts as well that agrees with one of the element's own, and those are found by their reach:
-the smallest box around the filled pixels in them is at least half as large as they are.
+A box is in the element's place if at least half of its pixels were filled. A thin thing fills little of its box;
+therefore a box also counts if it agrees with one of the element's own boxes. Those are found by their extent: the
+smallest box around the filled pixels in them covers at least half of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,32 +41,26 @@ from pairwright.tasks.store.images import RefusedImageError
 from pairwright.tasks.store.stage import Stage, Uses
 
 MOSTLY = 0.5
-"""From this share on, a box lies mostly in the hole, is the same as another, or is mostly inside another."""
+"""Least share for a box to lie mostly in the hole, to equal another, or to lie mostly inside another."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Pixels of an image that a removal filled."""
+    """Filled pixels of an image."""
 
     corner: tuple[int, int]
     """Column and row of the image at which ``filled`` starts."""
     filled: NDArray[np.bool_]
     """``(h, w)``; all other pixels of the image were not filled."""
 
-    @cached_property
-    def _sums(self) -> NDArray[np.int32]:
-        sums = np.zeros((self.filled.shape[0] + 1, self.filled.shape[1] + 1), np.int32)
-        np.cumsum(np.cumsum(self.filled, axis=0, dtype=np.int32), axis=1, out=sums[1:, 1:])
-        return sums
-
     def covered(self, box: Box) -> float:
         """Return the share of a box that was filled."""
         x0, y0, x1, y1 = self._pixels(box)
-        count = self._sums[y1, x1] - self._sums[y0, x1] - self._sums[y1, x0] + self._sums[y0, x0]
-        return min(float(count) / max(_area(box), 1.0), 1.0)
+        count = np.count_nonzero(self.filled[y0:y1, x0:x1])
+        return min(count / max(_area(box), 1.0), 1.0)
 
     def spanned(self, box: Box) -> float:
-        """Return how large the smallest box around the filled pixels of a box is, as a share of it."""
+        """Return the area of the smallest box around the filled pixels of a box, as a share of it."""
         x0, y0, x1, y1 = self._pixels(box)
         part = self.filled[y0:y1, x0:x1]
         columns, lines = np.flatnonzero(part.any(axis=0)), np.flatnonzero(part.any(axis=1))
@@ -76,7 +70,7 @@ class Place:
         return min(inner / max(_area(box), 1.0), 1.0)
 
     def _pixels(self, box: Box) -> tuple[int, int, int, int]:
-        """Return the box in pixels of ``filled``, cut to it; boxes that are no numbers are empty."""
+        """Return the box in pixels of ``filled``, clipped to it; boxes with NaN are empty."""
         corners = np.nan_to_num([box.x0, box.y0, box.x1, box.y1]) - np.tile(self.corner, 2)
         height, width = self.filled.shape
         x0, y0, x1, y1 = np.rint(np.clip(corners, 0, [width, height, width, height])).astype(int).tolist()
@@ -84,18 +78,18 @@ class Place:
 
 
 Found = tuple[float, float]
-"""Scores with which a detector saw a thing in its place, before and after its removal; 0: it did not."""
+"""Detector's scores of a thing in its place, before and after its removal; 0: not found."""
 Grown = tuple[str, float]
-"""Thing that grew in the place of a removed element, with the highest score; no name: nothing did."""
+"""New thing in the place of a removed element, with the highest score; no name: none."""
 
 
 def look_for_element(tag: int, place: Place, *, before: Sequence[Box], after: Sequence[Box]) -> Found:
-    """Return the highest scores of the removed element's tag in its place, of all boxes before and after."""
+    """Return the highest scores of the removed element's tag in its place, before and after."""
     own = [box for box in before if box.tag == tag and max(place.covered(box), place.spanned(box)) >= MOSTLY]
     left = [
         box.score
         for box in after
-        if box.tag == tag and (place.covered(box) >= MOSTLY or any(_overlap(box, old) >= MOSTLY for old in own))
+        if box.tag == tag and (place.covered(box) >= MOSTLY or any(_iou(box, old) >= MOSTLY for old in own))
     ]
     return max((box.score for box in own), default=0.0), max(left, default=0.0)
 
@@ -103,10 +97,11 @@ def look_for_element(tag: int, place: Place, *, before: Sequence[Box], after: Se
 def find_grown(
     tags: Sequence[Tag], place: Place, *, before: Sequence[Box], after: Sequence[Box], least: float
 ) -> Grown:
-    """Return the thing with the highest score, at the ``least``, that lies mostly in the hole and was not beside it.
+    """Return the new thing with the highest score, at least ``least``, that lies mostly in the hole.
 
-    What stood behind the element and can be seen now was there before: its box of the same tag lay mostly outside the
-    hole, and lies mostly inside the new one. What was wholly hidden, or went with the element, the filling made up.
+    A thing that stood behind the element and is visible now is not new: its box of the same tag lay mostly outside the
+    hole, and lies mostly inside the later box. Things that were wholly hidden, or went with the element, are made up by
+    the filling.
     """
     beside = [old for old in before if place.covered(old) < MOSTLY]
     new = [
@@ -120,7 +115,7 @@ def find_grown(
     return (tags[best.tag].name, best.score) if best else NOTHING
 
 
-def _overlap(first: Box, second: Box) -> float:
+def _iou(first: Box, second: Box) -> float:
     shared = _shared(first, second)
     return shared / max(_area(first) + _area(second) - shared, 1.0)
 
@@ -140,42 +135,42 @@ NOT_THE_SCENE = "not what the scene shows"
 STILL_THERE, GROWN = "still detected", "something grew in its place"
 BAD_PATCH = "patch does not fit its image"
 GROUP = 256
-"""Altered images handed to a GPU at a time; the detector cuts them into batches. They are up to 3.2 MB each."""
+"""Altered images per call of the detector on a GPU, which cuts them into batches; up to 3.2 MB each."""
 NOT_LOOKED: Found = (-1.0, -1.0)
 NOTHING: Grown = ("", 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Findings about a removal before a detector looks."""
+    """Findings about a removal without the detector."""
 
     why: str
     rim: float = 0.0
     changed_outside: int = 0
     difference: float = 0.0
     shown: tuple[Any, Place] | None = None
-    """The altered image as the detector takes it, and what was filled; ``None``: it does not look."""
+    """Prepared altered image and its filled pixels; ``None``: the detector is not used."""
 
 
 def inspect_removals(
     rows: Sequence[RemovalRow], config: InspectionConfig, *, images: Images, boxes: Mapping[str, BoxesRow] = NO_ROWS
 ) -> Iterator[InspectionRow | Dropped]:
-    """Yield the outcome of each removal's checks; ``boxes``: what the detector found in the original images."""
-    detector = _looking(config)
+    """Yield the outcome of each removal's checks; ``boxes``: those of the original images."""
+    detector = _make_detector(config)
     on_gpu = detector is not None and count_gpus() > 0
     items = [(row, images[row.image_key]) for row in rows]
 
     def inspect(ready: Sequence[Ready[RemovalRow, Trace]]) -> Iterator[InspectionRow]:
-        looks = _look(detector, boxes, ready, config) if detector else {}
+        looks = _detect(detector, boxes, ready, config) if detector else {}
         for one in ready:
             yield _row(one, *looks.get(one.row.key, (one.part.why, NOT_LOOKED, NOTHING)))
 
-    trace = partial(_trace, config, detector)
+    trace = partial(_measure, config, detector)
     yield from in_groups(items, trace, inspect, on_gpu=on_gpu, size=GROUP, ahead=GROUP)
 
 
-def _looking(config: InspectionConfig) -> Detector | None:
-    """Return the detector that looks again, down to the lowest score that matters; ``None``: none does."""
+def _make_detector(config: InspectionConfig) -> Detector | None:
+    """Return the detector with the lowest threshold that is needed; ``None``: none is used."""
     if config.detection is None or not config.detector_enabled:
         return None
     least = min(config.detection.box_threshold, config.min_remaining_score, config.min_grown_score)
@@ -183,8 +178,8 @@ def _looking(config: InspectionConfig) -> Detector | None:
     return detector if detector.looks else None
 
 
-def _trace(config: InspectionConfig, detector: Detector | None, row: RemovalRow, seen: Seen) -> Trace | Dropped:
-    """Check a removal without the detector, and prepare what that takes; may run in another process."""
+def _measure(config: InspectionConfig, detector: Detector | None, row: RemovalRow, seen: Seen) -> Trace | Dropped:
+    """Check a removal without the detector, and prepare the detector's input; may run in another process."""
     try:
         if config.rendered:
             difference = measure_difference(row, seen)
@@ -205,15 +200,15 @@ def _trace(config: InspectionConfig, detector: Detector | None, row: RemovalRow,
     return Trace(rim=rim, changed_outside=changed, why="", shown=shown)
 
 
-def _look(
+def _detect(
     detector: Detector,
     boxes: Mapping[str, BoxesRow],
     ready: Sequence[Ready[RemovalRow, Trace]],
     config: InspectionConfig,
 ) -> dict[str, tuple[str, Found, Grown]]:
-    """Return by removal why it fails, and what the detector finds in the place of the element.
+    """Return, by removal, why it fails, and the detector's findings in the place of the element.
 
-    Where it is not known what there was before, nothing was found, and only the tag is asked for.
+    An image without known boxes of the tag had none: then only this tag is looked for.
     """
     shown = [(one.row, *one.part.shown) for one in ready if one.part.shown]
     originals: list[tuple[tuple[Tag, ...], tuple[Box, ...]]] = []
@@ -227,7 +222,7 @@ def _look(
         tag = next(n for n, tag in enumerate(tags) if tag.name == row.tag)
         found = look_for_element(tag, place, before=before, after=after)
         grown = find_grown(tags, place, before=before, after=after, least=config.min_grown_score)
-        # An element that was weakly seen before is not gone where it is seen as well as it was.
+        # An element with a low score before is not gone if its score is as high as it was.
         limit = min(config.min_remaining_score, found[0] or 1.0)
         there = 0 < found[1] >= limit
         grew = f"{GROWN} (inspection.min_grown_score={config.min_grown_score:g})" if grown[0] else ""
@@ -256,12 +251,12 @@ def _row(one: Ready[RemovalRow, Trace], why: str, found: Found, grown: Grown) ->
 
 
 def _name_models(config: InspectionConfig) -> tuple[str, ...]:
-    detector = _looking(config)
+    detector = _make_detector(config)
     return (detector.version,) if detector else ()
 
 
 def _count_processes(config: InspectionConfig) -> int | None:
-    return count_detectors(config.detection) if config.detection and _looking(config) else None
+    return count_detectors(config.detection) if config.detection and _make_detector(config) else None
 
 
 STAGE = Stage(

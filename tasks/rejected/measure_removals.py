@@ -1,18 +1,17 @@
-"""Cut removals out of images, and measure the edge along the rim of the filled hole: a halo, a seam (ours).
+"""Cut removals out of images, and measure edges along the rim of the filled hole: halos and seams (ours).
 
-Reads a ``RemovalRow`` and its image, writes nothing; needs OpenCV. Pixels are sorted by their distance from the mask
+Reads a ``RemovalRow`` and its image, writes nothing; needs OpenCV. Pixels are grouped by their distance from the mask
 into rings one pixel wide, and by the nearest point of the mask into arcs of about ``ARC`` pixels. An arc's step at a
-distance is the difference between the mean colours of the next ``SIDE`` rings on both sides, compared with the arc's
-strongest step farther out, or ``VISIBLE``. The rim's strength is the median of that over the arcs, where it is largest:
-an edge of the photograph crosses it in a few arcs, a halo follows it. A blurred filling without an edge goes unseen.
+distance is the difference between the mean colours of the next ``SIDE`` rings on both sides, divided by the arc's
+strongest step farther out, or ``VISIBLE``. The rim's strength is the largest median of these ratios over the arcs: an
+edge of the photograph crosses it in a few arcs, a halo follows it. A blurred filling without an edge is not detected.
 
-Of 292 rendered removals (256 x 192, dilated by 5, feathered over 3), these shares are above 1.0, the default limit: 4 %
-where there is nothing to see; 3 % of OpenCV's fillings; 88 to 100 % where 2 to 6 pixels of the thing stay; 44, 72 and
-93 % of true fillings that are 10, 20 and 40 levels too light or dark.
+Shares above 1.0, the default limit, of 292 rendered removals (256 x 192, dilated by 5, feathered over 3): 4 % of
+perfect ones; 3 % of OpenCV's fillings; 88 to 100 % where 2 to 6 pixels of the thing stay; 44, 72 and 93 % of perfect
+fillings that are 10, 20 and 40 levels too light or dark.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,21 +25,21 @@ from pairwright.tasks.store.masks import Corners, Runs, cut_mask, read_runs
 Bits = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 ARC = 8
-"""Pixels of the mask's outline that an arc is about."""
+"""Length of an arc, in pixels of the mask's outline."""
 SIDE = 2
-"""Rings on each side of an edge that are compared."""
+"""Rings to compare on each side of an edge."""
 PAST = 5
-"""Pixels beyond the hole where the rest of a thing may stand, of which the mask was too tight."""
+"""Pixels beyond the hole that may show the rest of a thing, if its mask was too tight."""
 AROUND = 30
-"""Pixels beyond the hole that are looked at."""
+"""Measured pixels beyond the hole."""
 APART = 3
-"""Rings between those of the rim and those that it is compared with, so that they do not share an edge."""
+"""Rings between the rim and its surroundings, so that they do not share an edge."""
 VISIBLE = 4.0
-"""Levels (of 255) of a step that is just seen; weaker surroundings count as this."""
+"""Just visible step in levels of 255; weaker surroundings count as this."""
 FEWEST = 3
-"""Arcs that a rim has at least, and half of all, for an edge to be measured."""
+"""Least measured arcs of a rim, and at least half of all, to measure an edge."""
 LEAST = 4
-"""Pixels of an arc on each side of an edge, for a step to be measured."""
+"""Least pixels of an arc on each side of an edge, to measure a step."""
 
 
 def measure_distance(mask: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -60,32 +59,32 @@ def measure_distance(mask: NDArray[np.bool_]) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
-    """Removal and what is around it."""
+    """Removal and its surroundings."""
 
     corner: tuple[int, int]
-    """Column and row of the image at which it starts."""
+    """Column and row of its corner in the image."""
     before: RGB
     after: RGB
     mask: Bits
     """The element, before the mask was dilated."""
     distance: NDArray[np.float32]
-    """Of each pixel from the mask, in pixels; 0 in it."""
+    """Distance of each pixel from the mask, in pixels; 0 inside."""
     kept: Bits
-    """Other objects of a rendered scene, which are no part of the hole, with the pixels at their edges."""
+    """Other objects of a rendered scene with their edge pixels, which are not part of the hole."""
 
     def put_into(self, pixels: RGB) -> RGB:
-        """Return a copy of the whole image, altered."""
+        """Return the whole image with the removal."""
         made, (x0, y0) = pixels.copy(), self.corner
         made[y0 : y0 + self.after.shape[0], x0 : x0 + self.after.shape[1]] = self.after
         return made
 
 
 def cut_removal(row: RemovalRow, seen: Seen) -> Around:
-    """Return what changes in an image, with as much around it as the measure of the rim looks at.
+    """Return the changed part of an image, with the surroundings that ``measure_rim`` needs.
 
     Raises:
         RefusedImageError: the patch does not decode.
-        ValueError: it does not fit its window, that not the image, or the mask is of another size.
+        ValueError: the patch does not fit its window, the window the image, or the mask has another size.
     """
     height, width = seen.pixels.shape[:2]
     runs = read_runs(Mask.model_validate_json(row.mask))
@@ -130,17 +129,8 @@ def _kept(row: RemovalRow, seen: Seen, place: Corners) -> Bits:
     return cv2.dilate(kept.astype(np.uint8), np.ones((5, 5), np.uint8)).astype(bool)
 
 
-class Profiles(NamedTuple):
-    """Sums of colours and counts of pixels by arc and ring."""
-
-    colours: Floats
-    """``(arcs, rings, 3)``."""
-    counts: Floats
-    """``(arcs, rings)``."""
-
-
 def measure_rim(pixels: NDArray[np.uint8], mask: Bits, *, dilate: int, feather: int, kept: Bits) -> float:
-    """Return how much stronger the edge along the rim is than those around it; more than 1: it is the strongest.
+    """Return the strength of the rim's edge relative to its surroundings; above 1 it is the strongest.
 
     ``pixels``, ``(h, w, 3)``: the filled image, or what of it lies within ``margin`` of the mask, ``(h, w)``, which was
     dilated, and whose filling fades over ``feather`` pixels; ``kept``, ``(h, w)``, was left out of the hole, and is no
@@ -148,23 +138,27 @@ def measure_rim(pixels: NDArray[np.uint8], mask: Bits, *, dilate: int, feather: 
     """
     if not mask.any() or mask.all():
         return 0.0
-    profiles = _profiles(pixels, mask, kept, first=dilate - SIDE - 1, last=dilate + margin(feather))
-    steps, known = _steps(profiles)
+    colours, counts = _profiles(pixels, mask, kept, first=dilate - SIDE - 1, last=dilate + margin(feather))
+    steps, known = _steps(colours, counts)
     ends = SIDE + 1 + feather + 1 + PAST + 1
-    around = _strongest(steps[:, ends + APART - 1 :], known[:, ends + APART - 1 :])
-    ratios, known = steps[:, :ends] / np.maximum(around, VISIBLE), known[:, :ends]
+    beyond = slice(ends + APART - 1, None)
+    # Each arc's strongest step farther out; the median of the others where it has none.
+    around = np.where(known[:, beyond], steps[:, beyond], -1.0).max(axis=1, initial=-1.0)
+    measured = around >= 0
+    around[~measured] = np.median(around[measured]) if measured.any() else 0.0
+    ratios, known = steps[:, :ends] / np.maximum(around[:, None], VISIBLE), known[:, :ends]
     enough = known.sum(axis=0) >= max(FEWEST, len(known) / 2)
     places = np.flatnonzero(enough)
     return round(max((float(np.median(ratios[known[:, n], n])) for n in places), default=0.0), 4)
 
 
 def margin(feather: int) -> int:
-    """Return how many pixels around the dilated mask are looked at."""
+    """Return the measured pixels around the dilated mask."""
     return feather + 1 + AROUND
 
 
-def _profiles(pixels: NDArray[np.uint8], mask: Bits, kept: Bits, *, first: int, last: int) -> Profiles:
-    """Sort the pixels at distances ``first`` to ``last`` (outside the mask from 1 on, inside down from 0)."""
+def _profiles(pixels: NDArray[np.uint8], mask: Bits, kept: Bits, *, first: int, last: int) -> tuple[Floats, Floats]:
+    """Return sums of colours ``(arcs, rings, 3)`` and counts ``(arcs, rings)`` at distances ``first`` to ``last``."""
     rings = last - first
     height, width = mask.shape
     tiles = np.arange(height)[:, None] // ARC * (width // ARC + 1) + np.arange(width) // ARC
@@ -179,11 +173,11 @@ def _profiles(pixels: NDArray[np.uint8], mask: Bits, kept: Bits, *, first: int, 
     sums = [np.bincount(cell, weights=pixels[..., c][used], minlength=cells) for c in range(3)]
     counts = np.bincount(cell, minlength=cells).astype(np.float64)
     colours = np.stack(sums, axis=1).astype(np.float64)
-    return Profiles(colours.reshape(len(arcs), rings, 3), counts.reshape(len(arcs), rings))
+    return colours.reshape(len(arcs), rings, 3), counts.reshape(len(arcs), rings)
 
 
 def _nearest(mask: Bits, names: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return for each pixel its distance from the mask, and the name of the pixel of the mask that it is nearest to."""
+    """Return each pixel's distance from the mask, and the name of the mask's pixel nearest to it."""
     import cv2
 
     distance, labels = cv2.distanceTransformWithLabels(
@@ -195,19 +189,11 @@ def _nearest(mask: Bits, names: NDArray[np.int64]) -> tuple[NDArray[np.float32],
     return np.asarray(distance, np.float32), name_of[label]
 
 
-def _steps(profiles: Profiles) -> tuple[Floats, Bits]:
+def _steps(colours: Floats, counts: Floats) -> tuple[Floats, Bits]:
     """Return the step of each arc between two rings, ``(arcs, places)``, and which are known."""
-    colours = np.cumsum(np.pad(profiles.colours, ((0, 0), (1, 0), (0, 0))), axis=1)
-    counts = np.cumsum(np.pad(profiles.counts, ((0, 0), (1, 0))), axis=1)
+    colours = np.cumsum(np.pad(colours, ((0, 0), (1, 0), (0, 0))), axis=1)
+    counts = np.cumsum(np.pad(counts, ((0, 0), (1, 0))), axis=1)
     colours, counts = colours[:, SIDE:] - colours[:, :-SIDE], counts[:, SIDE:] - counts[:, :-SIDE]
     means = colours / np.maximum(counts, 1)[:, :, None]
     steps = np.sqrt(np.mean((means[:, SIDE:] - means[:, :-SIDE]) ** 2, axis=2))
     return steps, np.minimum(counts[:, SIDE:], counts[:, :-SIDE]) >= LEAST
-
-
-def _strongest(steps: Floats, known: Bits) -> Floats:
-    """Return each arc's strongest step, ``(arcs, 1)``; the median of the others where it has none."""
-    strongest = np.where(known, steps, -1.0).max(axis=1, initial=-1.0)
-    measured = strongest >= 0
-    strongest[~measured] = np.median(strongest[measured]) if measured.any() else 0.0
-    return strongest[:, None]

@@ -1,8 +1,8 @@
 """Score the removals from a pair's images, and pick the one that rejects its text (paper 004, section 3.2).
 
-Reads and writes nothing. Scene graphs score by what a removal makes untrue of the text; CLIP by Eq. 9, the sum of the
-cosines of its statements, or of its sentences, with the candidate. Ours: one with more than the tower's 77 tokens is
-cut, and the score is how far the sum is below that with the original, so that candidates of two images compare.
+Reads and writes nothing. Scene graphs score by the claims that a removal makes false; CLIP by Eq. 9, the sum of the
+cosines of the text's statements, or sentences, with the candidate. Ours: a sentence of more than the tower's 77 tokens
+is cut, and the score is the drop of the sum against the original image, so that candidates of two images compare.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,16 +37,16 @@ from pairwright.tasks.texts.words import affirmed, split_by_rules
 NO_ELEMENT, NONE_PASSED = "no element can be removed", "no removal that makes the text fit worse passed its checks"
 NO_DROP = "no removal makes the text fit worse"
 MAX_CHARACTERS, MAX_PIECES = 20_000, 100
-"""Of a text; what is behind them is not read."""
+"""Scored part of a text."""
 DIGITS = 6
-"""What is behind them depends on the size of batches."""
+"""Rounding of scores: later digits depend on the batch size."""
 SPACE = "clip"
 MAX_ASPECT = 4 / 3
 """Of a crop."""
 Vector = NDArray[np.float64]
 Window = tuple[int, int, int, int]
 Text = str | tuple[str, ...]
-"""A text, to be split where sentences end, or its statements."""
+"""A text, to be split into sentences, or its statements."""
 Elements = Mapping[str, tuple[ElementRow, ...]]
 Inspections = Mapping[str, tuple[InspectionRow, ...]]
 
@@ -63,13 +63,12 @@ class Fit(NamedTuple):
     """Fit of a text to an image without an element."""
 
     drop: float
-    """How much worse it is than with the original."""
     clip: float = 0.0
     """Sum of the cosines of the text's sentences with the candidate (Eq. 9)."""
 
 
 def candidates_of(keys: Sequence[str], elements: Elements, inspected: Inspections) -> list[Candidate]:
-    """Return the elements of the images that were removed and checked, by image."""
+    """Return the removed and checked elements, by image."""
     checks = {check.element: check for key in keys for check in inspected.get(key, ())}
     return [
         Candidate(side, element, checks[element.key])
@@ -93,39 +92,35 @@ def score_by_graphs(
 
 
 def true_claims(difference: DifferenceRow, graphs: Graphs) -> list[Claim]:
-    """Return the statements of a text that are true of its images."""
+    """Return the claims of a text that are true of its images."""
     return [claim for claim in CLAIMS.validate_json(difference.claims) if holds(claim, graphs)]
 
 
 def share_broken(true: Sequence[Claim], graphs: Graphs, side: int, object_ids: Sequence[str]) -> float:
-    """Return the share of true statements that are untrue once objects are gone from one of the images."""
-    left = _without(graphs, side, object_ids)
-    return float(np.float32(sum(not holds(claim, left) for claim in true) / max(len(true), 1)))
-
-
-def _without(graphs: Graphs, side: int, object_ids: Sequence[str]) -> Graphs:
-    """Return the graphs as they are once the objects are gone from one image; a removal is a change of the scene."""
+    """Return the share of true claims that are false without some objects of one image."""
     graph = graphs[side]
     gone = tuple(SceneChange(type="removal", object_id=name) for name in object_ids)
     objects = tuple(thing for thing in graph.objects if thing.id not in object_ids)
-    left = graph.model_copy(update={"objects": objects, "changes": (*graph.changes, *gone)})
-    return (left, graphs[1]) if side == 0 else (graphs[0], left)
+    # A removal is a change of the scene: it makes "nothing has changed" false.
+    without = graph.model_copy(update={"objects": objects, "changes": (*graph.changes, *gone)})
+    left = (without, graphs[1]) if side == 0 else (graphs[0], without)
+    return float(np.float32(sum(not holds(claim, left) for claim in true) / max(len(true), 1)))
 
 
 @dataclass(frozen=True)
 class ClipScores:
-    """Sentences of some texts, and the images that they are compared with, all as vectors."""
+    """Vectors of the sentences of some texts, and of the images to compare with."""
 
     texts: Mapping[Text, Sequence[int]]
-    """Per text, which of the sentences are its own."""
+    """Indices of its sentences, by text."""
     sentences: NDArray[np.float32]
     """``(n, dimension)``."""
     images: Vectors | None
     removals: Vectors | None
-    """By the key of the element that is removed."""
+    """By the key of the removed element."""
 
     def fit(self, text: Text, image: str, element: str) -> Fit | None:
-        """Return how the text fits the image without the element; ``None`` where either has no vector (yet)."""
+        """Return the fit of the text to the image without the element; ``None``: a vector is missing (yet)."""
         original = self.images.units_of([image]) if self.images else None
         candidate = self.removals.units_of([element]) if self.removals else None
         if original is None or candidate is None:
@@ -141,7 +136,7 @@ class ClipScores:
 def read_texts(
     texts: Iterable[Text], scorer: OpenClipTexts, *, images: Mapping[str, Vectors], removals: Mapping[str, Vectors]
 ) -> ClipScores:
-    """Embed the sentences of the texts, each once, in an order that is always the same."""
+    """Embed the different sentences of the texts, in sorted order."""
     pieces = {text: sentences_of(text, scorer) for text in texts}
     known = sorted(set(chain.from_iterable(pieces.values())))
     place = {sentence: number for number, sentence in enumerate(known)}
@@ -150,14 +145,14 @@ def read_texts(
 
 
 def texts_of(row: DifferenceRow | PreferenceRow) -> tuple[str, ...]:
-    """Return what a text says of each image, and does not deny: any removal makes it untrue that nothing changed."""
+    """Return the affirmed text about each image; a text without a change is whole, as any removal makes it false."""
     if isinstance(row, PreferenceRow):
         return (row.chosen,)
     return row.halves if row.no_change else (affirmed(row.first_half), affirmed(row.second_half))
 
 
 def sentences_of(text: Text, scorer: OpenClipTexts) -> tuple[str, ...]:
-    """Return the sentences that are scored, none longer than the tower takes."""
+    """Return the scored sentences, cut to the tower's length."""
     sentences = split_by_rules(text[:MAX_CHARACTERS]) if isinstance(text, str) else text
     return tuple(islice(chain.from_iterable(map(scorer.pieces, sentences)), MAX_PIECES))
 
@@ -165,7 +160,7 @@ def sentences_of(text: Text, scorer: OpenClipTexts) -> tuple[str, ...]:
 def score_by_clip(
     candidates: Iterable[Candidate], keys: Sequence[str], texts: Sequence[Text], scores: ClipScores
 ) -> Iterator[tuple[Candidate, Fit]]:
-    """Yield each candidate compared with the text about its own image."""
+    """Yield each candidate with its fit to the text about its image."""
     for one in candidates:
         fit = scores.fit(texts[one.side], keys[one.side], one.element.key)
         if fit:
@@ -204,11 +199,11 @@ def pick_removal(
     if config.fallback == "drop":
         return Dropped(source_key=key, reason=NO_IMAGE, detail=why)
     row = replace(row, why=why)
-    return _with_key(_cropped(row, shown, config) if config.fallback == "crop" and shown else row)
+    return _with_key(_add_crop(row, shown, config) if config.fallback == "crop" and shown else row)
 
 
-def _cropped(row: RejectionRow, shown: Sequence[ImageRow], config: RejectionsConfig) -> RejectionRow:
-    """Return the row with a crop of one of the images; as it is where the crop would be all of it."""
+def _add_crop(row: RejectionRow, shown: Sequence[ImageRow], config: RejectionsConfig) -> RejectionRow:
+    """Return the row with a crop of one of the images, if it is smaller than the image."""
     rng = Random(make_key("crop", config.seed, row.subject))
     side = rng.randrange(len(shown))
     window = draw_crop(rng, shown[side].width, shown[side].height, area=(config.min_crop_area, config.max_crop_area))
@@ -218,8 +213,8 @@ def _cropped(row: RejectionRow, shown: Sequence[ImageRow], config: RejectionsCon
 def draw_crop(rng: Random, width: int, height: int, *, area: tuple[float, float]) -> Window | None:
     """Draw a window of an image (mDPO's rejected image): x0, y0, x1, y1, the last two exclusive.
 
-    Its share of the image is drawn from a range, its aspect between 3:4 and 4:3; in an image too narrow for it, it is
-    smaller, not longer (ours). ``None`` where it would be the whole image.
+    Its share of the image is drawn from a range, its aspect between 3:4 and 4:3; in too narrow an image it is smaller,
+    not longer (ours). ``None`` if it would be the whole image.
     """
     pixels = width * height * rng.uniform(*area)
     aspect = exp(rng.uniform(-log(MAX_ASPECT), log(MAX_ASPECT)))
@@ -231,7 +226,6 @@ def draw_crop(rng: Random, width: int, height: int, *, area: tuple[float, float]
 
 
 def _with_key(row: RejectionRow) -> RejectionRow:
-    """Return the row under the key of its content."""
     scores = [f"{one.removal} {one.side} {one.score} {one.clip} {one.why}" for one in row.removal_scores]
     said = f"{row.maker} {row.side} {row.element} {row.window} {row.why}"
     return replace(row, key=make_key("rejection", row.subject, said, *scores))

@@ -1,8 +1,8 @@
-"""Make rejected texts of descriptions that failed a check: what the writing model really said, and got wrong.
+"""Make rejected texts of descriptions that failed a check: real errors of the writing model (ours).
 
-Reads ``DifferenceRow`` (the chosen ones), all descriptions that the same pairs were given, and the checks that a build
-has (``CheckRow``); writes ``RejectedTextRow`` by the maker "refuted". A description counts as wrong where a check
-speaks against it. Of several, the closest to the chosen text is taken: of the same things, not both can be right. Ours.
+Reads ``DifferenceRow`` (the chosen ones), all descriptions of the same pairs, and the checks of the build
+(``CheckRow``); writes ``RejectedTextRow`` by the maker "refuted". A description counts as wrong if a check speaks
+against it. Of several, the closest to the chosen text is taken: of the same things, not both can be right.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,14 +11,8 @@ from pairwright.schemas.checks import speaks_against
 from pairwright.schemas.claims import CLAIMS
 from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import NO_ROWS, CheckRow, DifferenceRow, Dropped, Images, Pairs, RejectedTextRow
-from pairwright.tasks.rejected.check_texts import (
-    TRUTH_USES,
-    Truth,
-    is_description_true,
-    likeness,
-    rejected_row,
-    truth_of,
-)
+from pairwright.tasks.rejected import check_texts
+from pairwright.tasks.rejected.check_texts import TRUTH_USES, Truth
 from pairwright.tasks.store.stage import Stage, Uses
 
 CHECKED = ("controlled", "grounded", "regions", "judged")
@@ -37,12 +31,14 @@ def refute_texts(
     regions: Checks = NO_ROWS,
     judged: Checks = NO_ROWS,
 ) -> Iterator[RejectedTextRow | Dropped]:
-    """Yield, for each chosen description, the hardest that failed, or ``Dropped`` where none did."""
-    del config  # There is nothing to choose.
+    """Yield, for each chosen description, the closest one that failed, or ``Dropped`` if none did."""
+    del config  # no setting applies
     tables = (controlled, grounded, regions, judged)
     for row in rows:
         checks = [check for table in tables for check in table.get(row.subject, ())]
-        yield _refute(row, described.get(row.subject, ()), checks=checks, truth=truth_of(row, pairs, images))
+        yield _refute(
+            row, described.get(row.subject, ()), checks=checks, truth=check_texts.truth_of(row, pairs, images)
+        )
 
 
 def _refute(
@@ -52,17 +48,17 @@ def _refute(
     for check in checks:
         if speaks_against(check):
             against.setdefault(check.description, []).append(check)
-    # What a model said follows the template; beside a person's text that would give it away.
+    # A model's text follows the template, which would reveal it beside a person's text.
     failed = [one for one in described if one.key in against and one.key != row.key and not row.is_given]
     if not failed:
         return Dropped(source_key=row.key, reason="no description failed")
     doubtful = {check.description for check in checks if not check.passed}
     passed = [one for one in described if one.key not in doubtful]
-    ranked = sorted(failed, key=lambda one: (-likeness(row.text, one.text), one.key))
+    ranked = sorted(failed, key=lambda one: (-check_texts.likeness(row.text, one.text), one.key))
     for skipped, one in enumerate(ranked):
-        if not is_description_true(one, (row, *passed), truth):
+        if not check_texts.is_description_true(one, (row, *passed), truth):
             note = "; ".join(f"{check.why} ({check.score:.3g})" for check in against[one.key])
-            return rejected_row(
+            return check_texts.rejected_row(
                 row,
                 one.text,
                 maker="refuted",

@@ -1,14 +1,12 @@
-"""Remove one element at a time from images, for preferences that reject an image (paper 004, section 3.1).
+"""Remove single elements from images, for preferences that reject an image (paper 004, section 3.1).
 
-Reads ``ElementRow`` and the images, writes one ``RemovalRow`` per element that can be removed. Its mask is dilated, the
-hole filled from the place around it, and the filling faded in over the feather; every other pixel stays as it was, and
-so do the visible pixels of the other objects of a rendered scene. Shadows stay. A rendered scene is better photographed
-again (``render_removals``). Needs what the inpainter needs.
+Reads ``ElementRow`` and the images, writes one ``RemovalRow`` per removable element. Its mask is dilated, the hole
+filled from its surroundings, and the filling blended in over the feather; all other pixels are unchanged, also the
+visible pixels of the other objects of a rendered scene. Shadows stay. A rendered scene is better rendered again
+(``render_removals``). Needs what the inpainter needs.
 """
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,7 +20,7 @@ from pairwright.schemas.scene import Mask
 from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.inpainting import Inpainter, OpenCVInpainter, Window
 from pairwright.tasks.models.lama import LamaInpainter, pin_lama
-from pairwright.tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups, prepare_ahead
+from pairwright.tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups, prepare_ahead, run_ahead
 from pairwright.tasks.rejected.measure_removals import measure_distance
 from pairwright.tasks.rejected.render_removals import fit_renderer, name_renderer, render_without
 from pairwright.tasks.store.images import RGB, decode_rgb
@@ -32,38 +30,35 @@ from pairwright.tasks.store.stage import Stage, Uses
 NOT_CHOSEN = "its mask was refused"
 OTHER_SIZE, EMPTY, ALL_HOLE = "masks of another size", "empty mask", "nothing left to fill the hole from"
 GROUP = 256
-"""Holes handed to a device at a time; it cuts them into batches."""
+"""Holes per call of the inpainter on a device, which cuts them into batches."""
 ROOM_BYTES = 1 << 30
-"""What prepared holes may take while they wait for the device, and again in its hands (ours)."""
+"""Memory of the holes waiting for the device, and again of those in its hands (ours)."""
 THREADS = 4
-"""Patches that are written at a time beside a GPU."""
+"""Patches encoded at a time beside a GPU."""
 Pixels = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """What an element's removal needs of its image."""
+    """Part of an image that a removal changes."""
 
     window: Window
-    """The smallest one with all that changes."""
     pixels: RGB
-    """Of the window, as they are."""
     weight: NDArray[np.float32]
-    """How much of the filling each of them takes."""
+    """Weight of the filling at each of them."""
     place: tuple[slice, slice]
-    """Where the window is in what the inpainter fills."""
+    """Place of the window in the inpainter's result."""
     hole: Any = None
-    """What the inpainter takes."""
 
 
 Filled = tuple[ElementRow, Cut, RGB]
-"""A row, its part of the image, and the filling of the window."""
+"""Row, its part of the image, and the filling of the window."""
 
 
 def remove_elements(
     rows: Sequence[ElementRow], config: RemovalsConfig, *, images: Images
 ) -> Iterator[RemovalRow | Dropped]:
-    """Yield what changes in the image without each element, or why it is not removed."""
+    """Yield the removal of each element, or why it is not removed."""
     for row in rows:
         if row.why:
             yield Dropped(source_key=row.key, reason=NOT_CHOSEN, detail=f"{row.tag}: {row.why}")
@@ -83,7 +78,8 @@ def remove_elements(
 
     cut, batch = partial(_cut, config, inpainter), max(min(BATCH, most // 4), 1)
     filled = in_groups(items, cut, fill, on_gpu=on_gpu, size=min(GROUP, most), batch=batch, ahead=most)
-    yield from _written(filled, partial(_removal, config, inpainter.version), threads=THREADS if on_gpu else 0)
+    write = partial(_removal, config, inpainter.version)
+    yield from run_ahead(write, filled, most=2 * THREADS, threads=THREADS) if on_gpu else map(write, filled)
 
 
 def make_inpainter(config: RemovalsConfig) -> Inpainter:
@@ -94,7 +90,7 @@ def make_inpainter(config: RemovalsConfig) -> Inpainter:
 
 
 def _most(items: Sequence[Item[ElementRow]], config: RemovalsConfig) -> int:
-    """Return how many prepared holes may wait: 8 bytes per pixel that changes, and 8 per pixel that a network sees."""
+    """Return how many prepared holes may wait: 8 bytes per changed pixel, and 8 per pixel of a network's input."""
     largest, reach = 1.0, 2 * _reach(config)
     for row, image in items:
         whole, (x0, y0, x1, y1) = image.width * image.height, row.box
@@ -131,7 +127,7 @@ def _cut(config: RemovalsConfig, inpainter: Inpainter, row: ElementRow, seen: Se
 
 
 def _rendered(config: RemovalsConfig, row: ElementRow, seen: Seen) -> tuple[Cut, RGB] | Dropped:
-    """Return what changes in a rendered image without an element, and the filling of that window."""
+    """Return the changed part of an image rendered without an element, and its filling."""
     taken = render_without(row, seen, feather=config.feather_pixels)
     if isinstance(taken, Dropped):
         return taken
@@ -144,7 +140,7 @@ def _rendered(config: RemovalsConfig, row: ElementRow, seen: Seen) -> tuple[Cut,
 
 
 def _weights(mask: Mask, others: Pixels | None, config: RemovalsConfig) -> tuple[NDArray[np.float32], Window] | None:
-    """Return how much of the filling each pixel takes, and the smallest window with all that take any."""
+    """Return the weight of the filling at each pixel, and the smallest window around the weights above 0."""
     runs, reach = read_runs(mask), _reach(config)
     if not runs.area:
         return None
@@ -163,7 +159,7 @@ def _weights(mask: Mask, others: Pixels | None, config: RemovalsConfig) -> tuple
 def _with_rims(others: Pixels, hole: Pixels, window: Window) -> tuple[Pixels, Window]:
     """Return the hole with the other objects and the pixels at their edges, which mix colours, and its window.
 
-    They are filled too, and then kept: the hole takes its colours from the place behind, not from its neighbours.
+    They are filled too, but keep their pixels: the hole takes its colours from the background, not from its neighbours.
     """
     import cv2
 
@@ -174,7 +170,7 @@ def _with_rims(others: Pixels, hole: Pixels, window: Window) -> tuple[Pixels, Wi
 
 
 def _reach(config: RemovalsConfig) -> int:
-    """Return from how far away on nothing changes."""
+    """Return the distance from the mask beyond which nothing changes."""
     return config.dilate_pixels + config.feather_pixels + 1
 
 
@@ -191,23 +187,6 @@ def _moved(window: Window, by: tuple[int, int]) -> Window:
 
 def _slices(window: Window) -> tuple[slice, slice]:
     return slice(window[1], window[3]), slice(window[0], window[2])
-
-
-def _written(
-    results: Iterable[Filled | Dropped], write: "partial[RemovalRow | Dropped]", *, threads: int
-) -> Iterator[RemovalRow | Dropped]:
-    """Yield the rows, in order; with threads, the next holes are filled while they are written."""
-    if not threads:
-        yield from map(write, results)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[RemovalRow | Dropped]] = deque()
-        for result in results:
-            waiting.append(pool.submit(write, result))
-            if len(waiting) > 2 * threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
 
 
 def _removal(config: RemovalsConfig, version: str, result: Filled | Dropped) -> RemovalRow | Dropped:

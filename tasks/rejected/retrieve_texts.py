@@ -2,11 +2,11 @@
 
 Reads ``DifferenceRow`` (a shard's, and the whole collection's), all ``SplitRow`` and, to check, the pair's scene
 graphs; writes ``RejectedTextRow`` by the maker "retrieved". Similarity is the cosine of TF-IDF vectors of the two
-halves, without the template that all descriptions share. A text is of the pair's own split and, word for word, of no
-other one: what is right of a held-out pair, training does not reject. Where graphs are known, texts that name an object
-of the images come first, of these the ones of the same world: not the most similar, but in turns, so that each is
-rejected about as often as it is chosen. People's texts get people's texts. Where claims cannot be checked, a text that
-says what the pair's own descriptions or people say of it is passed over.
+halves, without the common template. A text comes from the pair's own split, and occurs word for word in no other:
+training must not reject texts that are right of a held-out pair. With graphs, texts that name an object of the images
+come first, and of these texts of the same world, in turns instead of by similarity, so that each is rejected about as
+often as it is chosen. People's texts get people's texts. Where claims cannot be checked, a text that repeats the pair's
+own descriptions or people's texts about it is skipped.
 """
 
 from bisect import bisect_left
@@ -34,35 +34,33 @@ if TYPE_CHECKING:
 
 FUNCTION_WORDS = ["a", "an", "and", "at", "in", "of", "on", "or", "the", "to", "with"]
 MOST_SCORES = 8_000_000
-"""Scores held at once: queries are answered in batches of this many divided by the size of the collection."""
+"""Scores in memory: batches have this many divided by the size of the collection."""
 DRAWN = ("subject", "split", "component")
 NOWHERE, SEVERAL = ("", ""), "several"
-"""Split and component of a pair that has none; what stands for the split of a text that more than one has."""
+"""Split and component of a pair without any; split of a text that several have."""
 Numbers = NDArray[Any]
 
 
 class TextIndex(NamedTuple):
-    """Different descriptions of a collection, in the order of their keys, and their vectors."""
+    """Different descriptions of a collection, ordered by key, and their vectors."""
 
     rows: list[DifferenceRow]
     subjects: NDArray[np.str_]
     splits: NDArray[np.str_]
     given: NDArray[np.bool_]
-    """Which people wrote."""
     components: NDArray[np.str_]
-    """What the pair of each is connected to: of rendered scenes, its world."""
+    """Component of its pair: of rendered scenes, the world."""
     vectorizer: "TfidfVectorizer"
     vectors: "csr_matrix"
 
     def place(self, key: str) -> int:
-        """Return the place of a description, or where it would be."""
+        """Return the index of a description, or where it would be inserted."""
         return bisect_left(self.rows, key, key=attrgetter("key"))
 
 
 Candidate = tuple[DifferenceRow, float]
-"""Description, and how similar it is."""
 Drawn = Mapping[str, tuple[str, str]]
-"""The split and the component of each pair."""
+"""Split and component by pair."""
 
 
 def retrieve_texts(
@@ -93,14 +91,14 @@ def retrieve_texts(
         close = index.components[found] == component if truth.graphs else np.zeros(len(found), bool)
         turn = np.where(close, (found - index.place(row.key)) % len(index.rows), len(index.rows))
         best = _best(index, found[here], scores=scores[here], turn=turn[here], limit=config.max_candidates)
-        yield _retrieve(own, best, truth)
+        yield _retrieve(own, best, truth, config.max_candidates)
 
 
 def index_texts(everything: Sequence[DifferenceRow], config: RejectedTextsConfig, drawn: Drawn) -> TextIndex | None:
     """Index a collection: equal texts once, at most ``max_searched`` of them; ``None`` if it holds no words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    # Keys are hashes, so the first of them are a fair sample that does not depend on the order of the collection.
+    # Keys are hashes: the first ones are a fair sample, whatever the order of the collection.
     by_text = {row.text: row for row in sorted(everything, key=lambda row: row.key, reverse=True)}
     rows = sorted(by_text.values(), key=lambda row: row.key)[: config.max_searched]
     vectorizer = TfidfVectorizer(token_pattern=WORD.pattern, stop_words=FUNCTION_WORDS, dtype=np.float64)
@@ -123,18 +121,20 @@ def index_texts(everything: Sequence[DifferenceRow], config: RejectedTextsConfig
     )
 
 
-def _retrieve(own: Sequence[DifferenceRow], candidates: list[Candidate], truth: Truth) -> RejectedTextRow | Dropped:
-    """Take the first candidate that is not true, counting the accidentally true ones before it.
+def _retrieve(
+    own: Sequence[DifferenceRow], candidates: list[Candidate], truth: Truth, limit: int
+) -> RejectedTextRow | Dropped:
+    """Return the first candidate that is not true, with the number of true ones before it.
 
-    Those that name an object of the images are tried first.
+    Candidates that name an object of the images are tried first.
     """
     if truth.graphs is not None:
         looks = (_look(thing) for graph in truth.graphs for thing in graph.objects)
-        # A text may leave out colour or material; one that gives all would be preferred, and known by it.
+        # Texts may omit colour or material; preferring those with all would reveal them.
         shown = {look for shape, *rest in looks for look in product((shape,), *((word, None) for word in rest))}
         candidates = sorted(candidates, key=lambda one: shown.isdisjoint(_named(one[0])))
     for skipped, (row, score) in enumerate(candidates):
-        # Of two that say that nothing has changed, the light of one may be a part of what is true of the other.
+        # Of two texts without a change, one may be true of the other's pair.
         true = (own[0].no_change and row.no_change) or is_description_true(row, own, truth)
         if not true:
             return rejected_row(
@@ -147,12 +147,13 @@ def _retrieve(own: Sequence[DifferenceRow], candidates: list[Candidate], truth: 
                 skipped_true=skipped,
                 claims=CLAIMS.validate_json(row.claims),
             )
-    reason = "all similar descriptions are true" if candidates else "no other description"
+    bound = f" (rejected_texts.max_candidates={limit})" * (len(candidates) >= limit)
+    reason = f"all similar descriptions are true{bound}" if candidates else "no other description"
     return Dropped(source_key=own[0].key, reason=reason, detail=f"{len(candidates)} tried")
 
 
 def _named(row: DifferenceRow) -> Iterator[tuple[str | None, ...]]:
-    """Yield the looks of what a text names, shown or denied."""
+    """Yield the looks of all things that a text names or denies."""
     for claim in CLAIMS.validate_json(row.claims):
         yield from (_look(selector) for selector in (claim.selector, claim.other) if selector.shape)
 
@@ -162,7 +163,7 @@ def _look(thing: Selector | SceneObject) -> tuple[str | None, ...]:
 
 
 def _similar(rows: Sequence[DifferenceRow], index: TextIndex) -> Iterator[tuple[DifferenceRow, Numbers, Numbers]]:
-    """Yield each row with the descriptions that share a word with it, by their place in the index, and how similar."""
+    """Yield each row with the indices and similarities of the descriptions that share a word with it."""
     batch = max(1, MOST_SCORES // len(index.rows))
     for start in range(0, len(rows), batch):
         some = rows[start : start + batch]
@@ -173,10 +174,7 @@ def _similar(rows: Sequence[DifferenceRow], index: TextIndex) -> Iterator[tuple[
 
 
 def _best(index: TextIndex, found: Numbers, *, scores: Numbers, turn: Numbers, limit: int) -> list[Candidate]:
-    """Return so many of the descriptions, by their turn, then the most similar.
-
-    Equal scores go by key, as rounding would decide them otherwise.
-    """
+    """Return at most ``limit`` descriptions by turn, then similarity, then key, which rounding does not change."""
     if len(scores) > limit:
         enough = (turn < len(index.rows)) | (scores >= np.partition(scores, -limit)[-limit])
         found, scores, turn = found[enough], scores[enough], turn[enough]
@@ -190,7 +188,7 @@ def _content(row: DifferenceRow) -> str:
 
 STAGE = Stage(
     name="retrieved",
-    version=6,
+    version=7,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

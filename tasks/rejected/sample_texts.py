@@ -1,9 +1,9 @@
-"""Make rejected texts of what the writing model itself says when it is asked again: on-policy samples (ours).
+"""Make rejected texts by asking the writing model again: on-policy samples (ours).
 
 Reads ``DifferenceRow``, its pair and the two images; writes ``RejectedTextRow`` by the maker "sampled". Needs a served
-model that sees images, asked at a higher temperature, without what is known of the pair, so that its own mistakes show;
-for a person's text, or where it is a trained one (``prompt``), it is asked as the pair's preference asks. Of the
-samples not known to be true the closest is taken: one far off may well name another difference that is as true.
+model that sees images. It is asked at a higher temperature and without captions, so that its own mistakes show; for a
+person's text, or a trained model (``prompt``), with the question of the pair's preference. Of the samples not known to
+be true the closest is taken: a distant one may name another difference that is as true.
 """
 
 from collections.abc import Sequence
@@ -11,15 +11,8 @@ from dataclasses import replace
 from operator import attrgetter
 from random import Random
 
-from pairwright.prompts import difference_verbs, load_wordings
-from pairwright.prompts.differences import (
-    TEMPLATE,
-    WITHOUT_CAPTIONS,
-    difference_regex,
-    draw_verbs,
-    fill_template,
-    instruct,
-)
+from pairwright.prompts import difference_verbs, differences, load_wordings
+from pairwright.prompts.differences import TEMPLATE, WITHOUT_CAPTIONS
 from pairwright.schemas.config import SampledTextsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import (
@@ -40,24 +33,24 @@ from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.differences import Difference, read_difference, read_plain, refuse_length
 from pairwright.tasks.texts.words import repeats_itself
 
-ASK = "ask_difference"
+ASK, SETTING = "ask_difference", "sampled_texts.max_tokens"
 
 
 @asking
 async def sample_texts(
     row: DifferenceRow, chat: Chat, *, config: SampledTextsConfig, pairs: Pairs, images: Images
 ) -> RejectedTextRow | Dropped:
-    """Return one sample per description, or ``Dropped`` where none is a negative."""
+    """Return one rejected sample per description, or ``Dropped`` if there is none."""
     pair = pairs.get(row.subject)
     if pair is None or pair.first not in images or pair.second not in images:
         return Dropped(source_key=row.key, reason="image is missing", detail=row.subject)
     if row.is_given or config.prompt == "preference":
-        rng = Random(make_key("ask", config.seed, pair.key))  # the draw of the preference's own prompt
+        rng = Random(make_key("ask", config.seed, pair.key))  # as the preference's own prompt
         prompt, text, grammar = ASK, load_wordings(ASK).say("given" if row.is_given else "ask", rng), None
     else:
         rng = Random(make_key("sampled verbs", config.seed, row.key))
-        instruction = instruct(row.verbs or draw_verbs(rng), captions=None)
-        prompt, text, grammar = instruction.prompt, instruction.text, Grammar(regex=difference_regex())
+        instruction = differences.instruct(row.verbs or differences.draw_verbs(rng), captions=None)
+        prompt, text, grammar = instruction.prompt, instruction.text, Grammar(regex=differences.difference_regex())
     question = Question(
         prompt=prompt,
         text=text,
@@ -68,29 +61,35 @@ async def sample_texts(
     )
     seeds = [seed_of(row.key, "sampled", seed=config.seed, attempt=n) for n in range(1, config.samples + 1)]
     answers = [await chat.ask(replace(question, seed=seed)) for seed in seeds]
-    read = [_read(answer, most_words=config.max_tokens, plain=row.is_given) for answer in answers]
+    read = [_read(answer, config.max_tokens, plain=row.is_given) for answer in answers]
     served = tuple(answer.served for answer in answers)
     return _choose(row, read, truth=truth_of(row, pairs, images), served=served)
 
 
-def _read(answer: Answer, *, most_words: int, plain: bool) -> Difference | RefusedText:
+def _read(answer: Answer, most: int, *, plain: bool) -> Difference | RefusedText:
+    """Read an answer of at most so many tokens, and as many words."""
     if repeats_itself(answer.text):
         return RefusedText("off the template", "repeats itself")
     if plain:
-        return read_plain(answer.text, finish_reason=answer.finish_reason)
-    read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
-    return read if isinstance(read, RefusedText) else refuse_length(read, most_words) or read
+        read = read_plain(answer.text, finish_reason=answer.finish_reason)
+    else:
+        read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
+    if isinstance(read, RefusedText):
+        return read.by_tokens(answer.finish_reason, f"{SETTING}={most}")
+    return read if plain else refuse_length(read, most, SETTING) or read
 
 
 def _choose(
     row: DifferenceRow, read: Sequence[Difference | RefusedText], *, truth: Truth, served: tuple[Served, ...]
 ) -> RejectedTextRow | Dropped:
-    """Return the closest sample that is not true; those known to be wrong come before the unchecked ones."""
+    """Return the closest sample that is not true, known wrong ones before unchecked ones."""
     samples: dict[str, bool | None] = {}
     for one in read:
         if isinstance(one, Difference):
             halves = (one.first_half, one.second_half)
-            samples[fill_template(one.verbs, *halves) if one.verbs else one.text] = is_as_true(halves, (row,), truth)
+            samples[differences.fill_template(one.verbs, *halves) if one.verbs else one.text] = is_as_true(
+                halves, (row,), truth
+            )
     if not samples:
         why = "; ".join(one.reason for one in read if isinstance(one, RefusedText))
         return Dropped(source_key=row.key, reason="no sample is in the template", detail=why)
@@ -105,7 +104,7 @@ def _choose(
 
 STAGE = Stage(
     name="sampled",
-    version=5,
+    version=6,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

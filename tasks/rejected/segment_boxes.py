@@ -1,8 +1,8 @@
 """Make one mask per tag of each image: the union of the masks of its boxes (paper 004, Eq. 6; several boxes are ours).
 
-Reads ``BoxesRow`` and the images, writes one ``MasksRow`` per image, about the tags that have a box. Boxes are cut to
-the image; one that covers it makes no mask (ours: it is a tag of the whole scene, and SAM then takes whatever is
-largest). One image's masks are held at a time: a byte per pixel and tag.
+Reads ``BoxesRow`` and the images, writes one ``MasksRow`` per image, about the tags that have a box. Boxes are clipped
+to the image; a box that covers the image makes no mask (ours: its tag names the whole scene, of which SAM returns the
+largest thing). The masks of one image are in memory at a time: a byte per pixel and tag.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ NO_PIXELS = "no pixels"
 COVERING = "its boxes cover the image"
 OUTSIDE = "its boxes hold nothing of the image"
 AHEAD = 4 * BATCH
-"""Prepared images that may wait for a device: 3 MB each."""
+"""Prepared images that may wait for a device, 3 MB each."""
 
 
 def segment_boxes(
@@ -31,10 +31,10 @@ def segment_boxes(
 ) -> Iterator[MasksRow | Dropped]:
     """Yield the masks of each image's tags."""
     segmenter, whole = make_segmenter(config), config.max_box_area
-    items = [(_with_boxes(row), images[row.subject]) for row in rows]
+    items = [(_drop_unboxed(row), images[row.subject]) for row in rows]
 
     def segment(ready: Sequence[Ready[BoxesRow, Any]]) -> Iterator[MasksRow]:
-        boxes = [[box for box in _cut(one.row) if 0 < _share(box, one.row) < whole] for one in ready]
+        boxes = [[box for box in _clip(one.row) if 0 < _area_share(box, one.row) < whole] for one in ready]
         found = segmenter.segment([one.part for one in ready], [one.row.tags for one in ready], boxes)
         for one, masks in zip(ready, found, strict=True):
             yield _row(one.row, masks, whole)
@@ -48,24 +48,22 @@ def make_segmenter(config: SegmentationConfig) -> Segmenter:
     return Sam(config=config) if _has_weights(config) else SceneSegmenter()
 
 
-def _with_boxes(row: BoxesRow) -> BoxesRow:
-    """Return the row without the tags that nothing was found for."""
+def _drop_unboxed(row: BoxesRow) -> BoxesRow:
     places = sorted({box.tag for box in row.boxes})
     number = {place: new for new, place in enumerate(places)}
     boxes = tuple(replace(box, tag=number[box.tag]) for box in row.boxes)
     return replace(row, tags=tuple(row.tags[place] for place in places), boxes=boxes)
 
 
-def _cut(row: BoxesRow) -> Iterator[Box]:
-    """Yield the boxes, cut to the image."""
+def _clip(row: BoxesRow) -> Iterator[Box]:
     for box in row.boxes:
         x0, x1 = (min(max(x, 0.0), float(row.width)) for x in (box.x0, box.x1))
         y0, y1 = (min(max(y, 0.0), float(row.height)) for y in (box.y0, box.y1))
         yield replace(box, x0=x0, y0=y0, x1=x1, y1=y1)
 
 
-def _share(box: Box, row: BoxesRow) -> float:
-    """Return which share of the image a box covers that lies in it."""
+def _area_share(box: Box, row: BoxesRow) -> float:
+    """Return the area of a clipped box as a share of the image."""
     return max(box.x1 - box.x0, 0.0) * max(box.y1 - box.y0, 0.0) / (row.width * row.height)
 
 
@@ -80,14 +78,13 @@ def _row(row: BoxesRow, masks: Sequence[TagMask], whole: float) -> MasksRow:
         tags=row.tags,
         boxes=row.boxes,
         masks=encoded,
-        whys=tuple("" if mask.mask.any() else _why(row, place, whole) for place, mask in enumerate(masks)),
+        whys=tuple("" if mask.mask.any() else _say_why(row, place, whole) for place, mask in enumerate(masks)),
         mask_scores=tuple(float(mask.score) for mask in masks),
     )
 
 
-def _why(row: BoxesRow, place: int, whole: float) -> str:
-    """Return why a tag has no mask."""
-    shares = [_share(box, row) for box in _cut(row) if box.tag == place]
+def _say_why(row: BoxesRow, place: int, whole: float) -> str:
+    shares = [_area_share(box, row) for box in _clip(row) if box.tag == place]
     if any(0 < share < whole for share in shares):
         return NO_PIXELS
     return COVERING if any(share >= whole for share in shares) else OUTSIDE

@@ -1,9 +1,9 @@
-"""Split what is preferred into statements that stand alone, which CLIP compares with images (paper 004, section 3.2).
+"""Split preferred texts into self-contained statements, which CLIP compares with images (paper 004, section 3.2).
 
 Reads ``DifferenceRow``, and ``PreferenceRow`` as a source gave it; writes one ``StatementsRow`` per text about an
-image: each half of a description, without what it denies, or the preferred text. Needs a served model, the paper's
-LLaMA-3; without one the table is empty, and texts are split where sentences end. Ours: every content word of a
-statement must come from the text, and each of its sentences must be kept; else they are split where they end, too.
+image: each half of a description without its denials, or the preferred text. Needs a served model, the paper's LLaMA-3;
+without one the table is empty, and texts are split at the ends of sentences. Ours: every content word of a statement
+must come from the text, and each of its sentences must be kept; else they are split at the ends of sentences, too.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,8 @@ async def _split(row: DifferenceRow | PreferenceRow, text: str, chat: Chat, conf
     read = text[:MAX_CHARACTERS]
     answer = await ask_split(chat, read, key=make_key(row.key, text), seed=config.seed, max_tokens=config.max_tokens)
     if answer is None or answer.finish_reason == "length":
-        found, why = (), "cut off" if answer else "the question is refused"
+        cut = f"cut off (statements.max_tokens={config.max_tokens})"
+        found, why = (), cut if answer else "the question is refused"
     else:
         found = read_sentences(answer.text, read, least_known=1.0)
         why = "" if found else "the model's statements say something else"
@@ -56,6 +57,7 @@ async def _split(row: DifferenceRow | PreferenceRow, text: str, chat: Chat, conf
 
 STAGE = Stage(
     name="statements",
+    version=2,
     group="rejected",
     reads={"differences": DifferenceRow, "given_preferences": PreferenceRow},
     writes=StatementsRow,

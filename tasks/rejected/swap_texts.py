@@ -1,8 +1,8 @@
 """Make rejected texts by exchanging the first and the second image of a description.
 
 Reads ``DifferenceRow`` and, to check, the scene graphs of its pair; writes ``RejectedTextRow`` by the maker "swapped".
-Where nothing can be checked, halves that say nearly the same are as true the other way round. What people wrote is
-swapped where it names both images by their order.
+Where nothing can be checked, halves with nearly the same words are as true when exchanged. A person's text is swapped
+if it names both images by their order.
 """
 
 import re
@@ -20,11 +20,11 @@ from pairwright.tasks.store.stage import Stage
 def swap_texts(
     rows: Sequence[DifferenceRow], config: RejectedTextsConfig, *, pairs: Pairs, images: Images
 ) -> Iterator[RejectedTextRow | Dropped]:
-    """Yield each description with its halves exchanged, or ``Dropped`` where that is as true."""
-    del config  # There is nothing to choose.
+    """Yield each description with its halves exchanged, or ``Dropped`` if that is as true."""
+    del config  # no setting applies
     for row in rows:
         if row.is_given:
-            yield _swap_words(row)
+            yield _swap_given(row)
             continue
         claims = CLAIMS.validate_json(row.claims)
         swapped = tuple(claim.model_copy(update={"side": 1 - claim.side}) for claim in claims)
@@ -37,19 +37,19 @@ def swap_texts(
             yield rejected_row(row, text, maker="swapped", note=note, true=true, claims=swapped)
 
 
-def _swap_words(row: DifferenceRow) -> RejectedTextRow | Dropped:
-    """Name each image by the other's order in a person's text; of one that names only one, nothing is known then."""
+def _swap_given(row: DifferenceRow) -> RejectedTextRow | Dropped:
+    """Exchange the names of both images in a person's text; with only one of them named, nothing would be known."""
     sides = [re.findall(pattern, row.text, re.IGNORECASE) for pattern in NAMED]
     if row.no_change or not all(sides):
         return Dropped(source_key=row.key, reason="does not name both images", detail=row.text)
-    text = re.sub("|".join(NAMED), _other_side, row.text, flags=re.IGNORECASE)
+
+    def name_other(named: re.Match[str]) -> str:
+        word, *rest = named[0].split()
+        other = OTHER[word.lower()]
+        return " ".join([other.capitalize() if word[0].isupper() else other, *rest])
+
+    text = re.sub("|".join(NAMED), name_other, row.text, flags=re.IGNORECASE)
     return rejected_row(row, text, maker="swapped", note="first and second exchanged", true=None)
-
-
-def _other_side(named: re.Match[str]) -> str:
-    word, *rest = named[0].split()
-    other = OTHER[word.lower()]
-    return " ".join([other.capitalize() if word[0].isupper() else other, *rest])
 
 
 IMAGE = r"(?: (?:image|picture|photo|photograph|one)\b)"

@@ -1,12 +1,12 @@
-"""Name what is in each image (paper 004, section 3.1: the key elements).
+"""Name the things in each image (paper 004, section 3.1: the key elements).
 
-Reads ``ImageRow``, and the nouns of the preferred texts about it (``MentionRow``) where those tag, too; writes one
-``TagsRow`` per image. Needs what the taggers need. Of a scene's graph those are kept that texts need (``TargetRow``),
-of the others each name once, those of texts first, then by falling score, unless it names no thing (ours).
+Reads ``ImageRow``, and the nouns of the preferred texts about it (``MentionRow``) if these are a tagger; writes one
+``TagsRow`` per image. Needs what the taggers need. Of a scene's graph, the elements that texts need are kept
+(``TargetRow``); of other tags each name once, those of texts first, then by falling score, if it names a thing (ours).
 
-A detector finds a box for any name. Kept are things that can be counted: people, animals, food, vehicles, furniture,
-clothes, plants, buildings and their parts. Not kept are places, colours, actions and ideas, what a whole scene is made
-of (sky, sea, grass, floor), and parts of bodies: the words of ``no_things.txt``.
+A detector finds a box for any name. Kept are countable things: people, animals, food, vehicles, furniture, clothes,
+plants, buildings and their parts. Refused, by the words of ``no_things.txt``, are places, colours, actions, ideas,
+materials of whole scenes (sky, sea, grass, floor), and parts of bodies.
 """
 
 import hashlib
@@ -38,9 +38,9 @@ from pairwright.tasks.store.stage import Stage, Uses
 
 NO_THING, EXCLUDED, TOO_LONG = "names no thing", "excluded by the profile", "too long for a name"
 MAX_CHARACTERS = 60
-"""Of a name; RAM's longest has 26."""
+"""Most characters of a name; RAM's longest has 26."""
 WITH_PLURALS = {"materials", "stuff", "places", "times", "weather", "images", "events", "abstract", "bodies"}
-"""Sections whose entries count for their plurals, too: "shorts" are no "short"."""
+"""Sections whose entries also refuse their plurals: "shorts" are no "short"."""
 
 
 class Words(NamedTuple):
@@ -48,15 +48,14 @@ class Words(NamedTuple):
 
     things: frozenset[str]
     whole: frozenset[str]
-    """Refused as a whole tag."""
     last: frozenset[str]
-    """Refused as its last word, too."""
+    """Refused also as the last word of a tag."""
     nouns: frozenset[str]
-    """Those that have plurals."""
+    """Words with plurals."""
 
 
 def why_refused(name: str, excluded: Iterable[str] = ()) -> str:
-    """Return why a name, in any case, is not looked for, a short constant phrase; empty: it is."""
+    """Return a short constant reason to refuse a name; empty: it is accepted."""
     tag = tidy(name)
     if len(tag) > MAX_CHARACTERS:
         return TOO_LONG
@@ -66,14 +65,14 @@ def why_refused(name: str, excluded: Iterable[str] = ()) -> str:
 
 
 def tidy(name: str) -> str:
-    """Return a name in lower case, its words apart by single spaces."""
+    """Return a name in lower case with single spaces."""
     return " ".join(name.casefold().split())
 
 
 def names_thing(tag: str) -> bool:
-    """Say whether a tidy name names a thing: by the list, then by its last word, then by its ending.
+    """Return whether a tidy name names a thing: by the list, then its last word, then its ending.
 
-    Of "a of b", a decides: a glass of water is a glass.
+    Of "a of b", a decides: "a glass of water" is a glass.
     """
     words = read_words()
     if not any(letter.isalpha() for letter in tag):
@@ -95,7 +94,7 @@ def _is_in(word: str, listed: frozenset[str], nouns: frozenset[str]) -> bool:
 
 
 def _forms(word: str) -> set[str]:
-    """Return a word, and what may be its singular."""
+    """Return a word and its possible singulars."""
     found = {word}
     if word.endswith("ies") and len(word) > len("ties"):
         found.add(f"{word[:-3]}y")
@@ -108,7 +107,7 @@ def _forms(word: str) -> set[str]:
 
 @cache
 def read_words() -> Words:
-    """Return the word list; where its lines break means nothing."""
+    """Return the word list."""
     listed = " ".join(line for line in _text().splitlines() if not line.startswith("#"))
     sections = [(part.partition("]")[0], part.partition("]")[2].split(",")) for part in listed.split("[")[1:]]
     found = [(section, tidy(entry)) for section, entries in sections for entry in entries if entry.strip()]
@@ -122,7 +121,7 @@ def read_words() -> Words:
 
 
 def identify_words() -> str:
-    """Return what tells this word list from others."""
+    """Return the identifier of this word list."""
     return f"names {hashlib.sha256(_text().encode()).hexdigest()[:12]}"
 
 
@@ -132,11 +131,11 @@ def _text() -> str:
 
 
 GROUP = 256
-"""Images handed to a GPU at a time, 0.4 MB each; it cuts them into batches."""
+"""Images per call of a tagger on a GPU, 0.4 MB each."""
 NOUNS, GRAPH = "nouns", "scene-graph"
 PAST_MOST = "past the most that are kept"
 MAX_NAMES = 1000
-"""Names of an image that are looked at; RAM's 4,585 are never all in one."""
+"""Most names of an image; RAM's 4,585 are never all in one."""
 NOT_NEEDED = "no chosen text needs an element of it removed"
 Mentions = Mapping[str, tuple[MentionRow, ...]]
 Targets = Mapping[str, tuple[TargetRow, ...]]
@@ -145,13 +144,13 @@ Targets = Mapping[str, tuple[TargetRow, ...]]
 def tag_images(
     rows: Sequence[ImageRow], config: TaggingConfig, *, mentions: Mentions = NO_ROWS, targets: Targets | None = None
 ) -> Iterator[TagsRow | Dropped]:
-    """Yield the tags of each image, or why there are none.
+    """Yield the tags of each image, or ``Dropped`` without any.
 
-    By image: ``mentions``, the nouns of the texts about it; ``targets``, the elements of a rendered one that texts need
-    removed, the only ones of its graph that are tags (``None``: all are).
+    ``mentions`` are the nouns of texts, by image; ``targets`` the elements of a rendered image that texts need removed,
+    the only ones of its graph to become tags (``None``: all do).
     """
     taggers = make_taggers(config)
-    if not taggers:  # only texts tag: no image is looked at
+    if not taggers:  # only nouns of texts are tags: no image is read
         for row in rows:
             yield _row(row, [], mentions.get(row.key, ()), config)
         return
@@ -174,7 +173,7 @@ def tag_images(
 
 
 def make_taggers(config: TaggingConfig) -> list[Tagger]:
-    """Return the taggers that look at images, in the profile's order."""
+    """Return the taggers that read images, in the profile's order."""
     made: dict[str, Callable[[], Tagger]] = {
         GRAPH: SceneTagger,
         "ram": lambda: RamTagger(config=config.ram, batch=config.batch_size),
@@ -203,7 +202,7 @@ def _row(row: ImageRow, seen: Sequence[Tag], texts: Sequence[MentionRow], config
 
 
 def choose_tags(tags: Iterable[Tag], config: TaggingConfig) -> tuple[tuple[Tag, ...], tuple[RefusedTag, ...]]:
-    """Return the tags that are looked for, each name once and the first of its tags, and the others with reasons."""
+    """Return the accepted tags, the first of each name, and the refused names with reasons."""
     first: dict[str, Tag] = {}
     for tag in tags:
         first.setdefault(tidy(tag.name), tag)
@@ -235,7 +234,6 @@ def _has_weights(config: TaggingConfig) -> bool:
 
 
 def _fit(stage: Stage, config: TaggingConfig) -> Stage:
-    """Return the stage with what its taggers look at: images, graphs, texts."""
     unseen = [("image", make_taggers(config)), ("graph", GRAPH in config.taggers), ("captions", False)]
     texts = (MENTIONS,) if NOUNS in config.taggers else ()
     targets = (TARGETS,) if GRAPH in config.taggers else ()

@@ -1,6 +1,6 @@
-"""Rendered scenes: what there is to show, how it is put together, changed, rendered and described.
+"""Rendered scenes: their content, layout, changes, rendering and scene graphs.
 
-Read in this order: ``vocabulary`` (words), ``shapes`` (forms), ``places`` (surroundings), ``state`` (what a photograph
-shows, and from where), ``plan`` (placing things, worlds), ``changes`` (the twelve types), ``render`` (Mitsuba,
-noise and tone), ``world`` (photographs and the truth about them).
+Read in this order: ``vocabulary`` (words), ``shapes`` (meshes), ``places`` (surroundings), ``state`` (content and
+camera of a photograph), ``plan`` (placing things, worlds), ``changes`` (the types of change), ``render`` (Mitsuba,
+noise and tone), ``photograph`` (exposures), ``world`` (photographs and their scene graphs).
 """

@@ -1,6 +1,6 @@
-"""Change a scene: OmniDiff's twelve types of change (paper 002) and two of CLEVR-Change; which a photograph has.
+"""Change a scene: OmniDiff's twelve types of change (paper 002) and two of CLEVR-Change.
 
-Reads and writes nothing. A change returns the changed draft, or ``None`` where the scene offers nothing to change so.
+Reads and writes nothing. A change returns the changed draft, or ``None`` if the scene does not allow it.
 All randomness comes from the generator that is passed in.
 """
 
@@ -12,49 +12,21 @@ import numpy as np
 
 from pairwright.schemas.phrases import number, plural
 from pairwright.schemas.scene import ChangeType, SceneChange
-from pairwright.tasks.scenes.plan import (
-    AREA,
-    DRAWS,
-    MOST,
-    add_like,
-    all_visible,
-    draw_light,
-    draw_look,
-    draw_view,
-    facings_clear,
-    fits,
-    is_distinct,
-    pick,
-    put_on_carrier,
-    put_on_ground,
-    turn_to,
-)
+from pairwright.tasks.scenes import plan, vocabulary
+from pairwright.tasks.scenes.plan import AREA, DRAWS, MOST
 from pairwright.tasks.scenes.state import Camera, Scene, Thing
-from pairwright.tasks.scenes.vocabulary import (
-    CLEAR_MATERIALS,
-    FACINGS,
-    HEIGHTS,
-    LITTLE_MATERIAL,
-    METALLIC_COLOURS,
-    NEAR_COLOURS,
-    SHAPES,
-    SIDES,
-    TEXTS,
-    Facing,
-    colours_of,
-    view_phrase,
-)
+from pairwright.tasks.scenes.vocabulary import Facing
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Scene under change: what was changed already, and what must not be touched again."""
+    """Scene under change, with its changes so far and the things that they touched."""
 
     scene: Scene
     camera: Camera
-    """The base photograph's, coarse: changes are planned as seen from there."""
+    """Coarse camera of the base photograph, from which changes are planned."""
     next_id: int
-    """Number of the next new thing; no two photographs of a world share new numbers."""
+    """Number of the next new thing, unique within a world."""
     changes: tuple[SceneChange, ...] = ()
     touched: frozenset[str] = frozenset()
 
@@ -66,11 +38,11 @@ class Draft:
         return replace(self, scene=scene, changes=changes, touched=touched, next_id=fresh)
 
     def single(self) -> list[Thing]:
-        """Return the things that are no part of a group and were not touched."""
+        """Return the untouched things outside groups."""
         return [thing for thing in self.scene.things if not thing.group and thing.id not in self.touched]
 
     def loose(self) -> list[Thing]:
-        """Return the single things on which nothing rests: they may go, grow or turn."""
+        """Return the single things that carry nothing: they may be removed, resized or turned."""
         carrying = {thing.support for thing in self.scene.things}
         return [thing for thing in self.single() if thing.id not in carrying]
 
@@ -83,34 +55,44 @@ def _shuffled(rng: Rng, things: Sequence[Thing]) -> list[Thing]:
     return [things[int(k)] for k in rng.permutation(len(things))]
 
 
-def _first_fit(draft: Draft, kind: ChangeType, options: Iterable[tuple[Thing, str, str]]) -> Draft | None:
-    """Return the draft with the first alteration (thing, before, after) that fits and keeps words distinct."""
-    for thing, before, after in options:
+Alteration = tuple[Thing, str, str]
+"""Altered thing, and the values before and after."""
+
+
+def _alter(
+    rng: Rng, draft: Draft, *, kind: ChangeType, options: Callable[[Rng, Draft], Iterable[Alteration]]
+) -> Draft | None:
+    """Return the draft with the first alteration that fits and keeps words distinct."""
+    for thing, before, after in options(rng, draft):
         scene = draft.scene.having(thing)
-        if is_distinct(thing, scene) and fits(scene, thing, draft.camera):
+        if plan.is_distinct(thing, scene) and plan.fits(scene, thing, draft.camera):
             return draft.after(scene, SceneChange(type=kind, object_id=thing.id, before=before, after=after))
     return None
 
 
-_VIEWS = {(i, j): view_phrase(side, height) for i, side in enumerate(SIDES) for j, height in enumerate(HEIGHTS)}
+_VIEWS = {
+    (i, j): vocabulary.view_phrase(side, height)
+    for i, side in enumerate(vocabulary.SIDES)
+    for j, height in enumerate(vocabulary.HEIGHTS)
+}
 
 
 def _change_viewpoint(rng: Rng, draft: Draft) -> Draft | None:
-    """Move the camera one step: to the next side, or to the next height."""
+    """Move the camera one step, to the next side or height."""
     old = draft.scene.view.phrase
     here = next(steps for steps, phrase in _VIEWS.items() if phrase == old)
     near = [steps for steps in _VIEWS if abs(steps[0] - here[0]) + abs(steps[1] - here[1]) == 1]
-    side, height = pick(rng, near)
-    new = draw_view(rng, list(SIDES)[side], list(HEIGHTS)[height])
+    side, height = plan.pick(rng, near)
+    new = plan.draw_view(rng, list(vocabulary.SIDES)[side], list(vocabulary.HEIGHTS)[height])
     change = SceneChange(type="viewpoint", before=old, after=new.phrase)
     return draft.after(replace(draft.scene, view=new), change)
 
 
 def _change_illumination(rng: Rng, draft: Draft) -> Draft | None:
-    """Change where the light comes from, its brightness, or its tint from warm to cool or back."""
+    """Change the light's direction, its brightness, or its tint between warm and cool."""
     old = draft.scene.light
     for _ in range(DRAWS):
-        new = draw_light(rng)
+        new = plan.draw_light(rng)
         tints = {old.tint, new.tint} == {"warm", "cool"}
         if new.direction != old.direction or new.dim != old.dim or tints:
             change = SceneChange(type="illumination", before=old.phrase, after=new.phrase)
@@ -122,126 +104,113 @@ def _add_thing(rng: Rng, draft: Draft) -> Draft | None:
     if len(draft.scene.things) >= MOST:
         return None
     rides = rng.random() < 0.5
-    shapes = [shape for shape, kind in SHAPES.items() if kind.rides or not rides]
-    thing = draw_look(rng, f"object-{draft.next_id}", draft.scene, shapes=shapes)
+    shapes = [shape for shape, kind in vocabulary.SHAPES.items() if kind.rides or not rides]
+    thing = plan.draw_look(rng, f"object-{draft.next_id}", draft.scene, shapes=shapes)
     if thing is None:
         return None
     thing = replace(thing, size="small") if rides else thing
-    scene = put_on_carrier(rng, thing, draft.scene, camera=draft.camera) if rides else None
-    scene = scene or put_on_ground(rng, thing, draft.scene, camera=draft.camera)
+    scene = plan.put_on_carrier(rng, thing, draft.scene, camera=draft.camera) if rides else None
+    scene = scene or plan.put_on_ground(rng, thing, draft.scene, camera=draft.camera)
     return draft.after(scene, SceneChange(type="addition", object_id=thing.id, after=thing.phrase)) if scene else None
 
 
 def _take(rng: Rng, draft: Draft, *, kind: ChangeType, resting: bool) -> Draft | None:
-    """Leave out a thing that stands on the ground, or take one off another that it rests on."""
+    """Remove a thing from the ground, or one from another that it rests on."""
     things = [thing for thing in draft.loose() if (thing.support is not None) == resting]
     if not things or len(draft.scene.things) <= 3:
         return None
-    thing = pick(rng, things)
+    thing = plan.pick(rng, things)
     change = SceneChange(type=kind, object_id=thing.id, before=thing.phrase)
     return draft.after(draft.scene.without(thing.id), change)
 
 
-def _substitute_thing(rng: Rng, draft: Draft) -> Draft | None:
-    return _first_fit(draft, "substitution", _substitutes(rng, draft))
-
-
-def _substitutes(rng: Rng, draft: Draft) -> Iterable[tuple[Thing, str, str]]:
+def _substitutes(rng: Rng, draft: Draft) -> Iterable[Alteration]:
     for old in _shuffled(rng, draft.loose()):
-        shapes = [s for s, kind in SHAPES.items() if s != old.shape and (kind.rides or old.support is None)]
+        shapes = [s for s, kind in vocabulary.SHAPES.items() if s != old.shape and (kind.rides or old.support is None)]
         for _ in range(4):
-            look = draw_look(rng, old.id, draft.scene, shapes=shapes)
+            look = plan.draw_look(rng, old.id, draft.scene, shapes=shapes)
             if look is None:
                 continue
-            size = old.size if old.size in SHAPES[look.shape].sizes else look.size
+            size = old.size if old.size in vocabulary.SHAPES[look.shape].sizes else look.size
             new = replace(look, size=size, x=old.x, y=old.y, z=old.z, support=old.support)
-            yield turn_to(rng, new, draft.camera), old.phrase, new.phrase
+            yield plan.turn_to(rng, new, draft.camera), old.phrase, new.phrase
 
 
-def _change_size(rng: Rng, draft: Draft) -> Draft | None:
-    options = (
+def _sizes(rng: Rng, draft: Draft) -> Iterable[Alteration]:
+    return (
         (replace(thing, size=size), thing.size, size)
         for thing in _shuffled(rng, draft.loose())
-        for size in SHAPES[thing.shape].sizes[:: 1 if rng.random() < 0.5 else -1]
+        for size in vocabulary.SHAPES[thing.shape].sizes[:: 1 if rng.random() < 0.5 else -1]
         if size != thing.size
     )
-    return _first_fit(draft, "size", options)
 
 
-def _change_colour(rng: Rng, draft: Draft) -> Draft | None:
-    """Paint a thing in a colour that is far from its own."""
-    options = (
+def _colours(rng: Rng, draft: Draft) -> Iterable[Alteration]:
+    """Yield clearly different colours of single things."""
+    return (
         (replace(thing, colour=colour), thing.colour, colour)
         for thing in _shuffled(rng, draft.single())
-        for colour in rng.permutation(colours_of(thing.shape, thing.material)).tolist()
-        if colour != thing.colour and frozenset((colour, thing.colour)) not in NEAR_COLOURS
+        for colour in rng.permutation(vocabulary.colours_of(thing.shape, thing.material)).tolist()
+        if colour != thing.colour and frozenset((colour, thing.colour)) not in vocabulary.NEAR_COLOURS
     )
-    return _first_fit(draft, "colour", options)
 
 
-def _change_material(rng: Rng, draft: Draft) -> Draft | None:
-    """Make a thing of a material that the eye tells from its own."""
-    options = (
+def _materials(rng: Rng, draft: Draft) -> Iterable[Alteration]:
+    """Yield visibly different materials of single things."""
+    return (
         (replace(thing, material=material), thing.material, material)
         for thing in _shuffled(rng, draft.single())
-        if thing.shape not in LITTLE_MATERIAL and thing.colour in METALLIC_COLOURS
-        for material in rng.permutation(SHAPES[thing.shape].materials).tolist()
-        if frozenset((material, thing.material)) in CLEAR_MATERIALS
+        if thing.shape not in vocabulary.LITTLE_MATERIAL and thing.colour in vocabulary.METALLIC_COLOURS
+        for material in rng.permutation(vocabulary.SHAPES[thing.shape].materials).tolist()
+        if frozenset((material, thing.material)) in vocabulary.CLEAR_MATERIALS
     )
-    return _first_fit(draft, "material", options)
 
 
-def _move_thing(rng: Rng, draft: Draft) -> Draft | None:
-    """Put a thing of the ground elsewhere on it, facing as before."""
-    return _first_fit(draft, "move", _moves(rng, draft))
-
-
-def _moves(rng: Rng, draft: Draft) -> Iterable[tuple[Thing, str, str]]:
+def _moves(rng: Rng, draft: Draft) -> Iterable[Alteration]:
+    """Yield other places on the ground for things that stand on it, facing as before."""
     camera = draft.camera
     for thing in (thing for thing in _shuffled(rng, draft.loose()) if thing.support is None):
         before = camera.position_of(thing, camera.silhouette(thing))
         for _ in range(DRAWS):
             x, y = (float(rng.uniform(*span)) for span in AREA)
             put = replace(thing, x=x, y=y)
-            put = turn_to(rng, put, camera, facing=camera.facing(thing)[0]) if SHAPES[thing.shape].front else put
+            put = (
+                plan.turn_to(rng, put, camera, facing=camera.facing(thing)[0])
+                if vocabulary.SHAPES[thing.shape].front
+                else put
+            )
             after = camera.position_of(put, camera.silhouette(put)) if camera.frames(put) else before
             if after.is_clearly_not(before):
                 yield put, f"{before.column} {before.depth}", f"{after.column} {after.depth}"
 
 
-def _change_orientation(rng: Rng, draft: Draft) -> Draft | None:
-    """Turn a thing that has a front to face another way; signs stay, for they must be read."""
-    return _first_fit(draft, "orientation", _turns(rng, draft))
-
-
-def _turns(rng: Rng, draft: Draft) -> Iterable[tuple[Thing, str, str]]:
+def _turns(rng: Rng, draft: Draft) -> Iterable[Alteration]:
+    """Yield other facings of things with a front; signs stay, as they must be readable."""
     for thing in _shuffled(rng, draft.loose()):
-        if SHAPES[thing.shape].front and thing.shape != "sign":
+        if vocabulary.SHAPES[thing.shape].front and thing.shape != "sign":
             old = draft.camera.facing(thing)[0]
-            others: list[Facing] = [way for way in FACINGS if way != old]
+            others: list[Facing] = [way for way in vocabulary.FACINGS if way != old]
             for k in rng.permutation(3):
-                yield turn_to(rng, thing, draft.camera, facing=others[int(k)]), old, others[int(k)]
+                yield plan.turn_to(rng, thing, draft.camera, facing=others[int(k)]), old, others[int(k)]
 
 
-def _change_pose(rng: Rng, draft: Draft) -> Draft | None:
-    options = (
+def _poses(rng: Rng, draft: Draft) -> Iterable[Alteration]:
+    return (
         (replace(thing, pose=pose), str(thing.pose), pose)
         for thing in _shuffled(rng, draft.loose())
-        for pose in SHAPES[thing.shape].poses
+        for pose in vocabulary.SHAPES[thing.shape].poses
         if pose != thing.pose
     )
-    return _first_fit(draft, "pose", options)
 
 
-def _change_text(rng: Rng, draft: Draft) -> Draft | None:
+def _texts(rng: Rng, draft: Draft) -> Iterable[Alteration]:
     signs = [thing for thing in draft.single() if thing.text]
-    options = (
-        (replace(thing, text=TEXTS[int(k)]), str(thing.text), TEXTS[int(k)])
+    return (
+        (replace(thing, text=vocabulary.TEXTS[int(k)]), str(thing.text), vocabulary.TEXTS[int(k)])
         for thing in _shuffled(rng, signs)
-        for k in rng.permutation(len(TEXTS))
-        if TEXTS[int(k)] != thing.text
+        for k in rng.permutation(len(vocabulary.TEXTS))
+        if vocabulary.TEXTS[int(k)] != thing.text
     )
-    return _first_fit(draft, "text", options)
 
 
 def _change_count(rng: Rng, draft: Draft) -> Draft | None:
@@ -255,40 +224,36 @@ def _change_count(rng: Rng, draft: Draft) -> Draft | None:
     scene, new = draft.scene, []
     for k in range(step):
         name = f"object-{draft.next_id + k}"
-        more = add_like(rng, group[0], scene, camera=draft.camera, name=name) if len(scene.things) < MOST else None
+        full = len(scene.things) >= MOST
+        more = None if full else plan.put_on_ground(rng, replace(group[0], id=name), scene, camera=draft.camera)
         scene, new = (more, [*new, name]) if more else (scene, new)
     return _counted(draft, scene, group, ids=tuple(new)) if new else None
 
 
 def _counted(draft: Draft, scene: Scene, group: list[Thing], *, ids: tuple[str, ...]) -> Draft:
     after = sum(thing.group == group[0].group for thing in scene.things)
-    before, now = (f"{number(n)} {_many(group[0], n)}" for n in (len(group), after))
+    *look, noun = group[0].phrase.split(" ")
+    before, now = (" ".join([number(n), *look, noun if n == 1 else plural(noun)]) for n in (len(group), after))
     ids = tuple(sorted(ids))
     change = SceneChange(type="counting", object_id=ids[0], object_ids=ids, before=before, after=now)
     done = draft.after(scene, change)
     return replace(done, touched=done.touched | {thing.id for thing in (*group, *scene.things) if thing.group})
 
 
-def _many(thing: Thing, count: int) -> str:
-    words = thing.phrase.split(" ")
-    return " ".join([*words[:-1], words[-1] if count == 1 else plural(words[-1])])
-
-
 CONTENT: dict[ChangeType, Change] = {
     "addition": _add_thing,
     "disappearance": partial(_take, kind="disappearance", resting=False),
     "removal": partial(_take, kind="removal", resting=True),
-    "substitution": _substitute_thing,
-    "size": _change_size,
-    "colour": _change_colour,
-    "orientation": _change_orientation,
-    "pose": _change_pose,
-    "text": _change_text,
+    "substitution": partial(_alter, kind="substitution", options=_substitutes),
+    "size": partial(_alter, kind="size", options=_sizes),
+    "colour": partial(_alter, kind="colour", options=_colours),
+    "orientation": partial(_alter, kind="orientation", options=_turns),
+    "pose": partial(_alter, kind="pose", options=_poses),
+    "text": partial(_alter, kind="text", options=_texts),
     "counting": _change_count,
-    "move": _move_thing,
-    "material": _change_material,
+    "move": partial(_alter, kind="move", options=_moves),
+    "material": partial(_alter, kind="material", options=_materials),
 }
-"""Changes of the scene."""
 DISTRACTING: dict[ChangeType, Change] = {"viewpoint": _change_viewpoint, "illumination": _change_illumination}
 """Changes of the photograph only."""
 
@@ -296,7 +261,7 @@ DISTRACTING: dict[ChangeType, Change] = {"viewpoint": _change_viewpoint, "illumi
 NUMBERS = (0.6, 0.27, 0.13)
 """Shares of photographs with one, two and three changes."""
 DISTRACTED = 0.3
-"""Share of photographs with changes of content that are also taken from elsewhere or in another light."""
+"""Share of photographs with changes of content that also have another view or light."""
 WEIGHTS: dict[ChangeType, float] = {
     "removal": 2.5,
     "counting": 2,
@@ -305,11 +270,11 @@ WEIGHTS: dict[ChangeType, float] = {
     "move": 1.5,
     "disappearance": 0.7,
 }
-"""How much more often than others a type is asked for: more where few worlds offer it."""
+"""Weights of the types, larger for those that few worlds allow."""
 
 
 def vary(rng: np.random.Generator, draft: Draft, *, plain: bool) -> Draft | None:
-    """Return the draft with one to three changes, none of content where it is to be plain; ``None`` if they fail."""
+    """Return the draft with one to three changes, none of content if ``plain``; ``None`` if they fail."""
     wanted = 1 + int(rng.choice(3, p=NUMBERS))
     done: Draft | None = draft
     if plain:
@@ -322,7 +287,7 @@ def vary(rng: np.random.Generator, draft: Draft, *, plain: bool) -> Draft | None
 
 
 def _apply(rng: np.random.Generator, draft: Draft, kinds: dict[ChangeType, Change], *, count: int) -> Draft | None:
-    """Return the draft with this many changes of different types, tried in a random order."""
+    """Return the draft with ``count`` changes of different types, tried in random order."""
     weights = np.array([WEIGHTS.get(kind, 1.0) for kind in kinds])
     order = rng.choice(len(kinds), size=len(kinds), replace=False, p=weights / weights.sum())
     for change in (list(kinds.values())[int(k)] for k in order):
@@ -334,9 +299,9 @@ def _apply(rng: np.random.Generator, draft: Draft, kinds: dict[ChangeType, Chang
 
 
 def _holds(draft: Draft) -> bool:
-    """Say whether all is visible from the new view, and faces the same way as from the old one."""
+    """Return whether everything is visible from the new view, with unchanged facings."""
     camera = replace(draft.camera, view=draft.scene.view)
-    if not (facings_clear(draft.scene, camera) and all_visible(draft.scene, camera)):
+    if not (plan.facings_clear(draft.scene, camera) and plan.all_visible(draft.scene, camera)):
         return False
-    facing = [thing for thing in draft.scene.things if SHAPES[thing.shape].front]
+    facing = [thing for thing in draft.scene.things if vocabulary.SHAPES[thing.shape].front]
     return all(draft.camera.facing(thing)[0] == camera.facing(thing)[0] for thing in facing)

@@ -1,4 +1,4 @@
-"""Take a photograph of a scene, and take it again without some of its things.
+"""Photograph a scene, and photograph it again without some of its things.
 
 Reads and writes nothing. Needs Mitsuba and Open Image Denoise: import this module only to render.
 """
@@ -16,7 +16,7 @@ from pairwright.tasks.scenes.state import Camera, Scene
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """All that decides the pixels of a photograph, but for the releases of renderer and denoiser."""
+    """Settings of a photograph, which with the versions of renderer and denoiser decide its pixels."""
 
     scene: Scene
     width: int
@@ -34,11 +34,11 @@ class Exposure:
         return replace(self, scene=self.scene.without(*things))
 
     def light(self) -> Plane:
-        """Return the light of every pixel, noisy; where a change of the scene alters nothing, the noise is the same."""
+        """Return the noisy light of every pixel; the noise is equal wherever a change of the scene alters nothing."""
         return expose(build_scene(self.scene), self.camera, samples=self.samples, seed=self.seed)
 
     def take(self, albedo: Plane | None = None) -> NDArray[np.uint8]:
-        """Return the picture ``(height, width, 3)``; ``albedo``: the scene's colours, where they are known."""
+        """Return the picture ``(height, width, 3)``; ``albedo``: the scene's colours, if known."""
         seen = survey_colours(self.scene, self.camera) if albedo is None else albedo
         return develop(self.light(), seen)
 
@@ -47,7 +47,7 @@ EXPOSURES = TypeAdapter(Exposure)
 
 
 def exposure_of(graph: SceneGraph | None) -> Exposure | None:
-    """Return how a rendered photograph was taken; ``None`` for others.
+    """Return the exposure of a rendered photograph; ``None`` for others.
 
     Raises:
         ValueError: the graph holds something else.

@@ -165,21 +165,20 @@ def hide(colour: tuple[int, int, int]) -> Picture:
 
 HOUSES = ((222, 178, 140), (170, 194, 200), (226, 208, 150), (196, 160, 150), (178, 196, 160), (214, 202, 190))
 PALETTES = 3
-"""Colours of each place."""
 STYLES = 12
-"""Looks of each place: its colours, and what lies about in it."""
+"""Looks of each place: its palette and clutter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """Piece of a place; ``uv`` maps it onto the picture, which repeats."""
+    """Piece of a place; ``uv`` maps it onto the repeating picture."""
 
     soup: Soup
     uv: Soup
     picture: Picture | None = None
     colour: tuple[float, float, float] = (0.5, 0.5, 0.5)
     roughness: float | None = None
-    """Of its gloss; ``None``: matt."""
+    """Roughness of its gloss; ``None``: matt."""
 
 
 Point = Sequence[float] | NDArray[np.float64]
@@ -217,16 +216,12 @@ def _table(style: int) -> list[Surface]:
     wall = [(190, 204, 204), (204, 190, 176), (176, 190, 178)][style]
     board = rounded_box((0, -0.3, -0.1), (11, 6.4, 0.2), 0.04)
     picture = wood(low, high, seed=style, boards=5)
-    top = Surface(board, _seen_from_above(board, 3.4), picture, roughness=(0.3, 0.5, 0.4)[style])
+    top = Surface(board, board[..., :2] / 3.4, picture, roughness=(0.3, 0.5, 0.4)[style])
     return [
         top,
         _wall(wall, y=5.5, seed=style, high=5.0),
         _plain(_quad((-9, -6, -1.6), (18, 0, 0), (0, 12, 0))[0], (150, 134, 118)),
     ]
-
-
-def _seen_from_above(soup: Soup, unit: float) -> Soup:
-    return soup[..., :2] / unit
 
 
 def _corner(style: int) -> list[Surface]:
@@ -284,7 +279,7 @@ def _counter(style: int) -> list[Surface]:
     top = rounded_box((0, -1.2, -0.1), (12, 7.6, 0.2), 0.03)
     soup, uv = _quad((-9, 2.6, 0), (18, 0, 0), (0, 0, 4.0), repeat=(4.5, 1))
     wall = Surface(soup, uv, tiles(tile, joint, seed=style, across=8), roughness=0.2)
-    return [Surface(top, _seen_from_above(top, 3.0), terrazzo(stone, chips, seed=style), roughness=0.25), wall]
+    return [Surface(top, top[..., :2] / 3.0, terrazzo(stone, chips, seed=style), roughness=0.25), wall]
 
 
 def _picnic(style: int) -> list[Surface]:
@@ -300,7 +295,7 @@ def _picnic(style: int) -> list[Surface]:
     picture = gingham(cloth, (240, 236, 226), checks=10)
     return [
         lawn,
-        Surface(blanket, _seen_from_above(blanket, 2.4), picture),
+        Surface(blanket, blanket[..., :2] / 2.4, picture),
         leaves,
         _wall((190, 212, 226), y=7.0, seed=1, high=6),
     ]
@@ -353,7 +348,6 @@ def painting(rng: np.random.Generator) -> Picture:
 
 
 def _laid(rng: np.random.Generator, picture: Picture, *, width: float) -> Surface:
-    """Lay something flat on the ground, anywhere, at any angle."""
     turn, (x, y) = rng.uniform(-0.6, 0.6), rng.uniform((-2.2, -1.4), (2.2, 1.8))
     along = width * np.array([np.cos(turn), np.sin(turn), 0])
     up = width * picture.shape[0] / picture.shape[1] * np.array([-np.sin(turn), np.cos(turn), 0])
@@ -362,18 +356,17 @@ def _laid(rng: np.random.Generator, picture: Picture, *, width: float) -> Surfac
 
 
 def _hung(rng: np.random.Generator, picture: Picture, *, y: float) -> Surface:
-    """Hang a picture on the wall at the back."""
     width = rng.uniform(1.1, 1.9)
     corner = (rng.uniform(-3.2, 3.2 - width), y - 0.02, rng.uniform(0.35, 0.8))
     return Surface(*_quad(corner, (width, 0, 0), (0, 0, width * picture.shape[0] / picture.shape[1])), picture[::-1])
 
 
 LIFT = 0.002
-"""How high flat things lie: enough to be seen, too little to lift what stands on them."""
+"""Height of flat things: visible, but too low to lift things on them."""
 
 
 def _clutter(place: str, rng: np.random.Generator) -> list[Surface]:
-    """Return what lies and hangs about in a place: nothing of it has a name in texts."""
+    """Return the clutter of a place, which no text names."""
     papers = [_laid(rng, sheet(rng), width=rng.uniform(0.6, 0.9)) for _ in range(rng.integers(4))]
     cloths = [_laid(rng, woven(rng), width=rng.uniform(1.2, 2.4)) for _ in range(rng.integers(1, 3))]
     return {
@@ -398,6 +391,6 @@ _BUILDERS: dict[str, Callable[[int], list[Surface]]] = {
 
 @lru_cache(maxsize=16)
 def surfaces_of(place: str, style: int) -> tuple[Surface, ...]:
-    """Return what a place consists of, and what lies about in it."""
+    """Return the surfaces of a place and its clutter."""
     clutter = _clutter(place, np.random.default_rng((style, sorted(_BUILDERS).index(place))))
     return (*_BUILDERS[place](style % PALETTES), *clutter)

@@ -1,4 +1,4 @@
-"""Plan worlds: a place, a view, a light and 4 to 12 things, drawn until everything stands free and can be seen.
+"""Plan worlds: a place, a view, a light and 4 to 12 things, drawn until all stand free and are visible.
 
 Reads and writes nothing. All randomness comes from the generator that is passed in.
 """
@@ -10,44 +10,30 @@ from typing import TypeVar
 
 import numpy as np
 
+from pairwright.tasks.scenes import vocabulary
 from pairwright.tasks.scenes.places import STYLES
 from pairwright.tasks.scenes.shapes import Soup, extent_of
 from pairwright.tasks.scenes.state import SURE_DEGREES, Camera, Scene, Thing
-from pairwright.tasks.scenes.vocabulary import (
-    DIRECTIONS,
-    FACINGS,
-    HEIGHTS,
-    SHAPES,
-    SIDES,
-    TEXTS,
-    TINTS,
-    Facing,
-    Light,
-    View,
-    colours_of,
-    view_phrase,
-)
+from pairwright.tasks.scenes.vocabulary import Facing, Light, View
 
 T = TypeVar("T")
 AREA = ((-2.2, 2.2), (-1.55, 1.85))
-"""x and y within which things stand."""
+"""Ranges of x and y for things."""
 GAP = 0.05
-"""Least distance between footprints."""
 MIN_VISIBLE = 0.5
 """Least visible share of a thing in a photograph."""
 PLANNED_VISIBLE = 0.6
-"""Least visible share that a plan asks for; more than ``MIN_VISIBLE``, for plans are coarser than photographs."""
+"""Least visible share in a plan, above ``MIN_VISIBLE`` as plans are coarser than photographs."""
 DRAWS = 60
-"""Places tried before a thing is given up."""
+"""Positions tried before a thing is given up."""
 TURNS = 5
-"""Turns tried on each carrier."""
 
 
 _silhouette = lru_cache(maxsize=512)(Camera.silhouette)
 
 
 def overlap(a: Soup, b: Soup, *, gap: float = GAP) -> bool:
-    """Say whether two rectangles (four corners each) come closer than a gap, by their separating axes."""
+    """Return whether two rectangles (four corners each) are closer than a gap, by their separating axes."""
     for corners in (a, b):
         for side in (corners[1] - corners[0], corners[2] - corners[1]):
             axis = side / np.linalg.norm(side)
@@ -58,7 +44,7 @@ def overlap(a: Soup, b: Soup, *, gap: float = GAP) -> bool:
 
 
 def stands_free(thing: Thing, scene: Scene) -> bool:
-    """Say whether a thing keeps its distance from all others; what carries it, or rests on it, does not count."""
+    """Return whether a thing keeps its distance from all others but its carrier and its load."""
     corners = thing.footprint()[1]
     stack = {thing.id, thing.support} - {None}
     others = (other for other in scene.things if not stack & {other.id, other.support})
@@ -66,9 +52,9 @@ def stands_free(thing: Thing, scene: Scene) -> bool:
 
 
 def rests_on(thing: Thing, carrier: Thing) -> bool:
-    """Say whether the middles of all sides of a thing's footprint are above the flat top of its carrier.
+    """Return whether the middles of all sides of a thing's footprint are above the flat top of its carrier.
 
-    The corners need not be: under a round thing nothing is there, and an angular one stands on the rest.
+    The corners need not be: a round thing has none, and an angular one stands on the rest.
     """
     centre, half, _ = extent_of(carrier.shape, carrier.pose)
     turn = np.array([(np.cos(carrier.yaw), np.sin(carrier.yaw)), (-np.sin(carrier.yaw), np.cos(carrier.yaw))])
@@ -81,7 +67,7 @@ def rests_on(thing: Thing, carrier: Thing) -> bool:
 
 
 def visible_shares(scene: Scene, camera: Camera) -> dict[str, float]:
-    """Return the share of each thing that nearer things leave to see; what is carried covers its carrier."""
+    """Return the share of each thing that nearer things leave visible; loads cover their carriers."""
     hidden = np.zeros((camera.height, camera.width), bool)
     shares = {}
     for thing in sorted(scene.things, key=lambda t: (camera.distance(t) - 0.02 * bool(t.support), t.id)):
@@ -92,36 +78,38 @@ def visible_shares(scene: Scene, camera: Camera) -> dict[str, float]:
 
 
 def all_visible(scene: Scene, camera: Camera) -> bool:
-    """Say whether every thing is wholly in the photograph and hidden by little."""
+    """Return whether every thing is wholly in the photograph and mostly visible."""
     if not all(camera.frames(thing) for thing in scene.things):
         return False
     return min(visible_shares(scene, camera).values()) >= PLANNED_VISIBLE
 
 
 def facings_clear(scene: Scene, camera: Camera) -> bool:
-    """Say whether nobody would argue about which way a thing faces."""
-    return all(camera.facing(thing)[1] <= SURE_DEGREES for thing in scene.things if SHAPES[thing.shape].front)
+    """Return whether every facing is clear."""
+    return all(
+        camera.facing(thing)[1] <= SURE_DEGREES for thing in scene.things if vocabulary.SHAPES[thing.shape].front
+    )
 
 
 def fits(scene: Scene, thing: Thing, camera: Camera) -> bool:
-    """Say whether a scene holds once this thing of it was put there or altered."""
+    """Return whether a scene is valid with this new or altered thing of it."""
     if thing.support is not None and not rests_on(thing, scene.thing(thing.support)):
         return False
     return stands_free(thing, scene) and all_visible(scene, camera)
 
 
 def turn_to(rng: np.random.Generator, thing: Thing, camera: Camera, *, facing: Facing | None = None) -> Thing:
-    """Return the thing turned some way: to a clear facing where it has a front, else anyhow."""
+    """Return the thing turned to a clear facing, or anyhow without a front."""
     if thing.shape == "sign":
         return replace(thing, yaw=camera.yaw(thing, "front", off_degrees=float(rng.uniform(-9, 9))))
-    if not SHAPES[thing.shape].front:
+    if not vocabulary.SHAPES[thing.shape].front:
         return replace(thing, yaw=float(rng.uniform(-np.pi, np.pi)))
-    way = facing or FACINGS[int(rng.choice(4, p=(0.32, 0.32, 0.28, 0.08)))]
+    way = facing or vocabulary.FACINGS[int(rng.choice(4, p=(0.32, 0.32, 0.28, 0.08)))]
     return replace(thing, yaw=camera.yaw(thing, way, off_degrees=float(rng.uniform(-15, 15))))
 
 
 def put_on_ground(rng: np.random.Generator, thing: Thing, scene: Scene, *, camera: Camera) -> Scene | None:
-    """Return the scene with the thing somewhere on the ground, or nothing where no place was found."""
+    """Return the scene with the thing on the ground; ``None`` if no position was found."""
     for _ in range(DRAWS):
         x, y = (float(rng.uniform(*span)) for span in AREA)
         put = turn_to(rng, replace(thing, x=x, y=y, z=0.0, support=None), camera)
@@ -131,7 +119,7 @@ def put_on_ground(rng: np.random.Generator, thing: Thing, scene: Scene, *, camer
 
 
 def put_on_carrier(rng: np.random.Generator, thing: Thing, scene: Scene, *, camera: Camera) -> Scene | None:
-    """Return the scene with the thing resting on one that carries nothing yet."""
+    """Return the scene with the thing on a free carrier; ``None`` if there is none."""
     carried = {other.support for other in scene.things}
     carriers = [other for other in scene.things if other.can_carry() and other.id not in carried and not other.group]
     for carrier in (carriers[int(k)] for k in rng.permutation(len(carriers))):
@@ -153,26 +141,29 @@ def pick(rng: np.random.Generator, options: Sequence[T]) -> T:
 
 
 def draw_view(rng: np.random.Generator, side: str, height: str) -> View:
-    """Return a view that its phrase describes, a little off the standard one."""
-    azimuth, elevation = SIDES[side] + float(rng.uniform(-1.5, 1.5)), HEIGHTS[height] + float(rng.uniform(-1, 1))
-    return View(azimuth, elevation, view_phrase(side, height))
+    """Return a view near the standard one of its phrase."""
+    azimuth, elevation = (
+        vocabulary.SIDES[side] + float(rng.uniform(-1.5, 1.5)),
+        vocabulary.HEIGHTS[height] + float(rng.uniform(-1, 1)),
+    )
+    return View(azimuth, elevation, vocabulary.view_phrase(side, height))
 
 
 def draw_light(rng: np.random.Generator) -> Light:
-    """Return any light; most are bright."""
-    return Light(pick(rng, DIRECTIONS), pick(rng, list(TINTS)), dim=bool(rng.random() < 0.15))
+    """Return a random light, mostly a bright one."""
+    return Light(pick(rng, vocabulary.DIRECTIONS), pick(rng, list(vocabulary.TINTS)), dim=bool(rng.random() < 0.15))
 
 
 def draw_look(rng: np.random.Generator, name: str, scene: Scene, *, shapes: list[str]) -> Thing | None:
-    """Return a thing, not placed yet, that no words of the scene's things fit; ``None`` where all words are taken."""
+    """Return an unplaced thing with words of its own; ``None`` if all words are taken."""
     for _ in range(20):
         shape = pick(rng, shapes)
-        kind = SHAPES[shape]
+        kind = vocabulary.SHAPES[shape]
         material = pick(rng, kind.materials)
-        colour = pick(rng, colours_of(shape, material))
+        colour = pick(rng, vocabulary.colours_of(shape, material))
         size = pick(rng, kind.sizes)
         pose = pick(rng, kind.poses) if kind.poses else None
-        text = pick(rng, TEXTS) if shape == "sign" else None
+        text = pick(rng, vocabulary.TEXTS) if shape == "sign" else None
         thing = Thing(name, shape, colour, material, size, pose=pose, text=text, wear=round(float(rng.random()), 3))
         if is_distinct(thing, scene):
             return thing
@@ -180,7 +171,7 @@ def draw_look(rng: np.random.Generator, name: str, scene: Scene, *, shapes: list
 
 
 def is_distinct(thing: Thing, scene: Scene) -> bool:
-    """Say whether shape and colour alone tell the thing from all others, those of its own group apart."""
+    """Return whether shape and colour distinguish the thing from all others outside its group."""
     return not any(
         (other.shape, other.colour) == (thing.shape, thing.colour)
         for other in scene.things
@@ -189,8 +180,8 @@ def is_distinct(thing: Thing, scene: Scene) -> bool:
 
 
 def draw_world(rng: np.random.Generator, place: str, *, width: int, height: int) -> Scene | None:
-    """Return the scene of a world's base photograph, or nothing where too little found a place."""
-    side, tall = pick(rng, list(SIDES)), pick(rng, list(HEIGHTS))
+    """Return the scene of a world's base photograph; ``None`` if too few things found a position."""
+    side, tall = pick(rng, list(vocabulary.SIDES)), pick(rng, list(vocabulary.HEIGHTS))
     scene = Scene(place, int(rng.integers(STYLES)), draw_view(rng, side, tall), draw_light(rng), ())
     camera = plan_camera(scene.view, width=width, height=height)
     wanted = int(rng.choice(np.arange(LEAST, MOST + 1), p=(0.06, 0.12, 0.17, 0.18, 0.16, 0.12, 0.09, 0.06, 0.04)))
@@ -201,12 +192,12 @@ def draw_world(rng: np.random.Generator, place: str, *, width: int, height: int)
 
 
 def plan_camera(view: View, *, width: int, height: int) -> Camera:
-    """Return a coarse camera for plans, of the photograph's proportions."""
+    """Return a coarse camera for plans, with the photograph's proportions."""
     return Camera(view, 128, max(16, round(128 * height / width)))
 
 
 def _steps(rng: np.random.Generator, wanted: int) -> list[str]:
-    """Return what to add, in order: large and special things first, fill up with single ones."""
+    """Return the things to add in order: large and special ones first, then single ones."""
     steps = []
     if rng.random() < 0.55:
         steps.append("sign")
@@ -226,7 +217,7 @@ def _add(rng: np.random.Generator, scene: Scene, step: str, camera: Camera) -> S
         return _add_stack(rng, scene, name, camera)
     if step.startswith("group"):
         return _add_group(rng, scene, int(step[-1]), camera)
-    shapes = ["sign"] if step == "sign" else [shape for shape in SHAPES if shape != "sign"]
+    shapes = ["sign"] if step == "sign" else [shape for shape in vocabulary.SHAPES if shape != "sign"]
     thing = draw_look(rng, name, scene, shapes=shapes)
     return put_on_ground(rng, thing, scene, camera=camera) if thing else None
 
@@ -235,28 +226,24 @@ def _add_stack(rng: np.random.Generator, scene: Scene, name: str, camera: Camera
     carrier = draw_look(rng, name, scene, shapes=["box", "book", "cube", "cylinder"])
     if carrier is None:
         return None
-    poses = [pose for pose in SHAPES[carrier.shape].carries if pose]
+    poses = [pose for pose in vocabulary.SHAPES[carrier.shape].carries if pose]
     carrier = replace(carrier, size="large" if rng.random() < 0.6 else "medium", pose=poses[0] if poses else None)
     below = put_on_ground(rng, carrier, scene, camera=camera)
     if below is None:
         return None
-    riders = [shape for shape, kind in SHAPES.items() if kind.rides]
+    riders = [shape for shape, kind in vocabulary.SHAPES.items() if kind.rides]
     above = draw_look(rng, f"object-{len(below.things) + 1:02d}", below, shapes=riders)
     small = replace(above, size="small") if above else None
     return (put_on_carrier(rng, small, below, camera=camera) if small else None) or below
 
 
 def _add_group(rng: np.random.Generator, scene: Scene, count: int, camera: Camera) -> Scene | None:
-    shapes = [shape for shape, kind in SHAPES.items() if kind.repeats]
+    shapes = [shape for shape, kind in vocabulary.SHAPES.items() if kind.repeats]
     first = draw_look(rng, "", scene, shapes=shapes)
     if first is None:
         return None
     first = replace(first, size="small" if rng.random() < 0.6 else "medium", group="group-1")
     for _ in range(count):
-        scene = add_like(rng, first, scene, camera=camera, name=f"object-{len(scene.things) + 1:02d}") or scene
+        thing = replace(first, id=f"object-{len(scene.things) + 1:02d}")
+        scene = put_on_ground(rng, thing, scene, camera=camera) or scene
     return scene
-
-
-def add_like(rng: np.random.Generator, like: Thing, scene: Scene, *, camera: Camera, name: str) -> Scene | None:
-    """Return the scene with one more thing of a group, on the ground."""
-    return put_on_ground(rng, replace(like, id=name), scene, camera=camera)

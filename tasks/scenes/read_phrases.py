@@ -1,7 +1,7 @@
-"""Read what a text says about scenes whose graphs are known, whoever wrote it: noun phrases become claims.
+"""Parse claims from the noun phrases of any text about scenes with known graphs (ours).
 
-Reads and writes nothing. Only what a text is sure to say is read, so a claim that does not hold makes the text false.
-That all claims hold makes it true only where every word of it was understood. Ours.
+Reads and writes nothing. Only certain statements are parsed, so a claim that does not hold makes the text false. If all
+claims hold, the text is true only if every word of it was understood.
 """
 
 import re
@@ -30,18 +30,17 @@ SPOKEN = {
     "depth": {words: value for value, words in DEPTHS.items()},
     "facing": {words: value for value, words in FACINGS.items()},
 }
-"""The words for each attribute that may be read, with the graph's own value."""
+"""Words of each attribute, with the graph's value."""
 MOST_CHARACTERS = 2000
-"""Longer halves are not read: nobody writes so much about a scene, and patterns would take long."""
+"""Longest half that is parsed: patterns take long on more, and nobody writes so much about a scene."""
 FILLERS = "a an the and with there is are one sees that has where scene image which shows in on of"
-"""Words that say nothing by themselves."""
 UNREADABLE = re.compile(
     r"\b(?:not|never|n['’]t|gone|missing|removed|disappeared|vanished|instead|rather|except|unlike|changed|replaced"
     r"|became|become|turned|moved|was|were|used|previously|longer|same|unchanged|if|or|nor|but|than|isn|aren"
     r"|least|most|about|around|almost|nearly|more|over)\b",
     re.IGNORECASE,
 )
-"""A half with one of these words says of its things what this reader cannot tell."""
+"""Words of statements beyond this parser; a half with one is not parsed."""
 
 
 def _either(words: dict[str, str] | dict[str, int]) -> str:
@@ -61,28 +60,29 @@ PHRASE = re.compile(
     re.IGNORECASE,
 )
 DENIALS = re.compile(r"\b(?:no|without|lacks|lacking|none|nothing|neither)\b", re.IGNORECASE)
+BUT_NO = re.compile(r"\bbut (?=(?:no|without|lacks|lacking)\b)", re.IGNORECASE)
 ENDED = re.compile(r"\s*(?:$|[,.;]|and\b|(?:in|on)\s*(?:$|[,.;]|and\b))")
-"""What follows a noun phrase that nothing narrows down; the names of places are blanks by then."""
+"""Text after an unqualified noun phrase; the names of places are blanks by then."""
 PLACE = re.compile(rf"(?<!\w)({_either(dict.fromkeys(PREPOSITIONS, 0))})(?!\w)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read of one text."""
+    """Parsed claims of a text."""
 
     claims: tuple[Claim, ...]
     understood: bool
-    """Whether no word was left over."""
+    """Whether every word was parsed."""
 
 
 def read_phrases(first: str, second: str) -> Reading:
-    """Return what the halves of a description claim of their images."""
+    """Return the claims of the halves of a description about their images."""
     halves = (_read(first, 0), _read(second, 1))
     return Reading((*halves[0].claims, *halves[1].claims), all(half.understood for half in halves))
 
 
 def _read(text: str, side: Side) -> Reading:
-    text = re.sub(r"\bno sign of(?: any)?\b|\bwithout any\b|\blacks any\b", "no", text)
+    text = re.sub(r"\bno sign of(?: any)?\b|\bwithout any\b|\blacks any\b", "no", BUT_NO.sub("and ", text))
     if len(text) > MOST_CHARACTERS or UNREADABLE.search(text):
         return Reading((), understood=False)
     claims: list[Claim] = []
@@ -93,14 +93,14 @@ def _read(text: str, side: Side) -> Reading:
             if pattern is PLACE:
                 claims.append(Claim(side=side, kind="place", value=match[1].lower()))
             else:
-                claims.extend(_thing(match, side, text=text))
+                claims.extend(_claim(match, side, text=text))
         text = PLACE.sub(" ", text)
     left = set(re.findall(r"\w+", rest.lower())) - set(FILLERS.split())
     return Reading(tuple(claims), understood=bool(claims) and not left)
 
 
-def _thing(match: re.Match[str], side: Side, *, text: str) -> Iterator[Claim]:
-    """Yield the claim of one noun phrase; none where a denial before it may reach it."""
+def _claim(match: re.Match[str], side: Side, *, text: str) -> Iterator[Claim]:
+    """Yield the claim of one noun phrase; none if a denial before it may apply."""
     named = {name: match[name] for name in (*SPOKEN, "text") if match[name]}
     values = {name: SPOKEN[name][value.lower()] if name in SPOKEN else value for name, value in named.items()}
     shape = NOUNS[match["noun"].lower()]

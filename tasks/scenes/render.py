@@ -1,7 +1,7 @@
-"""Render scenes: meshes, materials, lights and the camera of a photograph, its light, and what is where in it.
+"""Render scenes: meshes, materials, lights and camera of a photograph, its light, and its object index.
 
-Reads and writes nothing. Needs Mitsuba, whose variant is set here, with one thread, since the worker processes share
-the cores, and Open Image Denoise: import this module only to render.
+Reads and writes nothing. Needs Open Image Denoise and Mitsuba, which gets its variant here and a single thread, since
+the worker processes share the cores: import this module only to render.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _rgb(value: Any) -> Plugin:
 
 @lru_cache(maxsize=256)
 def _paint(of: Any, *which: Any) -> tuple[Any, ...]:
-    """Return the textures of what ``of(*which)`` paints, made once: it returns pictures or linear colours."""
+    """Return the cached textures of ``of(*which)``, which returns pictures or linear colours."""
     return tuple(_rgb(one) if one.ndim == 1 else _bitmap(one) for one in map(np.asarray, of(*which)))
 
 
@@ -54,7 +54,6 @@ def _bitmap(picture: Picture) -> mi.Texture:
 
 
 def _colours_of(colour: str, material: str) -> list[NDArray[Any]]:
-    """Return what a body is painted with, and for leather its grain."""
     srgb = COLOURS[colour]
     if material == "leather":
         return [hide(srgb), hide(srgb) / hide(srgb).mean(axis=(0, 1))]
@@ -73,7 +72,7 @@ def _place_of(place: str, style: int) -> list[NDArray[Any]]:
 
 
 def _glossy(colour: Any, roughness: float, *, metallic: float = 0.0) -> Plugin:
-    """Return a surface under a coat; ``roughplastic`` looks the same but takes 25 ms to set up each time."""
+    """Return a coated surface; ``roughplastic`` looks the same but takes 25 ms to set up each time."""
     return {
         "type": "principled",
         "base_color": colour,
@@ -90,12 +89,12 @@ ROUGHNESS = {
     "leather": (0.3, 0.6),
     "rubber": (0.55, 0.9),
 }
-"""Of a polished and of a worn thing."""
+"""Roughness of a polished and of a worn thing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """Mesh, what it is painted with, and how it reflects."""
+    """Mesh with its paint and reflectance."""
 
     soup: Soup
     normals: Soup
@@ -107,7 +106,6 @@ class Shell:
 
 
 def _shells(scene: Scene) -> Iterator[tuple[str, Shell]]:
-    """Yield the meshes of things ("thing_part") and of the place."""
     for thing in scene.things:
         for k, part in enumerate(thing.parts()):
             normals = corner_normals(part.soup) if part.normals is None else part.normals
@@ -138,7 +136,7 @@ def _surface(thing: Thing, part: Part) -> tuple[Any, Plugin]:
 
 
 def _board_uv(thing: Thing, part: Part) -> Soup:
-    """Return the texture coordinates of a board: from its own left bottom corner to its right top one."""
+    """Return the texture coordinates of a board, from its left bottom corner to its right top one."""
     left = part.soup.reshape(-1, 3)[..., :2] - (thing.x, thing.y)
     along = left @ np.array([np.cos(thing.yaw), np.sin(thing.yaw)])
     height = part.soup.reshape(-1, 3)[..., 2]
@@ -147,7 +145,7 @@ def _board_uv(thing: Thing, part: Part) -> Soup:
 
 
 def _mesh(name: str, shell: Shell, plugin: str, made: Plugin, *, attribute: Soup | None = None) -> mi.Mesh:
-    """Return the mesh with a material, or with an emitter, which shines flat; ``attribute``: what varies over it."""
+    """Return the mesh with a material, or a flat emitter; ``attribute``: values at its vertices."""
     props = mi.Properties()
     props[plugin] = mi.load_dict(made)
     smooth = plugin == "bsdf"
@@ -172,9 +170,9 @@ KEYS: dict[str, Triple] = {"left": (-4.8, -1.2, 5.8), "right": (4.8, -1.2, 5.8),
 
 
 def _lights(light: Light) -> dict[str, Plugin]:
-    """Return a large soft key light, a tall window across from it and an even sky (a gradient costs a fifth more time).
+    """Return a large soft key light, a tall window opposite and an even sky (a gradient costs a fifth more time).
 
-    The window is weak: it is there to be seen in what is glossy, by which metal and glaze are told from paint.
+    The weak window is reflected in glossy surfaces, which distinguishes metal and glaze from paint.
     """
     tint = np.array(TINTS[light.tint])
     power = 0.42 if light.dim else 1.0
@@ -195,18 +193,16 @@ def _panel(origin: Triple, target: Triple, *, size: tuple[float, float], radianc
     }
 
 
-def _lit(name: str, shell: Shell) -> mi.Mesh:
-    return _mesh(name, shell, "bsdf", {"type": "twosided", "bsdf": shell.bsdf})
-
-
 def build_scene(scene: Scene) -> mi.Scene:
     """Return the renderer's scene, with materials and lights."""
-    meshes = {name: _lit(name, shell) for name, shell in _shells(scene)}
+    meshes = {
+        name: _mesh(name, shell, "bsdf", {"type": "twosided", "bsdf": shell.bsdf}) for name, shell in _shells(scene)
+    }
     return mi.load_dict({"type": "scene", **meshes, **_lights(scene.light)}, optimize=False)
 
 
 def _build_sensor(camera: Camera, samples: int) -> mi.Sensor:
-    """Return the renderer's camera; the box filter keeps pixels independent of the order of samples."""
+    """Return the renderer's camera; with the box filter, pixels do not depend on the order of samples."""
     field = math.degrees(2 * math.atan(camera.width / (2 * camera.focal)))
     pose = mi.ScalarTransform4f().look_at(origin=list(camera.position), target=list(TARGET), up=[0, 0, 1])
     film = {"type": "hdrfilm", "width": camera.width, "height": camera.height, "rfilter": {"type": "box"}}
@@ -218,33 +214,33 @@ def _build_sensor(camera: Camera, samples: int) -> mi.Sensor:
 
 
 BOUNCES = 3
-"""Light that reaches things directly or over one other surface; a fourth costs a fifth more time and shows little."""
+"""Direct light and light over one other surface; a fourth bounce costs a fifth more time and shows little."""
 GLARE = np.float32(2)
-"""Most light of a pixel that counts (white is 1): a spark that few paths find would stay as a spot."""
+"""Limit of a pixel's light (white is 1): a spark of few paths would stay as a spot."""
 COLOUR_SAMPLES = 4
 """Enough for smooth edges."""
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What each pixel of a photograph shows, without light and noise."""
+    """Object index of a photograph: content of each pixel, without light and noise."""
 
     names: tuple[str, ...]
     """Ids of the meshes, "thing_part"."""
     shape: NDArray[np.int32]
     """Number of the mesh at the pixel: ``names[k]`` has number k + 1; 0: none."""
     normal: Plane
-    """Two components of where the surface at the pixel faces."""
+    """Two components of the surface normal at the pixel."""
     albedo: Plane
     """Mean colour over the pixel."""
 
     def mask(self, *things: str) -> Mask:
-        """Return the pixels that show some of the things."""
+        """Return the pixels of some things."""
         numbers = [k + 1 for k, name in enumerate(self.names) if name.split("_")[0] in things]
         return np.isin(self.shape, numbers)
 
     def changed(self, after: Survey, things: set[str]) -> int:
-        """Return how many pixels of these things, before or after, now show something else."""
+        """Return the number of pixels of these things, before or after, that differ."""
         region = self.mask(*things) | after.mask(*things)
         other = np.array(["", *self.names])[self.shape] != np.array(["", *after.names])[after.shape]
         other |= np.abs(self.albedo - after.albedo).sum(axis=-1) > 0.2
@@ -264,7 +260,7 @@ def _render(built: mi.Scene, camera: Camera, *, depth: int, seed: int, samples: 
 
 
 def survey(scene: Scene, camera: Camera) -> Survey:
-    """Look at what is where; the renderer's ``aov`` takes three times as long."""
+    """Return the object index; the renderer's ``aov`` takes three times as long."""
     shells = dict(_shells(scene))
     looks = {}
     for number, (name, shell) in enumerate(shells.items(), 1):
@@ -278,7 +274,7 @@ def survey(scene: Scene, camera: Camera) -> Survey:
 
 
 def survey_colours(scene: Scene, camera: Camera) -> Plane:
-    """Return the mean colour of the surfaces at each pixel; the denoiser keeps edges that are edges in it."""
+    """Return the mean surface colour at each pixel; the denoiser keeps its edges."""
     meshes = {
         name: _mesh(name, _towards(shell, camera), "emitter", {"type": "area", "radiance": shell.paint})
         for name, shell in _shells(scene)
@@ -292,7 +288,7 @@ def _shine(meshes: dict[str, mi.Mesh], camera: Camera, *, samples: int) -> Plane
 
 
 def _towards(shell: Shell, camera: Camera) -> Shell:
-    """Return the mesh with all of its triangles turned towards the camera: emitters shine to one side."""
+    """Return the mesh with all triangles turned towards the camera, since emitters shine to one side."""
     edges = shell.soup[:, 1:] - shell.soup[:, :1]
     faces = np.cross(edges[:, 0], edges[:, 1])
     away = ((camera.position - shell.soup[:, 0]) * faces).sum(axis=1) < 0
@@ -305,12 +301,12 @@ def _towards(shell: Shell, camera: Camera) -> Shell:
 
 
 def expose(built: mi.Scene, camera: Camera, *, samples: int, seed: int) -> Plane:
-    """Gather the light of every pixel; a pixel's draws depend on the seed alone."""
+    """Return the light of every pixel; its noise depends on the seed alone."""
     return np.minimum(_render(built, camera, depth=BOUNCES, seed=seed, samples=samples), GLARE)
 
 
 def develop(light: Plane, albedo: Plane) -> NDArray[np.uint8]:
-    """Return the picture: without the noise of few samples (Open Image Denoise), its tones those of sRGB."""
+    """Return the picture, denoised (Open Image Denoise) and toned to sRGB."""
     return tone_map(np.maximum(pyoidn.denoise(light, albedo, None, hdr=True), 0))
 
 
@@ -318,7 +314,7 @@ KNEE = np.float32(0.6)
 
 
 def tone_map(light: Plane) -> NDArray[np.uint8]:
-    """Return sRGB: linear up to 0.6, then a soft shoulder, which keeps hues and saves highlights."""
+    """Return sRGB: linear up to 0.6, then a soft shoulder that keeps hues and highlights."""
     soft = KNEE + (1 - KNEE) * (1 - np.exp(-(light - KNEE) / (1 - KNEE)))
     value = np.clip(np.where(light > KNEE, soft, light), 0, 1)
     srgb = np.where(value <= 0.0031308, 12.92 * value, 1.055 * np.power(value, 1 / 2.4) - 0.055)
@@ -326,7 +322,7 @@ def tone_map(light: Plane) -> NDArray[np.uint8]:
 
 
 def linear_of(picture: NDArray[np.uint8]) -> Plane:
-    """Return the light of which ``tone_map`` makes a picture."""
+    """Return the light of a picture, the inverse of ``tone_map``."""
     srgb = np.minimum(picture.astype(np.float32) / 255, 254.5 / 255)
     value = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
     soft = KNEE - (1 - KNEE) * np.log((1 - value) / (1 - KNEE))

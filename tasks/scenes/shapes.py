@@ -1,4 +1,4 @@
-"""The forms of things: each shape in each pose, as parts with a role, standing on z = 0 with the front towards -y.
+"""Meshes of things: each shape in each pose, as parts with a role, standing on z = 0 with the front towards -y.
 
 Reads and writes nothing. A mesh is a soup of triangles, float64 of shape ``(n, 3, 3)``: corner, then x, y, z. Lengths
 are those of a medium thing; results are cached and must not be changed.
@@ -16,7 +16,7 @@ Soup = NDArray[np.float64]
 
 
 def triangles_of_grid(points: Soup) -> Soup:
-    """Return two triangles per cell of a grid of points ``(rows, columns, 3)``, without those of no area."""
+    """Return two triangles per cell of a grid of points ``(rows, columns, 3)``, without empty ones."""
     a, b, c, d = points[:-1, :-1], points[1:, :-1], points[1:, 1:], points[:-1, 1:]
     soup = np.concatenate(
         [np.stack([a, b, c], axis=-2).reshape(-1, 3, 3), np.stack([a, c, d], axis=-2).reshape(-1, 3, 3)]
@@ -99,16 +99,13 @@ def turned(soup: Soup, degrees: float, *, axis: int, about: Sequence[float] = (0
     return (soup - np.asarray(about)) @ matrix.T + np.asarray(about)
 
 
-def moved(soup: Soup, by: Sequence[float]) -> Soup:
-    """Move a mesh."""
-    return soup + np.asarray(by, dtype=np.float64)
-
-
 def corner_normals(soup: Soup, crease_degrees: float = 46.0) -> Soup:
-    """Return a unit normal per corner: the mean over the faces that meet there at less than the crease angle."""
+    """Return a unit normal per corner: the mean over adjacent faces at less than the crease angle."""
     face = np.cross(soup[:, 1] - soup[:, 0], soup[:, 2] - soup[:, 0])
     unit = face / np.linalg.norm(face, axis=1, keepdims=True)
-    order, starts, sizes = _corners_by_place(soup)
+    _, place = np.unique(np.round(soup.reshape(-1, 3), 5) + 0.0, axis=0, return_inverse=True)
+    order, sizes = np.argsort(place.ravel(), kind="stable"), np.bincount(place.ravel())
+    starts = np.cumsum(sizes) - sizes
     result = np.zeros((soup.shape[0] * 3, 3))
     for size in np.unique(sizes):
         rows = order[starts[sizes == size][:, None] + np.arange(size)]
@@ -117,16 +114,8 @@ def corner_normals(soup: Soup, crease_degrees: float = 46.0) -> Soup:
     return (result / np.linalg.norm(result, axis=1, keepdims=True)).reshape(soup.shape)
 
 
-def _corners_by_place(soup: Soup) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-    places = np.round(soup.reshape(-1, 3), 5) + 0.0
-    _, inverse = np.unique(places, axis=0, return_inverse=True)
-    order = np.argsort(inverse.ravel(), kind="stable")
-    sizes = np.bincount(inverse.ravel())
-    return order, np.cumsum(sizes) - sizes, sizes
-
-
 def planar_uv(soup: Soup) -> Soup:
-    """Return texture coordinates ``(n, 3, 2)``: each face seen along its main axis, one unit per unit of length."""
+    """Return texture coordinates ``(n, 3, 2)``: each face along its main axis, one unit per unit of length."""
     face = np.abs(np.cross(soup[:, 1] - soup[:, 0], soup[:, 2] - soup[:, 0]))
     axes = np.array([(1, 2), (0, 2), (0, 1)])[face.argmax(1)]
     return np.take_along_axis(soup, axes[:, None, :].repeat(3, 1), axis=2)
@@ -137,12 +126,12 @@ Role = Literal["body", "dark", "pale", "steel", "glow", "board"]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One piece of a thing; ``body`` has the colour and the material of the thing, other roles have their own."""
+    """Piece of a thing; ``body`` has the thing's colour and material, other roles have their own."""
 
     role: Role
     soup: Soup
     normals: Soup | None = None
-    """Of each corner; filled in by ``form_of``."""
+    """Of each corner, computed by ``form_of``."""
 
 
 def _cylinder(_: str | None) -> list[Part]:
@@ -243,7 +232,7 @@ def _lamp(pose: str | None) -> list[Part]:
     cup = lathe([(0, 0.13), (0.06, 0.12), (0.09, 0.06), (0.21, -0.17), (0.195, -0.17), (0.08, 0.04), (0, 0.09)])
     bulb = ball((0, 0, -0.09), 0.075, steps=10)
     tilt = -82.0 if pose == "with its head raised" else -12.0
-    head, bulb = (moved(turned(part, tilt, axis=0), (0, -0.12, 0.9)) for part in (cup, bulb))
+    head, bulb = (turned(part, tilt, axis=0) + np.array((0, -0.12, 0.9)) for part in (cup, bulb))
     return [
         Part("body", np.concatenate([foot, head])),
         Part("steel", np.concatenate([*arms, *joints])),
@@ -290,14 +279,14 @@ def _car(_: str | None) -> list[Part]:
     ]
     places = [(x, y, 0.125) for x in (-0.22, 0.22) for y in (-0.3, 0.3)]
     lights = [ball((x, -0.495, 0.25), 0.05, stretch=(1, 0.5, 1), steps=8) for x in (-0.14, 0.14)]
-    dark = np.concatenate([*(moved(w, p) for w, p in zip(wheels, places, strict=True)), *glass])
+    dark = np.concatenate([*(wheel + np.array(place) for wheel, place in zip(wheels, places, strict=True)), *glass])
     return [Part("body", np.concatenate([hull, cabin])), Part("dark", dark), Part("glow", np.concatenate(lights))]
 
 
 def _duck(_: str | None) -> list[Part]:
     body = ball((0, 0.05, 0.24), 0.3, stretch=(0.88, 1.2, 0.8), steps=18)
     head = ball((0, -0.2, 0.58), 0.19, steps=16)
-    tail = moved(turned(lathe([(0, -0.1), (0.12, -0.1), (0, 0.2)]), -50, axis=0), (0, 0.34, 0.34))
+    tail = turned(lathe([(0, -0.1), (0.12, -0.1), (0, 0.2)]), -50, axis=0) + np.array((0, 0.34, 0.34))
     wings = [ball((x, 0.08, 0.3), 0.17, stretch=(0.35, 1.1, 0.7), steps=12) for x in (-0.25, 0.25)]
     beak = ball((0, -0.4, 0.55), 0.1, stretch=(0.85, 1, 0.4), steps=10)
     eyes = [ball((x, -0.34, 0.65), 0.032, steps=8) for x in (-0.09, 0.09)]
@@ -347,7 +336,7 @@ def form_of(shape: str, pose: str | None) -> tuple[Part, ...]:
     """Return the parts of a shape in a pose, lowered or lifted to stand on z = 0."""
     parts = FORMS[shape](pose)
     floor = min(float(part.soup[..., 2].min()) for part in parts)
-    return tuple(Part(part.role, moved(part.soup, (0, 0, -floor)), corner_normals(part.soup)) for part in parts)
+    return tuple(Part(part.role, part.soup + np.array((0, 0, -floor)), corner_normals(part.soup)) for part in parts)
 
 
 @lru_cache(maxsize=256)

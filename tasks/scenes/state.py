@@ -1,7 +1,7 @@
-"""What a photograph shows, in numbers: the things, where they are, the place, the light; and the camera that sees it.
+"""State of a photograph: things and their positions, place and light; and its camera.
 
-Reads and writes nothing; frozen, so that a change makes a new state. The same numbers build the renderer's camera, so
-that plans and photographs agree.
+Reads and writes nothing; frozen, so that a change makes a new state. Plans and the renderer use the same camera, so
+that they agree.
 """
 
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from pairwright.tasks.scenes.vocabulary import CLEAR, SHAPES, SIZES, Facing, Lig
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Object: its words, and where it stands (metres of the toy world, radians)."""
+    """Object: its words and its position (metres of the toy world, radians)."""
 
     id: str
     shape: str
@@ -31,9 +31,9 @@ class Thing:
     y: float = 0.0
     z: float = 0.0
     support: str | None = None
-    """Id of the thing that it rests on; ``None``: the ground."""
+    """Id of the supporting thing; ``None``: the ground."""
     group: str | None = None
-    """Name of the group of like things that it belongs to."""
+    """Name of its group of like things."""
     wear: float = 0.5
     """From 0 (polished) to 1 (worn); no text names it."""
 
@@ -49,11 +49,11 @@ class Thing:
 
     @property
     def height(self) -> float:
-        """Return how high it is."""
+        """Return its height."""
         return extent_of(self.shape, self.pose)[2] * self.scale
 
     def footprint(self) -> tuple[Soup, Soup]:
-        """Return the centre and the four corners of the rectangle around what it covers, seen from above."""
+        """Return the centre and the four corners of its bounding rectangle, seen from above."""
         centre, half, _ = extent_of(self.shape, self.pose)
         signs = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)])
         local = (np.array(centre) + signs * np.array(half)) * self.scale
@@ -61,7 +61,7 @@ class Thing:
         return corners.mean(0), corners
 
     def parts(self) -> list[Part]:
-        """Return its parts where they are in the world."""
+        """Return its parts in world coordinates."""
         turn = np.eye(3)
         turn[:2, :2] = self._turn()
         at = np.array([self.x, self.y, self.z])
@@ -73,7 +73,7 @@ class Thing:
         ]
 
     def can_carry(self) -> bool:
-        """Say whether another thing may rest on it."""
+        """Return whether another thing may rest on it."""
         return self.size != "small" and self.pose in SHAPES[self.shape].carries
 
     def _turn(self) -> Soup:
@@ -83,11 +83,10 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Everything that determines a photograph, but for its size and its noise."""
+    """Content of a photograph, without its size and noise."""
 
     place: str
     style: int
-    """Chooses among the looks of the place."""
     view: View
     light: Light
     things: tuple[Thing, ...]
@@ -101,7 +100,7 @@ class Scene:
         return replace(self, things=tuple(thing for thing in self.things if thing.id not in names))
 
     def having(self, *changed: Thing) -> "Scene":
-        """Return the scene with these things in the place of those of the same ids, new ones at the end."""
+        """Return the scene with things replaced by those of the same id, and new ones at the end."""
         new = {thing.id: thing for thing in changed}
         kept = tuple(new.pop(thing.id, thing) for thing in self.things)
         return replace(self, things=(*kept, *new.values()))
@@ -113,10 +112,10 @@ HALF_FIELD = np.radians(17.0)
 """Half of the horizontal field of view at 4:3; wider photographs keep the vertical field, narrower the horizontal."""
 
 NEAR, FAR = -1.8, 1.8
-"""The place along the view, from its middle, in which depth is told in thirds."""
+"""Range along the view, from the place's middle, that is divided into thirds of depth."""
 
 SURE_DEGREES = 38.0
-"""A facing is clear up to this angle from its axis; the quarters meet at 45."""
+"""Largest angle of a clear facing from its axis; the quarters meet at 45."""
 
 Mask = NDArray[np.bool_]
 Column = Literal["left", "centre", "right"]
@@ -135,7 +134,7 @@ _FACINGS: tuple[Facing, ...] = ("front", "right", "back", "left")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a thing stands in a photograph, in words."""
+    """Position of a thing in a photograph, in words."""
 
     column: Column
     depth: Depth
@@ -143,13 +142,13 @@ class Position:
     """Whether both words are ``CLEAR``."""
 
     def is_clearly_not(self, other: "Position") -> bool:
-        """Say whether nobody would argue that the thing stands elsewhere."""
+        """Return whether both positions are clear and differ."""
         return self.clear and other.clear and (self.column, self.depth) != (other.column, other.depth)
 
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """Pinhole camera that looks at the middle of the place."""
+    """Pinhole camera directed at the middle of the place."""
 
     view: View
     width: int
@@ -162,7 +161,7 @@ class Camera:
 
     @property
     def position(self) -> Soup:
-        """Return where it is."""
+        """Return its position in the world."""
         across, up = np.radians(self.view.azimuth), np.radians(self.view.elevation)
         away = np.array([np.sin(across) * np.cos(up), -np.cos(across) * np.cos(up), np.sin(up)])
         return TARGET + DISTANCE * away
@@ -183,7 +182,7 @@ class Camera:
         return np.stack([self.width / 2 + scale * (away @ right), self.height / 2 + scale * (away @ down)], axis=-1)
 
     def silhouette(self, thing: Thing) -> Mask:
-        """Return the pixels that the thing alone would cover, by the pixels' centres."""
+        """Return the pixels of the thing alone, by the pixels' centres."""
         fine = 4
         big = np.zeros((self.height * fine, self.width * fine), np.uint8)
         for part in thing.parts():
@@ -195,18 +194,18 @@ class Camera:
         return big[fine // 2 :: fine, fine // 2 :: fine].astype(bool)
 
     def frames(self, thing: Thing, margin: float = 0.015) -> bool:
-        """Say whether the whole thing is in the photograph, with a margin (share of the width)."""
+        """Return whether the whole thing is in the photograph, with a margin (share of the width)."""
         pixels = np.concatenate([self.project(part.soup).reshape(-1, 2) for part in thing.parts()])
         rim = margin * self.width
         return bool((pixels >= rim).all() and (pixels <= (self.width - rim, self.height - rim)).all())
 
     def distance(self, thing: Thing) -> float:
-        """Return how far the middle of its footprint is along the view on the ground, from the place's middle."""
+        """Return the distance of the thing's middle from the place's middle, along the view on the ground."""
         across = np.radians(self.view.azimuth)
         return float((thing.footprint()[0] - TARGET[:2]) @ np.array([-np.sin(across), np.cos(across)]))
 
     def position_of(self, thing: Thing, mask: Mask) -> Position:
-        """Return where the thing stands: the middle of its visible pixels across, its distance in depth."""
+        """Return the thing's position: the middle of its visible pixels across, and its distance in depth."""
         columns = np.flatnonzero(mask.any(axis=0))
         across = (int(columns[0]) + int(columns[-1]) + 1) / 2 / self.width
         ahead = (self.distance(thing) - NEAR) / (FAR - NEAR)
@@ -214,7 +213,7 @@ class Camera:
         return Position(_third(across, COLUMNS), _third(ahead, DEPTHS), clear)
 
     def facing(self, thing: Thing) -> tuple[Facing, float]:
-        """Return where the thing's front points as seen from here, and the degrees by which it is off that."""
+        """Return the thing's facing as seen from here, and the degrees by which it deviates."""
         towards = self.position[:2] - (thing.x, thing.y)
         front = np.array([np.sin(thing.yaw), -np.cos(thing.yaw)])
         angle = np.degrees(np.arctan2(towards[0] * front[1] - towards[1] * front[0], towards @ front))
@@ -222,7 +221,7 @@ class Camera:
         return _FACINGS[quarter % 4], abs(float(angle) - 90 * quarter)
 
     def yaw(self, thing: Thing, facing: Facing, *, off_degrees: float) -> float:
-        """Return the yaw with which the thing faces some way as seen from here."""
+        """Return the yaw of a facing as seen from here."""
         towards = self.position[:2] - (thing.x, thing.y)
         straight = float(np.arctan2(towards[1], towards[0])) + np.pi / 2
         return straight + float(np.radians(90 * _FACINGS.index(facing) + off_degrees))

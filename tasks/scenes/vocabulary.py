@@ -1,4 +1,4 @@
-"""The words of rendered scenes and what they mean in numbers: shapes, colours, materials, sizes, lights, viewpoints.
+"""Words of rendered scenes and their values: shapes, colours, materials, sizes, lights, viewpoints.
 
 Reads and writes nothing. Plurals and prepositions, which captions need, are in ``schemas.scene``.
 """
@@ -13,7 +13,7 @@ Facing = Literal["left", "right", "front", "back"]
 FACINGS: tuple[Facing, ...] = ("left", "right", "front", "back")
 
 SIZES: dict[Size, float] = {"small": 0.68, "medium": 1.0, "large": 1.42}
-"""Scale of each size: a step is 1.4, which the eye tells apart at two depths of the same place."""
+"""Scale of each size, in steps of 1.4, which are visible across the depth of a place."""
 
 COLOURS: dict[str, tuple[int, int, int]] = {
     "red": (196, 26, 32),
@@ -41,7 +41,7 @@ NEAR_COLOURS = frozenset(
         ("blue", "turquoise"),
     )
 )
-"""Colours that a change never exchanges: coloured light brings them close."""
+"""Pairs of colours that no change exchanges: coloured light makes them similar."""
 
 METALLIC_COLOURS = ("red", "orange", "yellow", "green", "turquoise", "blue", "purple", "pink")
 """Colours of metal: white metal looks grey, and black metal takes the colour of the room."""
@@ -51,27 +51,26 @@ VESSEL = ("ceramic", "metal", "wooden")
 CLEAR = 0.06
 """A column or a depth is clear this far from the next, as a share of the picture's width or the place's depth."""
 CLEAR_MATERIALS = frozenset(frozenset(("metal", matt)) for matt in ("rubber", "wooden", "leather"))
-"""Materials that a change exchanges: what mirrors the room for what does not; gloss and grain alone are hard to see."""
+"""Pairs of materials that a change exchanges: metal, which mirrors the room, and matt ones; others look alike."""
 LITTLE_MATERIAL = ("chair", "sign")
-"""Shapes too thin to show of what they are made, or with a painted board."""
+"""Shapes that are too thin to show their material, or have a painted board."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Say how things of one shape may look."""
+    """Possible looks of a shape."""
 
     materials: tuple[str, ...] = ROUND
     sizes: tuple[Size, ...] = tuple(SIZES)
     poses: tuple[str, ...] = ()
-    """Phrases that follow the noun; none for shapes of one piece."""
+    """Phrases after the noun; none for shapes of one piece."""
     front: bool = False
-    """Whether it has a side that is its front."""
     carries: tuple[str | None, ...] = ()
-    """Poses (``None``: of one piece) in which its top is flat and wide enough to carry another thing."""
+    """Poses (``None``: of one piece) with a top that can carry another thing."""
     rides: bool = True
     """Whether it may rest on another thing."""
     repeats: bool = False
-    """Whether groups of like things are made of it."""
+    """Whether it occurs in groups of like things."""
 
 
 LID = ("with its lid closed", "with its lid open")
@@ -102,14 +101,14 @@ SHAPES: dict[str, Kind] = {
 
 
 def colours_of(shape: str, material: str) -> tuple[str, ...]:
-    """Return the colours that things of a shape and a material show clearly: not white around white pages."""
+    """Return the colours that are clear on a shape and material; a white book has white pages."""
     if material == "metal":
         return METALLIC_COLOURS
     return tuple(colour for colour in COLOURS if (shape, colour) != ("book", "white"))
 
 
 TEXTS = ("STOP", "OPEN", "EXIT", "SALE", "CAFE", "TAXI", "ZOO", "BUS", "PARK", "SHOP", "7", "12", "24", "58", "96")
-"""What signs say: at most four letters, readable 40 pixels wide."""
+"""Texts of signs: at most four letters, readable 40 pixels wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,4 +175,4 @@ SCENE_WORDS: dict[str, tuple[str, ...]] = {
     "text": TEXTS,
     "rests_on": tuple(shape for shape, kind in SHAPES.items() if kind.carries),
 }
-"""The words that rendered scenes use for each attribute, so that no word gives an edit away."""
+"""Words of rendered scenes by attribute, also for edits, so that no word reveals an edit."""

@@ -1,6 +1,6 @@
-"""Photograph worlds: draw, look, and draw again until every change shows and nothing is hidden; then expose.
+"""Photograph worlds: draw scenes until every change is visible and nothing is hidden, then expose them.
 
-Writes down the truth about each photograph, from the scene's words and the renderer's object index. Needs Mitsuba:
+Records the scene graph of each photograph, from the scene's words and the renderer's object index. Needs Mitsuba:
 import this module only to render.
 """
 
@@ -22,7 +22,7 @@ from pairwright.tasks.store.masks import encode_mask
 
 ATTEMPTS = 60
 MIN_CHANGED = 0.0025
-"""Least share of the photograph's pixels that a change of content alters (123 pixels of 256 x 192)."""
+"""Least share of pixels that a change of content alters (123 pixels of 256 x 192)."""
 
 
 def describe(draft: Draft, camera: Camera, seen: Survey, *, world: str, number: int) -> SceneGraph:
@@ -40,7 +40,6 @@ def describe(draft: Draft, camera: Camera, seen: Survey, *, world: str, number: 
 
 
 def _visible_share(thing: Thing, camera: Camera, mask: Mask) -> float:
-    """Return the visible pixels over the pixels of the silhouette of the thing alone."""
     alone = int(camera.silhouette(thing).sum())
     return min(1.0, round(int(mask.sum()) / max(1, alone), 4))
 
@@ -75,33 +74,32 @@ class _Setup:
     camera: Camera
     seen: Survey
     seeds: tuple[int, ...]
-    """Where all randomness of this world starts: seed, world, attempt."""
+    """Seed, world and attempt: the seeds of all its randomness."""
 
 
 Photograph = tuple[NDArray[np.uint8], SceneGraph]
-"""Picture, and the truth about it."""
 
 
 def photograph_world(config: ScenesConfig, index: int) -> Iterator[Photograph | None]:
-    """Yield the photographs of a world, the base first; ``None`` for one that no draw could make."""
-    base = _set_up_base(config, index)
+    """Yield the photographs of a world, the base first; ``None`` for one that no attempt could draw."""
+    base = _draw_base(config, index)
     made: set[Key] = set()
     for number in range(config.photographs):
-        setup = base if number == 0 or base is None else _set_up_variation(config, base, number, made)
+        setup = base if number == 0 or base is None else _draw_variation(config, base, number, made)
         made |= _keys_of(setup.draft) if setup else set()
-        yield _take(config, setup, number) if setup else None
+        yield _photograph(config, setup, number) if setup else None
 
 
 Key = tuple[ChangeType, str | None]
 
 
 def _keys_of(draft: Draft) -> set[Key]:
-    """Return the type and the object of each change of content; there is one group that may be counted."""
+    """Return the type and object of each change of content; counting has one group, and no object."""
     content = (change for change in draft.changes if change.type not in DISTRACTORS)
     return {(change.type, None if change.type == "counting" else change.object_id) for change in content}
 
 
-def _set_up_base(config: ScenesConfig, index: int) -> _Setup | None:
+def _draw_base(config: ScenesConfig, index: int) -> _Setup | None:
     place = PLACES[index % len(PLACES)]
     for attempt in range(ATTEMPTS):
         seeds = (config.seed, index, attempt)
@@ -110,28 +108,28 @@ def _set_up_base(config: ScenesConfig, index: int) -> _Setup | None:
             continue
         camera = Camera(scene.view, config.width, config.height)
         seen = survey(scene, camera)
-        if _all_seen(scene, camera, seen):
+        if _all_visible(scene, camera, seen):
             coarse = plan_camera(scene.view, width=config.width, height=config.height)
             return _Setup(Draft(scene, coarse, 1), camera, seen, seeds)
     return None
 
 
-def _set_up_variation(config: ScenesConfig, base: _Setup, number: int, made: set[Key]) -> _Setup | None:
-    """Return a variation that no earlier one resembles: one thing turned twice differs, but not in words."""
+def _draw_variation(config: ScenesConfig, base: _Setup, number: int, made: set[Key]) -> _Setup | None:
+    """Return a variation unlike the earlier ones: a thing turned twice differs, but not in words."""
     plain = np.random.default_rng((*base.seeds, number)).random() < config.no_change_share
     for attempt in range(ATTEMPTS):
         rng = np.random.default_rng((*base.seeds, number, attempt))
         draft = vary(rng, replace(base.draft, next_id=100 * number + 1), plain=plain)
-        setup = _look(base, draft) if draft and made.isdisjoint(_keys_of(draft)) else None
+        setup = _check_draft(base, draft) if draft and made.isdisjoint(_keys_of(draft)) else None
         if setup:
             return setup
     return None
 
 
-def _look(base: _Setup, draft: Draft) -> _Setup | None:
+def _check_draft(base: _Setup, draft: Draft) -> _Setup | None:
     camera = replace(base.camera, view=draft.scene.view)
     seen = survey(draft.scene, camera)
-    if not _all_seen(draft.scene, camera, seen):
+    if not _all_visible(draft.scene, camera, seen):
         return None
     after = seen if camera == base.camera else survey(draft.scene, base.camera)
     least = MIN_CHANGED * camera.width * camera.height
@@ -139,21 +137,19 @@ def _look(base: _Setup, draft: Draft) -> _Setup | None:
         things = {name for name in (change.object_id, *change.object_ids) if name}
         if things and base.seen.changed(after, things) < least:
             return None
-        if change.type == "move" and not _moved(str(change.object_id), base, draft.scene, camera, seen):
-            return None
+        if change.type == "move":
+            name = str(change.object_id)
+            before = base.camera.position_of(base.draft.scene.thing(name), base.seen.mask(name))
+            if not camera.position_of(draft.scene.thing(name), seen.mask(name)).is_clearly_not(before):
+                return None
     return _Setup(draft, camera, seen, base.seeds)
 
 
-def _moved(name: str, base: _Setup, scene: Scene, camera: Camera, seen: Survey) -> bool:
-    before = base.camera.position_of(base.draft.scene.thing(name), base.seen.mask(name))
-    return camera.position_of(scene.thing(name), seen.mask(name)).is_clearly_not(before)
-
-
-def _all_seen(scene: Scene, camera: Camera, seen: Survey) -> bool:
+def _all_visible(scene: Scene, camera: Camera, seen: Survey) -> bool:
     return all(_visible_share(thing, camera, seen.mask(thing.id)) >= MIN_VISIBLE for thing in scene.things)
 
 
-def _take(config: ScenesConfig, setup: _Setup, number: int) -> Photograph:
+def _photograph(config: ScenesConfig, setup: _Setup, number: int) -> Photograph:
     seed = int(np.random.default_rng((*setup.seeds, number)).integers(2**31))
     exposure = Exposure(setup.draft.scene, config.width, config.height, config.samples_per_pixel, seed)
     world = f"world-{setup.seeds[1]:05d}"

@@ -1,7 +1,7 @@
-"""Let rows ask a served model, many of them at once.
+"""Run a stage's coroutine for many rows at once against a served model.
 
-A stage writes one coroutine for a row; here they run on the background loop, a bounded number at a time, and what they
-give is yielded as it comes. Rows are taken from their iterable when there is room for them, in the caller's thread.
+Coroutines run on the background loop, a bounded number at a time; results are yielded as they come. Rows are taken from
+their iterable on demand, in the caller's thread.
 """
 
 import asyncio
@@ -22,20 +22,19 @@ from pairwright.tasks.store.answers import Answers
 R = TypeVar("R", bound=Row)
 Result = Row | Dropped | Failed
 Work = Callable[[R, Chat], Awaitable[Result | Sequence[Result]]]
-AHEAD = 16
-"""Rows in hand beside two for each request that may be under way: some are between two requests."""
+AHEAD = 16  # rows in progress besides two per possible request: some are between requests
 _END = object()
 
 
 def ask_rows(
     rows: Iterable[R], work: Work[R], model: ChatConfig, *, answers: Answers | None = None, pace: Pace = PACE
 ) -> Iterator[Result]:
-    """Yield what the work gives for each row, in the order in which it ends.
+    """Yield the results of ``work`` for each row, in the order of completion.
 
-    A refused question drops its row, an unanswered one fails it. Anything else that the work raises ends the whole, as
-    does closing the iterator: whatever is under way is cancelled. The same row and answers must give the same
-    questions: what was answered before is looked up in ``answers``, and new answers are kept there. Raises
-    ``ConfigError`` where no server is named, ``ServerError`` where none answers, takes the key or knows the model.
+    A refused question drops its row, an unanswered one fails it. Other errors of ``work`` end the iteration, as does
+    closing it: pending work is cancelled. Answers are looked up in ``answers`` and stored there, so the same row must
+    ask the same questions. Raises ``ConfigError`` where no server is named, ``ServerError`` where none answers, accepts
+    the key or knows the model.
     """
     client = client_of(model, pace)
     chat = Chat(partial(client.ask, answers=answers))
@@ -46,7 +45,7 @@ def ask_rows(
         row: Any = next(source, _END)
         while running or row is not _END:
             while row is not _END and len(running) < 2 * client.endpoints.room + AHEAD:
-                begun = asyncio.run_coroutine_threadsafe(_one(work, row, chat), background())
+                begun = asyncio.run_coroutine_threadsafe(_process_row(work, row, chat), background())
                 running.add(begun)
                 begun.add_done_callback(ended.put)
                 row = next(source, _END)
@@ -59,7 +58,7 @@ def ask_rows(
 
 
 def asking(work: Callable[..., Awaitable[Result | Sequence[Result]]]) -> Callable[..., Iterator[Result]]:
-    """Return a stage's function that does the work for each row: a coroutine of row, chat, config and tables."""
+    """Return a stage's function from a coroutine of row, chat, config and tables."""
 
     @wraps(work)
     def ask(rows: Iterable[Row], config: Any, *, answers: Answers | None = None, **tables: Any) -> Iterator[Result]:
@@ -68,8 +67,7 @@ def asking(work: Callable[..., Awaitable[Result | Sequence[Result]]]) -> Callabl
     return ask
 
 
-async def _one(work: Work[R], row: R, chat: Chat) -> Sequence[Result]:
-    """Return the results of one row; the boundary at which what went wrong with it becomes a result."""
+async def _process_row(work: Work[R], row: R, chat: Chat) -> Sequence[Result]:
     try:
         results = await work(row, chat)
     except RefusedQuestionError as refused:

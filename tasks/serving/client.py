@@ -1,7 +1,7 @@
-"""Ask a served model: any OpenAI-compatible server, or several that share the load.
+"""Client of a served model: one OpenAI-compatible server, or several that share the load.
 
-One client for each configuration is kept for the process's life, so that what it has learnt of its servers stays from
-shard to shard. Everything in it runs on the background loop.
+One client per configuration lives as long as the process, so that its knowledge of servers lasts across shards.
+Everything in it runs on the background loop.
 """
 
 import asyncio
@@ -34,11 +34,9 @@ class Client:
     """Client of the servers of one configuration."""
 
     def __init__(self, config: ChatConfig, pace: Pace = PACE) -> None:
-        """Load the key; raise ``ConfigError`` where there is no address, or what is there is no key."""
+        """Load the key; ``ConfigError`` for a missing address or an invalid key."""
         if not config.endpoint:
-            raise ConfigError(
-                "models.*.endpoint: it names no server; set it to an address like http://127.0.0.1:8000/v1"
-            )
+            raise ConfigError("models.*.endpoint: not set; use an address like http://127.0.0.1:8000/v1")
         self._config = config
         self._pace = pace
         key, most = load_key(config.key), config.max_concurrency
@@ -46,11 +44,10 @@ class Client:
         endpoints = [Endpoint(connection, Limiter(most, pace.start)) for connection in opened]
         self.endpoints = Endpoints(endpoints, most=most, patience_s=config.patience_seconds, pace=pace)
         self._numbers = count()
-        self._refused: int | None = 0
-        """Questions that were refused before one was answered; ``None``: one was."""
+        self._refused: int | None = 0  # questions refused before the first answer; None: after it
 
     async def ask(self, question: Question, answers: Answers | None = None) -> Answer:
-        """Return the answer, from the memory where it is there; a new one is put there."""
+        """Return the answer, from memory or new; new answers are stored."""
         key = key_of(question, self._config)
         if answers is not None and (kept := answers.get(key)) is not None:
             said = json.loads(kept)
@@ -59,19 +56,19 @@ class Client:
             body = await asyncio.to_thread(body_of, question, self._config)  # decodes images
         except RefusedImageError as refused:
             raise RefusedQuestionError(refused.reason, refused.detail) from refused
-        answer = await self._try(question, body)
+        answer = await self._request(question, body)
         if answers is not None:
             answers.put(key, json.dumps(asdict(answer)).encode())
         return answer
 
-    async def _try(self, question: Question, body: dict[str, Any]) -> Answer:
+    async def _request(self, question: Question, body: dict[str, Any]) -> Answer:
         tries, request = 0, next(self._numbers)
         while True:
             endpoint, sent = await self.endpoints.take(), time.monotonic()
             try:
                 said = await self.endpoints.post(endpoint, body, request)
             except FaultError as fault:
-                # Only servers can be blamed for these two; one that answers others may have something against this.
+                # These two are the servers' fault, unless they answered other requests meanwhile.
                 busy, gone = fault.reason == "server busy", fault.reason == "no connection"
                 tries += self.endpoints.answered_at >= sent if busy else not gone
                 if tries >= self._config.max_attempts:
@@ -97,14 +94,14 @@ class Client:
             await asyncio.sleep(random.uniform(0, longest))
 
     def _count_refusal(self, endpoint: Endpoint, refused: RefusedQuestionError) -> None:
-        """Hold the server for wrong, and not its questions, when it refuses all of them from the start."""
+        """Raise ``ServerError`` where all questions from the start are refused: a wrong setup."""
         if self._refused is None:
             return
         self._refused += 1
         if self._refused >= self._pace.refusals:
             raise ServerError(
-                f"{endpoint.connection.url}: it refused each of the first {self._refused} questions "
-                f"({refused.detail or refused.reason}): start it with other limits, or correct the profile"
+                f"{endpoint.connection.url}: refused each of the first {self._refused} questions "
+                f"({refused.detail or refused.reason}). Start it with other limits, or correct the profile"
             ) from None
 
 
@@ -112,7 +109,7 @@ def client_of(config: ChatConfig, pace: Pace = PACE) -> Client:
     """Return the process's client of a configuration."""
     with _MAKING:
         if not _CLIENTS:
-            background()  # what is registered later is called earlier, and this needs the loop
+            background()  # first, as exit handlers run in reverse order
             atexit.register(close_clients)
         if (config, pace) not in _CLIENTS:
             _CLIENTS[config, pace] = Client(config, pace)
@@ -120,7 +117,7 @@ def client_of(config: ChatConfig, pace: Pace = PACE) -> Client:
 
 
 def close_clients() -> None:
-    """Close all clients: what they know is forgotten, and no connection stays."""
+    """Close all clients and their connections."""
     atexit.unregister(close_clients)
     with _MAKING:
         while _CLIENTS:

@@ -1,9 +1,8 @@
-"""Talk to one OpenAI-compatible server, and say whose fault an error is. Needs the network, and ``httpx2``.
+"""HTTP connection to one OpenAI-compatible server, with errors by who is at fault. Needs ``httpx2``.
 
-The row's: 400, 413, 422 (``RefusedQuestionError``). The server's: statuses that may pass, broken answers and lost
-connections (``FaultError``), worth another try. The configuration's: any other status (``ServerError``). A server may
-say anything in any form. The key goes only to the address that the profile names: no redirect is followed. Servers on
-this machine are asked directly, whatever proxy the environment names.
+The row: 400, 413, 422 (``RefusedQuestionError``). The server: temporary statuses, broken answers and lost connections
+(``FaultError``), worth another try. The configuration: any other status (``ServerError``). Answers are untrusted. The
+key goes only to the profile's address: redirects are not followed. Servers on this machine bypass proxies.
 """
 
 import asyncio
@@ -20,63 +19,54 @@ from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.tasks.serving.chat import REFUSED, RefusedQuestionError
 from pairwright.tasks.serving.keys import Key
 
-LONGEST = 300
-"""Characters that are kept of what a server says."""
+LONGEST = 300  # characters kept of a server's message
 Reason = Literal["server busy", "no answer in time", "broken answer", "server error", "no connection"]
 ADVICE: dict[Reason, str] = {
-    "no connection": "is the server running, and is this its address (models.*.endpoint)?",
-    "no answer in time": "it may be loading its model still, or too slow for models.*.timeout_seconds",
-    "server busy": "others use it, or it is too small for models.*.max_concurrency",
-    "server error": "the server's own log says why",
-    "broken answer": "is this the address of an OpenAI-compatible server (models.*.endpoint)? They often end in /v1",
+    "no connection": "check that the server is running, and its address (models.*.endpoint)",
+    "no answer in time": "it may still be loading, or be too slow for models.*.timeout_seconds",
+    "server busy": "lower models.*.max_concurrency, or use a larger server",
+    "server error": "see the server's log",
+    "broken answer": "check that models.*.endpoint is an OpenAI-compatible server (often ending in /v1)",
 }
 _REASONS: dict[int, Reason] = {408: "no answer in time", 429: "server busy", 503: "server busy"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """Waits and bounds of a client that suit every server, so that no profile names them; tests are quicker."""
+    """Waits and limits that suit every server, and are therefore no settings; tests use shorter ones."""
 
-    backoff_s: float = 0.5
-    """Longest wait before the second try; twice as long before each later one. What is waited is any share of it."""
+    backoff_s: float = 0.5  # maximum wait before the second try, doubled before each later one; waits are random
     backoff_most_s: float = 30.0
-    rest_s: float = 0.5
-    """How long an endpoint that cannot be reached is left alone; twice as long each time that it fails again."""
+    rest_s: float = 0.5  # rest of an unreachable endpoint, doubled each time it fails again
     rest_most_s: float = 15.0
-    connect_s: float = 10.0
-    """Longest wait for a connection."""
-    idle_s: float = 4.0
-    """How long a connection is kept for the next request; servers of vLLM's kind close theirs after five seconds."""
-    start: int = 8
-    """Requests that are under way at an endpoint before anything is known of it."""
-    max_bytes: int = 4_194_304
-    """Longer answers are broken: one of 32,000 tokens has some 200,000 bytes."""
-    refusals: int = 5
-    """So many refused questions, before any was answered, mean that the server is set up wrong; the rows are not."""
+    connect_s: float = 10.0  # connection timeout
+    idle_s: float = 4.0  # keep-alive of a connection; servers like vLLM's close theirs after five seconds
+    start: int = 8  # initial limit of concurrent requests per endpoint
+    max_bytes: int = 4_194_304  # maximum size of an answer: 32,000 tokens have some 200,000 bytes
+    refusals: int = 5  # refused questions before the first answer that indicate a wrong setup of the server
 
 
 PACE = Pace()
 
 
 class FaultError(Exception):
-    """Say that a request failed in a way that may pass: it is worth another try."""
+    """Temporary failure of a request, worth another try."""
 
     def __init__(self, reason: Reason, detail: str, *, retry_after: float | None = None) -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason: Reason = reason
         self.detail = detail
-        self.retry_after = retry_after
-        """Seconds that the server asks to wait."""
+        self.retry_after = retry_after  # seconds
 
     @property
     def advice(self) -> str:
-        """Return what to look at where no other try helped."""
+        """Return advice for when retries fail."""
         return ADVICE[self.reason]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """Answer of a server, and what it says of itself."""
+    """Server's answer with metadata."""
 
     text: str
     finish_reason: str
@@ -90,12 +80,12 @@ class Connection:
     """Connection to one server."""
 
     def __init__(self, url: str, key: Key, *, timeout_s: float, pace: Pace = PACE) -> None:
-        """Connect to nothing yet; raise ``ConfigError`` where this is no address of a server."""
+        """Create the client without connecting; ``ConfigError`` for an invalid address."""
         import httpx2
 
         check_address(url)
         for name in ("httpx2", "httpcore2"):
-            logging.getLogger(name).setLevel(logging.WARNING)  # several lines for each request, with their headers
+            logging.getLogger(name).setLevel(logging.WARNING)  # they log headers of each request
         self.url = url
         self._key = key
         self._timeout_s = timeout_s
@@ -111,11 +101,11 @@ class Connection:
         )
 
     async def post(self, body: dict[str, Any]) -> Completion:
-        """Return what the server answers; raise ``FaultError``, ``RefusedQuestionError`` or ``ServerError``."""
+        """Return the server's answer; raise ``FaultError``, ``RefusedQuestionError`` or ``ServerError``."""
         return read_answer(await self._send("POST", "chat/completions", body))
 
     async def models(self) -> tuple[str, ...]:
-        """Return the names of the models that the server has; raises as ``post``."""
+        """Return the names of the server's models; raises as ``post``."""
         content = await self._send("GET", "models")
         try:
             return tuple(shown(model["id"]) for model in json.loads(content)["data"])
@@ -133,7 +123,7 @@ class Connection:
         try:
             async with asyncio.timeout(self._timeout_s), self.http.stream(method, path, json=body) as response:
                 if response.headers.get("content-encoding", "identity").lower() != "identity":
-                    raise FaultError("broken answer", "compressed, though nobody asked for that")
+                    raise FaultError("broken answer", "compressed against the request's headers")
                 async for piece in response.aiter_raw():
                     content += piece
                     if len(content) > self._max_bytes:
@@ -151,7 +141,6 @@ class Connection:
         return said
 
     def _explain(self, status: int, content: bytes, retry_after: str) -> Exception:
-        """Return the error that a status stands for; ``retry_after``: the header."""
         message = message_of(content)
         if status in (400, 413, 422):
             return RefusedQuestionError(REFUSED, message)
@@ -162,16 +151,16 @@ class Connection:
             return FaultError(_REASONS.get(status, "server error"), detail, retry_after=wait)
         said = f"{self.url}: HTTP {status}: {message}"
         if status in (401, 403):
-            wants = f"it does not take the key in {self._key.place}" if self._key.value else "it wants a key"
-            return ServerError(f"{said}: {wants}; put the right one into {self._key.place}")
+            wants = f"rejects the key in {self._key.place}" if self._key.value else "requires a key"
+            return ServerError(f"{said}: the server {wants}; set {self._key.place}")
         return ServerError(
-            f"{said}: has it the model (models.*.model), and is this the address of an OpenAI-compatible server "
-            "(models.*.endpoint)? They often end in /v1"
+            f"{said}: check that it serves models.*.model, and that models.*.endpoint is an OpenAI-compatible server "
+            "(often ending in /v1)"
         )
 
 
 def check_address(url: str) -> None:
-    """Raise ``ConfigError`` for what is no address of a server; the message repeats no password."""
+    """Raise ``ConfigError`` for an invalid server address; the message repeats no password."""
     try:
         parts = urlsplit(url)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -180,13 +169,13 @@ def check_address(url: str) -> None:
         fits = False
     if not fits or not url.isascii() or not url.isprintable() or " " in url:
         raise ConfigError(
-            "models.*.endpoint: this is no address; one looks like http://127.0.0.1:8000/v1, without password, query "
-            "and fragment (a key is read from the environment variable that models.*.key names)"
+            "models.*.endpoint: invalid address; use one like http://127.0.0.1:8000/v1, without password, query and "
+            "fragment (keys are read from the environment variable named by models.*.key)"
         )
 
 
 def is_here(host: str) -> bool:
-    """Say whether a host is this machine."""
+    """Return whether a host is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -194,7 +183,7 @@ def is_here(host: str) -> bool:
 
 
 def read_answer(body: bytes) -> Completion:
-    """Return what the body of an answer says; raises as ``post``."""
+    """Return the completion in a response body; raises as ``post``."""
     try:
         said: Any = json.loads(body.decode())
     except UnicodeDecodeError:
@@ -211,12 +200,12 @@ def read_answer(body: bytes) -> Completion:
         raise RefusedQuestionError("the model refused", shown(refusal))
     if not isinstance(reason, str):
         raise FaultError("broken answer", "no finish reason")
-    if reason in ("abort", "error"):  # vLLM says so when it ends before the answer does
+    if reason in ("abort", "error"):  # vLLM, when it stops early
         raise FaultError("server error", f"finish reason {reason}")
     if reason not in ("stop", "length"):
         raise RefusedQuestionError("the server ended the answer", f"finish reason {shown(reason)}")
     if content is None and reason == "length":
-        content = ""  # all tokens went into thoughts
+        content = ""  # all tokens were reasoning
     if not isinstance(content, str):
         raise FaultError("broken answer", f"the content is {type(content).__name__}, not text")
     usage = said["usage"] if isinstance(said.get("usage"), dict) else {}
@@ -227,19 +216,19 @@ def read_answer(body: bytes) -> Completion:
         finish_reason=reason,
         model=shown(model) if isinstance(model, str) else "",
         fingerprint=shown(fingerprint) if isinstance(fingerprint, str) else "",
-        # A number that cannot be one of tokens is 0: the answer is good all the same.
+        # Implausible token counts become 0; the answer is still valid.
         prompt_tokens=prompt if type(prompt) is int and 0 <= prompt < 2**31 else 0,
         completion_tokens=completion if type(completion) is int and 0 <= completion < 2**31 else 0,
     )
 
 
 def whole(text: str) -> str:
-    """Return the text with halves of surrogates replaced, which no file takes."""
+    """Return the text with lone surrogates replaced, which no file accepts."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def message_of(body: bytes) -> str:
-    """Return what an error's body says, in one printable line."""
+    """Return an error body's message, in one printable line."""
     text = body.decode("utf-8", "replace")
     try:
         said: Any = json.loads(text)
@@ -252,13 +241,13 @@ def message_of(body: bytes) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a text of a server's in one printable line of bounded length."""
+    """Return a server's text in one printable line of bounded length."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text[: 8 * LONGEST]).split())
     return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
 
 
 def root_of(error: BaseException) -> str:
-    """Return what lies at the bottom of an error of the network, in words."""
+    """Return the root cause of a network error, in words."""
     words = str(error) or type(error).__name__
     seen: BaseException | None = error
     while seen := seen.__cause__ or seen.__context__:

@@ -1,12 +1,12 @@
-"""Stand between a build and a server that it started: end the server when the build is gone, however it went.
+"""Guard of a server started by a build: ends the server when the build is gone, for whatever reason.
 
     python guard.py PARENT GRACE_SECONDS COMMAND...
 
-PARENT is the build's process id. The command runs in a process group of its own, since vLLM has engine processes beside
-the one that was started. When this guard is told to end (SIGTERM), or PARENT is no longer its parent (also after
-``kill -9``), it sends SIGTERM to the command, and after GRACE_SECONDS, or as soon as that one has ended, SIGKILL to all
-that is left of the group. It ends, with the command's exit code, when they are gone: their GPU is free then. It is
-started by its path, so that nothing of the project is loaded, in a session of its own: Ctrl-C reaches the build only.
+PARENT is the build's process id. The command runs in its own process group, as vLLM has engine processes. On SIGTERM,
+or when PARENT is no longer its parent (also after ``kill -9``), the guard sends SIGTERM to the command, and after
+GRACE_SECONDS, or when it has ended, SIGKILL to the rest of the group. It exits with the command's exit code when all
+are gone and the GPU is free. It is started by its path, loads nothing of the project, and has its own session: Ctrl-C
+reaches the build only.
 """
 
 import ctypes
@@ -19,13 +19,12 @@ import time
 from contextlib import suppress
 
 LOOK_SECONDS = 0.1
-GONE_SECONDS = 10.0
-"""Killed processes are gone at once, unless a device holds them."""
+GONE_SECONDS = 10.0  # killed processes end at once, unless a device holds them
 PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(parent: int, grace_s: float, command: list[str]) -> int:
-    """Run the command until it ends, this guard is told to end it, or the parent is gone; return its exit code."""
+    """Run the command until it ends, the guard is terminated, or the parent is gone; return its exit code."""
     told = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: told.set())
     with suppress(OSError, AttributeError):  # Linux: orphans of the command become children here, and can be waited for
@@ -52,7 +51,7 @@ def main(parent: int, grace_s: float, command: list[str]) -> int:
 
 
 def _ended(server: "subprocess.Popen[bytes]") -> bool:
-    """Say whether it has ended, without taking its exit code: until that is taken, its group's number stays its own."""
+    """Return whether it has ended, without reaping it, which keeps its process group id reserved."""
     return os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 

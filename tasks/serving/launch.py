@@ -1,8 +1,8 @@
-"""Start vLLM on this machine for the stages that need it: `launch.enabled` in a profile.
+"""Start vLLM on this machine for stages that need it: `launch.enabled` in a profile.
 
-Reads ``ChatConfig``, gives it back with the endpoint filled in. One server at a time: the next model's server starts
-when the last one's has ended, since they share one GPU. vLLM runs in an environment or a container of its own, behind
-a guard (``guard.py``) that ends it with the build, also when that is killed. Needs only the standard library here.
+Returns ``ChatConfig`` with the endpoint filled in. One server at a time, since they share one GPU: the next model's
+starts when the last one's has ended. vLLM runs in its own environment or container, behind a guard (``guard.py``) that
+ends it with the build, also when that is killed. Needs only the standard library here.
 """
 
 import json
@@ -31,21 +31,15 @@ from pairwright.tasks.serving.memory import divide, gpu_memory, read_needs
 
 LOOK_SECONDS = 0.1
 ANSWER_SECONDS = 5
-DRAIN_SECONDS = 15
-"""How long vLLM goes on answering what it was asked when it is told to end."""
-GRACE_SECONDS = DRAIN_SECONDS + 30
-"""How long after it is told to end it is killed; it has drained by then, and let go of its GPU."""
-VERSION_SECONDS = 120
-"""vLLM imports PyTorch before it says its version."""
-OLDEST = (0, 11)
-"""Older ones take no notice of ``structured_outputs``, and answer in any form."""
-LIMITS_OF_TEXT = (0, 12)
-"""Older ones end at ``--limit-mm-per-prompt`` where a model sees no images."""
-DRAINS = (0, 18)
-"""Older ones do not know ``--shutdown-timeout``."""
+DRAIN_SECONDS = 15  # time in which vLLM finishes its requests at the end
+GRACE_SECONDS = DRAIN_SECONDS + 30  # time from SIGTERM to SIGKILL; vLLM has drained and freed its GPU by then
+VERSION_SECONDS = 120  # vLLM imports PyTorch before it prints its version
+OLDEST = (0, 11)  # older ones ignore ``structured_outputs``
+LIMITS_OF_TEXT = (0, 12)  # older ones exit at ``--limit-mm-per-prompt`` for text models
+DRAINS = (0, 18)  # older ones lack ``--shutdown-timeout``
 NEWEST = (99, 0)
 SOURCE = re.compile(r"^(?:\([^)]*\) ?)?(?:(?:ERROR|CRITICAL|WARNING|INFO) [\d :-]+\[[^\]]*\] ?)?")
-"""What stands before a line of vLLM's log: "(EngineCore_0 pid=7) ERROR 11-23 12:00:00 [core.py:700]"."""
+"""Prefix of a line in vLLM's log: "(EngineCore_0 pid=7) ERROR 11-23 12:00:00 [core.py:700]"."""
 MATTERS = (
     re.compile(
         "No available memory for the cache|CUDA out of memory|KV cache is needed|unrecognized arg|^Value error, "
@@ -53,11 +47,10 @@ MATTERS = (
     re.compile(r"^(?:[\w.]*(?:Error|Exception)|[\w. ]+: error): (?!.*root cause above|WorkerProc init)"),
     re.compile(r"\S"),
 )
-"""Lines that say why vLLM ended, those that say most first; its processes say of each other only that one failed."""
+"""Lines with the cause of vLLM's end, the most specific first; worker processes only report failures of others."""
 QUIET = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "NO_COLOR": "1"}
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-"""What speaks of the project's own environment, not of vLLM's."""
+OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # variables of the project's own environment, not for vLLM
 _log = logging.getLogger(__name__)
 
 
@@ -70,7 +63,7 @@ class _Running:
 
 
 class Servers:
-    """Servers of a build: at most one runs, and none is left when the build ends. Each model has a log in a folder."""
+    """Servers of a build: at most one runs, and none outlives the build. Each model has a log in a folder."""
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
@@ -83,10 +76,10 @@ class Servers:
         self.stop()
 
     def ready(self, chat: ChatConfig, *, field: str) -> ChatConfig:
-        """Return the configuration with the endpoint of a server that answers; without `launch`, as it is.
+        """Return the configuration with the endpoint of a running server; without `launch`, unchanged.
 
-        What runs for another model is stopped first. ``field`` is the model's name in the profile. Raises
-        ``ConfigError`` where it cannot be started, ``ServerError`` with what its log says where it does not answer.
+        Another model's server is stopped first. ``field`` is the model's name in the profile. Raises ``ConfigError``
+        where it cannot be started, ``ServerError`` with the cause in its log where it does not answer.
         """
         if not chat.launch.enabled:
             return chat
@@ -96,8 +89,8 @@ class Servers:
             version = ask_version(chat.launch.command)
             if version < OLDEST:
                 raise ConfigError(
-                    f"{field}.launch.command: this is vLLM {'.'.join(map(str, version))}, which cannot hold answers to "
-                    f"a form as it is asked to; install {'.'.join(map(str, OLDEST))} or newer"
+                    f"{field}.launch.command: vLLM {'.'.join(map(str, version))} lacks structured outputs; install "
+                    f"{'.'.join(map(str, OLDEST))} or newer"
                 )
             self.stop()
             running = self._running = _launch(chat, self._logs, version)
@@ -107,7 +100,7 @@ class Servers:
         return chat.model_copy(update={"endpoint": (f"http://127.0.0.1:{running.port}/v1",)})
 
     def stop(self) -> None:
-        """Stop the server that runs, if one does; what it is answering is answered first."""
+        """Stop the running server, if any, after its current requests."""
         if self._running is None:
             return
         self._running.guard.terminate()
@@ -117,29 +110,29 @@ class Servers:
 
 
 def _started_as(chat: ChatConfig) -> tuple[object, ...]:
-    """Return what a server was started with: another one of these needs another server."""
+    """Return the settings that need another server when changed."""
     return chat.model, chat.revision, chat.max_pixels, chat.launch
 
 
 def check_launch(chat: ChatConfig, field: str) -> None:
-    """Raise ``ConfigError`` where the program or the model's name is missing, or there is an address, too."""
+    """Raise ``ConfigError`` where the program or the model's name is missing, or an endpoint is set, too."""
     program = chat.launch.command[0] if chat.launch.command else ""
     if not chat.model:
-        raise ConfigError(f"{field}.model is empty: `launch` serves the model that it names")
+        raise ConfigError(f"{field}.model: required with `launch`")
     if chat.endpoint:
         raise ConfigError(
             f"{field}.endpoint {chat.endpoint[0]} and {field}.launch.enabled exclude each other: leave one out"
         )
     if not shutil.which(program):
         raise ConfigError(
-            f"{field}.launch.command: {program!r} is no program here; name the vllm of the environment that it is "
-            f"installed in (--set {field}.launch.command=/.../bin/vllm), which is never this one"
+            f"{field}.launch.command: {program!r} not found; name the vllm of its own environment (--set "
+            f"{field}.launch.command=/.../bin/vllm)"
         )
 
 
 @cache
 def ask_version(command: tuple[str, ...]) -> tuple[int, int]:
-    """Return the first two numbers of vLLM's version; one that says none is taken for the newest."""
+    """Return the first two numbers of vLLM's version, the newest if unknown."""
     try:
         said = subprocess.run(  # noqa: S603 - the command is the profile's
             [*command, "--version"],
@@ -154,12 +147,12 @@ def ask_version(command: tuple[str, ...]) -> tuple[int, int]:
         said = str(error)
     if found := re.search(r"^v?(\d+)\.(\d+)", said, re.MULTILINE):
         return int(found[1]), int(found[2])
-    _log.warning("%s --version says no version: taken for a new one", shlex.join(command))
+    _log.warning("%s --version prints no version; assuming a new one", shlex.join(command))
     return NEWEST
 
 
 def _environment(command: Sequence[str]) -> dict[str, str]:
-    """Return the variables for vLLM: its own programs (``ninja``) are found first, GPUs numbered as by nvidia-smi."""
+    """Return vLLM's environment: its own programs (``ninja``) first on the PATH, GPUs numbered as by nvidia-smi."""
     kept = {name: value for name, value in os.environ.items() if name not in OURS}
     own = Path(shutil.which(command[0]) or "").resolve().parent
     return {
@@ -171,7 +164,7 @@ def _environment(command: Sequence[str]) -> dict[str, str]:
 
 
 def vllm_command(chat: ChatConfig, port: int, version: tuple[int, int] = NEWEST) -> list[str]:
-    """Return vLLM's command line; the profile's own flags come last, where they win."""
+    """Return vLLM's command line; the profile's own flags come last and win."""
     launch = chat.launch
     limits = launch.max_images > 0 or version >= LIMITS_OF_TEXT
     return [
@@ -180,10 +173,10 @@ def vllm_command(chat: ChatConfig, port: int, version: tuple[int, int] = NEWEST)
         *("--max-model-len", str(launch.max_model_len), "--gpu-memory-utilization", str(launch.gpu_memory_utilization)),
         *_share_gpus(chat),
         *(("--limit-mm-per-prompt", json.dumps({"image": launch.max_images, "video": 0})) if limits else ()),
-        # An image processor's own limit may be far above ours, and vLLM sets memory aside for the largest image.
+        # vLLM reserves memory for the processor's largest image.
         *(("--mm-processor-kwargs", json.dumps({"max_pixels": chat.max_pixels})) if launch.max_images else ()),
-        "--enable-prefix-caching",  # prompts begin alike
-        # A checkpoint's generation_config.json may say top_k 1 (Qwen2-VL's does): no seed, no temperature counts then.
+        "--enable-prefix-caching",  # prompts share prefixes
+        # A checkpoint's generation_config.json may have top_k 1 (Qwen2-VL's), which disables seed and temperature.
         *("--generation-config", "vllm", "--disable-uvicorn-access-log"),
         *(("--shutdown-timeout", str(DRAIN_SECONDS)) if version >= DRAINS else ()),
         *(("--revision", chat.revision) if chat.revision and not Path(chat.model).exists() else ()),
@@ -192,7 +185,6 @@ def vllm_command(chat: ChatConfig, port: int, version: tuple[int, int] = NEWEST)
 
 
 def _share_gpus(chat: ChatConfig) -> tuple[str, ...]:
-    """Return the flags that divide a model among GPUs; on one, or where none is found, there is nothing to say."""
     try:
         needs = read_needs(chat)
     except ValueError:
@@ -225,14 +217,14 @@ def _launch(chat: ChatConfig, logs: Path, version: tuple[int, int]) -> _Running:
 
 
 def free_port() -> int:
-    """Return a port that is free at this moment."""
+    """Return a currently free port."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]
 
 
 def _wait(running: _Running) -> str:
-    """Wait until it answers; return why it does not, with the line of its log that says so."""
+    """Wait until it answers; return why it does not, with the cause in its log."""
     began, limit = time.monotonic(), running.chat.launch.start_timeout_seconds
     what = f"did not answer within {limit:g} s (launch.start_timeout_seconds)"
     while time.monotonic() < began + limit:
@@ -248,19 +240,19 @@ def _wait(running: _Running) -> str:
 
 
 def find_cause(log: str) -> str:
-    """Return the last line of those that say most of why vLLM ended: an error, and not the traceback above it."""
-    lines = [SOURCE.sub("", line).strip() for line in log.splitlines()[1:]]  # the first is the command
+    """Return the log line with the most specific cause of vLLM's end."""
+    lines = [SOURCE.sub("", line).strip() for line in log.splitlines()[1:]]  # without the command
     told = next((told for pattern in MATTERS if (told := [line for line in lines if pattern.search(line)])), [""])
     return told[-1][:500] or "its log is empty"
 
 
 def _serves(running: _Running) -> bool:
-    """Say whether the port answers, and serves the model: another process may have taken it."""
+    """Return whether the port answers and serves the model: another process may have taken it."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"http://127.0.0.1:{running.port}/v1/models", timeout=ANSWER_SECONDS) as answer:
             return any(model["id"] == running.chat.model for model in json.loads(answer.read())["data"])
     except HTTPError as error:
-        return error.code == 401  # it wants its key; whether the client has it is seen when it asks
+        return error.code == 401  # it requires a key, checked at the first request
     except (OSError, HTTPException, ValueError, LookupError, TypeError):
         return False

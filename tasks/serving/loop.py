@@ -1,4 +1,4 @@
-"""Run coroutines from ordinary functions: one event loop in a thread of its own, for the process's life."""
+"""Background event loop for coroutines of synchronous functions, in a thread of its own."""
 
 import asyncio
 import atexit
@@ -14,20 +14,20 @@ _LONGEST_END_S = 5.0
 
 
 def background() -> asyncio.AbstractEventLoop:
-    """Return the running loop; it is started at the first call and ends with the process."""
+    """Return the running loop, started at the first call and stopped with the process."""
     with _STARTING:
         return _start()
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the loop and wait for what it returns; not to be called on the loop itself."""
+    """Run a coroutine on the loop and return its result; must not be called on the loop itself."""
     return asyncio.run_coroutine_threadsafe(coroutine, background()).result()
 
 
 @lru_cache(maxsize=1)
 def _start() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
-    # A daemon: threads of worker processes are waited for before anything could end this one.
+    # A daemon: otherwise worker processes would wait for it at exit.
     thread = threading.Thread(target=loop.run_forever, name="served models", daemon=True)
     thread.start()
     atexit.register(_stop, loop, thread)
@@ -35,7 +35,7 @@ def _start() -> asyncio.AbstractEventLoop:
 
 
 def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    """End what still runs, so that the interpreter finds nothing half done."""
+    """Cancel running tasks, so that the interpreter exits cleanly."""
 
     async def cancel_all() -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}

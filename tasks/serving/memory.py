@@ -1,8 +1,8 @@
-"""Compare what a model that vLLM is to load needs with the memory of this machine's GPUs, before anything starts.
+"""Compare a model's needs under vLLM with the memory of this machine's GPUs, before anything starts.
 
-Reads ``config.json`` and the index of the weights, from a folder or the Hub's local cache, and asks ``nvidia-smi``;
-fetches nothing. vLLM refuses to start where the weights, what it needs to compute, and the key-value cache of one
-sequence of ``max_model_len`` tokens exceed its share of a GPU. Needs only the standard library and the Hub's client.
+Reads ``config.json`` and the index of the weights, from a folder or the Hub's local cache, and runs ``nvidia-smi``;
+fetches nothing. vLLM refuses to start where the weights, its work space, and the key-value cache of one sequence of
+``max_model_len`` tokens exceed its share of a GPU. Needs only the standard library and the Hub's client.
 """
 
 import csv
@@ -18,22 +18,17 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.writing import ChatConfig, LaunchConfig
 
 GB = 1e9
-MARGIN = 3 * 10**9
-"""Bytes of each GPU for CUDA's context and graphs, activations of a full batch, and the images that it holds."""
-ELEMENT = 2
-"""Bytes of a number in the cache: vLLM computes in 16 bits, also where weights have 4 or 32."""
-FOUR_BITS = 0.42
-"""Size of a 4-bit checkpoint as a share of one in 16 bits: Qwen2-VL-7B's; larger models' is nearer to 0.26."""
+MARGIN = 3 * 10**9  # bytes of each GPU for CUDA's context and graphs, activations of a full batch, and its images
+ELEMENT = 2  # bytes of a number in the cache: vLLM computes in 16 bits, whatever the weights have
+FOUR_BITS = 0.42  # size of a 4-bit checkpoint relative to 16 bits: Qwen2-VL-7B's; larger models' is nearer to 0.26
 UNCHECKED = "memory not checked: "
 MAX_UTILIZATION = 0.95
-SHORTEST = 2048
-"""Tokens: two images and an answer fill it."""
-SMALLEST, SMALLEST_GB = "gpu-24", 12
-"""The profile that needs least, and the memory of a GPU that is enough for it."""
+SHORTEST = 2048  # tokens of two images and an answer
+SMALLEST, SMALLEST_GB = "gpu-24", 12  # the least demanding profile, and a sufficient GPU memory
 DIVIDING = {f"--{kind}-parallel-size" for kind in ("tensor", "data", "pipeline")} | {"-tp", "-dp", "-pp"}
-"""Flags of vLLM that divide GPUs by themselves."""
+"""vLLM's flags for several GPUs."""
 CHANGING = DIVIDING | {"-q", "--quantization", "--cpu-offload-gb", "--kv-cache-dtype", "--dtype"}
-"""Flags with which this arithmetic is not right."""
+"""Flags that invalidate this estimate."""
 INDEX = "model.safetensors.index.json"
 ASK = ("nvidia-smi", "--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits")
 ASK_SECONDS = 20
@@ -41,20 +36,19 @@ ASK_SECONDS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """Memory that a model takes, in bytes, and how it can be divided."""
+    """Memory of a model in bytes, and its divisibility."""
 
     weights: int
     layers: int
     heads: int
     kv_heads: int
     head_dim: int
-    groups: int
-    """Of numbers that share a scale, in a row of the widest layer; without quantization, its width."""
+    groups: int  # quantization groups in a row of the widest layer; its width without quantization
     quantized: bool
 
     @classmethod
     def of(cls, config: Mapping[str, Any], weights: int) -> Self:
-        """Return what a ``config.json`` and the size of the weights say; ``ValueError`` where they say too little."""
+        """Return the needs given by ``config.json`` and the weights' size; ``ValueError`` for missing fields."""
         text: Mapping[str, Any] = config.get("text_config") or config
         quantization: Mapping[str, Any] = config.get("quantization_config") or text.get("quantization_config") or {}
         dtype = text.get("dtype") or text.get("torch_dtype") or config.get("torch_dtype")
@@ -70,25 +64,25 @@ class Needs:
                 quantized=bool(quantization),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"config.json does not say how large the cache is ({error!r})") from error
+            raise ValueError(f"config.json lacks the sizes of the cache ({error!r})") from error
 
     def cache(self, tokens: int, gpus: int = 1) -> int:
-        """Return the bytes of keys and values of so many tokens on each GPU; a head is on one of them at least."""
+        """Return the bytes of the key-value cache on each GPU, which holds at least one head."""
         return 2 * self.layers * max(1, self.kv_heads // gpus) * self.head_dim * ELEMENT * tokens
 
     def on_each(self, tokens: int, gpus: int = 1) -> int:
-        """Return the bytes that each of the GPUs that share the model must have for it."""
+        """Return the bytes needed on each of the GPUs that share the model."""
         return self.weights // gpus + self.cache(tokens, gpus) + MARGIN
 
     def divides(self, gpus: int) -> bool:
-        """Say whether so many GPUs can share it: each has whole heads, and whole groups of a row."""
+        """Return whether so many GPUs can share it: whole heads and whole groups for each."""
         return self.heads % gpus == 0 and self.groups % gpus == 0
 
 
 def read_needs(chat: ChatConfig) -> Needs:
-    """Return what a model of this machine needs; ``ValueError`` says what is not known of it."""
+    """Return the needs of a local model; ``ValueError`` names what is unknown."""
     if changing := _names(chat.launch) & CHANGING:
-        raise ValueError(f"launch.flags has {min(changing)}, which changes it")
+        raise ValueError(f"launch.flags has {min(changing)}, which changes the estimate")
     folder = _find_folder(chat)
     if not (folder / "config.json").is_file():
         raise ValueError(f"{chat.model} is not on this machine")
@@ -96,7 +90,7 @@ def read_needs(chat: ChatConfig) -> Needs:
 
 
 def read_model(folder: Path) -> tuple[Mapping[str, Any], int]:
-    """Return a model's ``config.json`` and the bytes of its weights; ``ValueError`` where they cannot be read."""
+    """Return a model's ``config.json`` and the bytes of its weights; ``ValueError`` where they are unreadable."""
     try:
         config = json.loads((folder / "config.json").read_bytes())
         if (folder / INDEX).is_file():
@@ -104,9 +98,9 @@ def read_model(folder: Path) -> tuple[Mapping[str, Any], int]:
         else:
             weights = sum(path.stat().st_size for path in folder.glob("model*.safetensors"))
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise ValueError(f"{folder}: its JSON cannot be read ({error})") from error
+        raise ValueError(f"{folder}: invalid JSON ({error})") from error
     if not weights or not isinstance(config, Mapping):
-        raise ValueError(f"{folder} holds no weights in safetensors")
+        raise ValueError(f"{folder} has no safetensors weights")
     return cast("Mapping[str, Any]", config), weights
 
 
@@ -124,7 +118,7 @@ def _find_folder(chat: ChatConfig) -> Path:
 
 
 def gpu_memory() -> tuple[int, ...]:
-    """Return the bytes of each GPU; of those that ``CUDA_VISIBLE_DEVICES`` names, where it is set."""
+    """Return the bytes of each GPU in ``CUDA_VISIBLE_DEVICES``, by default of all."""
     try:
         said = subprocess.run(ASK, capture_output=True, text=True, timeout=ASK_SECONDS, check=True).stdout  # noqa: S603
         rows = [(row[0].strip(), row[1].strip(), int(row[2]) << 20) for row in csv.reader(said.splitlines())]
@@ -136,9 +130,9 @@ def gpu_memory() -> tuple[int, ...]:
 
 
 def divide(launch: LaunchConfig, needs: Needs | None, gpus: Sequence[int]) -> tuple[int, int]:
-    """Return how many GPUs share a model, and how many copies of it there are.
+    """Return how many GPUs share a model, and the number of copies.
 
-    What the profile leaves open: one GPU where it is enough, else all that can share the model; copies for the others.
+    Defaults: one GPU where it suffices, else all that can share the model; copies for the others.
     """
     if _names(launch) & DIVIDING:
         return 1, 1
@@ -152,9 +146,9 @@ def divide(launch: LaunchConfig, needs: Needs | None, gpus: Sequence[int]) -> tu
 
 
 def check_memory(chat: ChatConfig, field: str) -> str:
-    """Return in words what a model needs of the GPUs, or (``UNCHECKED``) why that is not known.
+    """Return a model's needs in words, or (``UNCHECKED``) why they are unknown.
 
-    Raises ``ConfigError`` where it does not fit, with the settings that would.
+    Raises ``ConfigError`` where it does not fit, with settings that do.
     """
     gpus, launch = gpu_memory(), chat.launch
     if not gpus:
@@ -166,8 +160,8 @@ def check_memory(chat: ChatConfig, field: str) -> str:
     shared, copies = divide(launch, needs, gpus)
     if shared * copies > len(gpus):
         raise ConfigError(
-            f"{field}.launch: tensor_parallel {shared} x data_parallel {copies} needs {shared * copies} GPUs, here "
-            f"are {len(gpus)}; 0 in place of either takes those that there are"
+            f"{field}.launch: tensor_parallel {shared} x data_parallel {copies} needs {shared * copies} GPUs, of "
+            f"{len(gpus)}; set either to 0 to use the available ones"
         )
     if not needs.divides(shared):
         able = ", ".join(str(number) for number in range(1, 17) if needs.divides(number))
@@ -176,17 +170,16 @@ def check_memory(chat: ChatConfig, field: str) -> str:
     said = (
         f"{chat.model} needs {each / GB:.1f} GB of each of {shared} GPU{'s' * (shared > 1)} (weights "
         f"{needs.weights / shared / GB:.1f}, cache of {launch.max_model_len} tokens "
-        f"{needs.cache(launch.max_model_len, shared) / GB:.1f}, {MARGIN / GB:.0f} to compute), of {limit / GB:.1f} "
+        f"{needs.cache(launch.max_model_len, shared) / GB:.1f}, {MARGIN / GB:.0f} overhead), of {limit / GB:.1f} "
         f"({launch.gpu_memory_utilization:g} of {min(gpus) / GB:.1f})"
     )
     if each <= limit:
         return said
     advice = "; ".join(_settings_that_fit(needs, launch, gpus, field)) or "take a smaller model"
-    raise ConfigError(f"{field}: {said}. What fits: {advice}")
+    raise ConfigError(f"{field}: {said}. Use one of: {advice}")
 
 
 def _settings_that_fit(needs: Needs, launch: LaunchConfig, gpus: Sequence[int], field: str) -> Iterator[str]:
-    """Yield each single change with which the model, or one like it, fits."""
     least, limit = min(gpus), launch.gpu_memory_utilization * min(gpus)
     shared, _ = divide(launch, needs, gpus)
 

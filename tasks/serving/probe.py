@@ -1,6 +1,6 @@
-"""Find out, when a build starts, which model a server serves and whether it holds answers to a grammar.
+"""Find out, at the start of a build, a server's model and its support for structured output.
 
-What is found is written into the configuration, so that it is on record and the same until the build's end.
+The result is written into the configuration, on record and fixed for the build.
 """
 
 import json
@@ -18,15 +18,11 @@ from pairwright.tasks.serving.launch import check_launch
 from pairwright.tasks.serving.loop import run
 from pairwright.tasks.store.images import encode_png
 
-SHOWN = 20
-"""Models that a message lists."""
-TRIES, PATIENCE_S = 3, 60.0
-"""A server that hardly answers now is told before the build."""
+SHOWN = 20  # models listed in a message
+TRIES, PATIENCE_S = 3, 60.0  # a slow server is reported before the build
 LOOK = "What do you see?"
-FINISHED = "checkpoint"
-"""The folder of a training run that holds its model."""
-WORD = "zq7"
-"""What no model says unless it is held to it."""
+FINISHED = "checkpoint"  # folder of a training run's model
+WORD = "zq7"  # a word that no model writes unless constrained
 FORM = Grammar(
     regex=WORD,
     schema={
@@ -40,15 +36,15 @@ KINDS: Mapping[Structured, Callable[[str], bool]] = {
     "vllm": lambda text: text.strip() == WORD,
     "json": lambda text: json.loads(text) == {"word": WORD},
 }
-"""Kinds of structured output, best first, and how to see that an answer was held to ``FORM``."""
+"""Kinds of structured output, best first, and tests of answers to ``FORM``."""
 
 
 def find_model(chat: ChatConfig, *, field: str = "models.chat", images: int = 0, pace: Pace = PACE) -> ChatConfig:
     """Return the configuration with the model's name and the kind of structured output filled in.
 
-    With ``launch`` nothing is asked: the build starts vLLM itself, and knows what it can. ``field`` is the profile's
-    name for the model; it is shown ``images`` small images, as many as it is going to be shown at once. Raises
-    ``ConfigError`` where the profile is wrong, ``ServerError`` where what it names cannot be asked.
+    With ``launch`` nothing is asked: the build starts vLLM itself. ``field`` is the profile's name for the model; it is
+    shown ``images`` small images, the most it will be shown at once. Raises ``ConfigError`` for a wrong profile,
+    ``ServerError`` for an unreachable server.
     """
     _check_whole(chat.model, field)
     if chat.launch.enabled:
@@ -65,17 +61,17 @@ def find_model(chat: ChatConfig, *, field: str = "models.chat", images: int = 0,
 
 
 def _check_whole(model: str, field: str) -> None:
-    """Refuse a model of this machine a part of which no server knows: it would answer, but as another model."""
+    """Refuse models with differential perception, which servers would ignore."""
     folders = [Path(model), Path(model, FINISHED)] if model else []
     if place := next((folder for folder in folders if (folder / SIZES).is_file()), None):
         raise ConfigError(
-            f"{field}.model: {place} has a module of differential perception, which vLLM does not know: it would serve "
-            "the model without it. Load it here instead: pairwright evaluate model, without --server"
+            f"{field}.model: {place} has differential perception, which vLLM would ignore. Load it locally instead: "
+            "pairwright evaluate model, without --server"
         )
 
 
 async def _find(chat: ChatConfig, field: str, *, images: int, pace: Pace) -> ChatConfig:
-    load_key(chat.key, field=field)  # here a message can name the profile's field
+    load_key(chat.key, field=field)  # here the message names the field
     names = {url: await _names(chat, url, pace) for url in chat.endpoint}
     chat = chat.model_copy(update={"model": _model(names, chat, field)})
     for url in chat.endpoint if images else ():
@@ -112,7 +108,7 @@ def _model(served: Mapping[str, tuple[str, ...]], chat: ChatConfig, field: str) 
 
 
 async def _show(chat: ChatConfig, url: str, images: int, *, field: str, pace: Pace) -> None:
-    """Show the model some small images; one that sees none, or fewer, would refuse every row."""
+    """Show the model small images; without vision, or with fewer images, it would refuse every row."""
     import numpy as np
 
     picture = encode_png(np.full((56, 56, 3), (180, 90, 60), np.uint8))
@@ -120,16 +116,16 @@ async def _show(chat: ChatConfig, url: str, images: int, *, field: str, pace: Pa
     try:
         await _ask(_client(chat, url, "none", pace), question)
     except RefusedQuestionError as refused:
-        if refused.reason == REFUSED:  # else it has looked at them
+        if refused.reason == REFUSED:  # other refusals mean that it saw them
             raise ConfigError(
-                f"{field}: {chat.model} at {url} refuses to look at {images} image{'s' * (images > 1)} at once "
-                f"({refused.detail}): serve a model that sees images, and so many of them (vLLM: "
+                f"{field}: {chat.model} at {url} refuses {images} image{'s' * (images > 1)} at once "
+                f"({refused.detail}): serve a vision model with a sufficient limit (vLLM: "
                 f"--limit-mm-per-prompt '{{\"image\": {images}}}')"
             ) from None
 
 
 async def _obeys(chat: ChatConfig, url: str, kind: Structured, pace: Pace) -> bool:
-    """Say whether an answer has the form that is asked for; servers ignore what they do not know, or refuse it."""
+    """Return whether an answer has the required form; servers ignore or refuse unknown options."""
     question = Question(prompt="probe", text="Say hello.", max_tokens=64, temperature=0, grammar=FORM)
     try:
         return KINDS[kind](await _ask(_client(chat, url, kind, pace), question))

@@ -1,6 +1,6 @@
-"""Ask a served model to split a text into statements that stand alone: AdaViP's step (paper 004, 3.2), our prompt.
+"""Ask a served model to split a text into standalone statements: AdaViP's step (paper 004, 3.2), our prompt.
 
-Looks at one text, writes nothing; ``tasks.texts.split_sentences`` reads the answer.
+``tasks.texts.split_sentences`` reads the answer.
 """
 
 from typing import Any
@@ -10,19 +10,18 @@ from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, Refus
 from pairwright.tasks.serving.untrusted import as_data
 
 SPLIT = "split_sentences"
-TEMPERATURE = 0.2
-"""RLAIF-V's, for the same purpose."""
+TEMPERATURE = 0.2  # RLAIF-V's, for the same purpose
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"sentences": {"type": "array", "items": {"type": "string"}}},
     "required": ["sentences"],
     "additionalProperties": False,
 }
-"""An object, since some servers hold to no list at the top."""
+"""An object, since some servers support no list at the top."""
 
 
 async def ask_split(chat: Chat, text: str, *, key: str, seed: int, max_tokens: int) -> Answer | None:
-    """Return the answer about a text of this key; ``None``: the server refuses it, most of all as too long."""
+    """Return the answer for a text; ``None``: the server refuses it, mostly as too long."""
     prompt = load(SPLIT)
     question = Question(
         prompt=SPLIT,

@@ -1,9 +1,8 @@
-"""Make text that others wrote safe to put into a prompt: it stays data, whatever it says.
+"""Sanitise untrusted text for prompts: it stays data, whatever it says.
 
-What chat templates use to tell turns, roles and images apart is taken out: control tokens of all families, also hidden
-ones (zero-width characters, compatibility forms, combining marks, HTML entities, tokens inside of tokens), and headers
-like "User:". What is left is one line of bounded length. Ordinary text in any script keeps its characters; a hostile
-one may lose its accents.
+Removes what chat templates use for turns, roles and images: control tokens of all families, also hidden ones
+(zero-width characters, compatibility forms, combining marks, HTML entities, nested tokens), and headers like "User:".
+The result is one line of bounded length. Ordinary text in any script is unchanged; a hostile one may lose its accents.
 """
 
 import html
@@ -13,17 +12,15 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Literal
 
-MOST = 6000
-"""Characters that a value keeps: a summary of 750 tokens has about 4,000."""
-ROUNDS = 8
-"""Tokens nested deeper than this are an attack: all brackets and bars go then."""
+MOST = 6000  # maximum characters: a summary of 750 tokens has about 4,000
+ROUNDS = 8  # deeper nesting is an attack: all brackets and bars are removed
 
-# Removed wherever they stand: controls, format characters that show nothing, selectors, tags, halves of surrogates.
+# Always removed: controls, invisible format characters, selectors, tags, lone surrogates.
 _INVISIBLE = re.compile(
     "[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
     "\u202a-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-    # Joiners shape Persian, Indic scripts and emoji; beside anything else they only hide.
+    # Joiners are needed in Persian, Indic scripts and emoji alone.
     "|(?<![^\0-\x7f\u200c\u200d])[\u200c\u200d]|[\u200c\u200d](?![^\0-\x7f\u200c\u200d])"
     "|(?<![^\\s\ufe0e\ufe0f])[\ufe0e\ufe0f]"
 )
@@ -71,21 +68,21 @@ _QUOTES = re.compile('["\u201c\u201d\u201e\u201f\u301d\u301e\u301f\uff02]')
 def as_data(text: str, *, most: int = MOST) -> str:
     """Return the text on one line, without control tokens and forged headers, of at most ``most`` characters.
 
-    Whatever comes out goes through unchanged a second time.
+    Idempotent.
     """
-    text = text[: 8 * most]  # hostile texts are long, and nothing behind this would be kept
+    text = text[: 8 * most]  # the rest would be cut anyway
     while (after := _cut(" ".join(_stripped(text).split()), most)) != text:
         text = after
     return text
 
 
 def within_quotes(text: str, *, most: int = MOST) -> str:
-    """Return data for a prompt that itself has double quotes around the value: none of those inside can end it."""
+    """Return data for use inside double quotes, which it cannot end."""
     return _QUOTES.sub("'", as_data(text, most=most)).rstrip("\\")
 
 
 def quoted(text: str, *, most: int = MOST) -> str:
-    """Return data in double quotes, which nothing inside can end."""
+    """Return data in double quotes, which it cannot end."""
     return f'"{within_quotes(text, most=most)}"'
 
 
@@ -96,7 +93,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _stripped(text: str) -> str:
-    """Remove what may not stay, and what comes to light by that."""
+    """Remove forbidden parts, and those that appear by their removal."""
     for turn in count():
         text = _INVISIBLE.sub("", text).translate(_LINE_ENDS)
         for form in _forms(text):
@@ -112,16 +109,16 @@ def _stripped(text: str) -> str:
 
 
 def _without_one_kind(form: str, *, all_brackets: bool) -> str:
-    """Remove the first kind there is of what has to go; headers come to light without the tokens before them."""
+    """Remove the first kind of forbidden parts; headers appear once tokens before them are gone."""
     patterns = (_BRACKETS,) if all_brackets else (_TOKEN, _RIM)
     for pattern in (*patterns, _HEADER, *((_ROLE_LINE,) if "\n" in form.rstrip() else ())):
         if pattern.search(form):
-            return pattern.sub("\n", form)  # what follows stands as at the start of a line
+            return pattern.sub("\n", form)  # what follows counts as the start of a line
     return form
 
 
 def _forms(text: str) -> Iterator[str]:
-    """Yield the text as it is, with entities and compatibility forms resolved, and without marks, too."""
+    """Yield the text as is, with entities and compatibility forms resolved, and also without combining marks."""
     yield text
     if text.isascii() and "&" not in text:
         return

@@ -1,7 +1,7 @@
-"""Write a question as the body of a request to an OpenAI-compatible server, its images as data URLs.
+"""Write a question as a request body for an OpenAI-compatible server, images as data URLs.
 
-A file that looks the same under any decoder's rule (RGB or grey, 8 bits, upright, opaque, one frame) and fits the
-budget of pixels is sent as it is; any other is decoded here (``decode_rgb``), shrunk and encoded anew.
+A file that all decoders show alike (RGB or grey, 8 bits, upright, opaque, one frame) within the pixel budget is sent
+unchanged; any other is decoded here (``decode_rgb``), shrunk and encoded again.
 """
 
 import base64
@@ -21,25 +21,21 @@ from pairwright.tasks.serving.chat import IMAGE, Grammar, Question
 from pairwright.tasks.serving.connection import whole
 from pairwright.tasks.store.images import RGB, decode_rgb, encode_png, is_plain
 
-VERSION = 1
-"""Raise it when the same question is asked in another way."""
+VERSION = 1  # raise when the same question is asked in another way
 UNTOUCHED = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-"""For vLLM, which otherwise takes these from the checkpoint's ``generation_config.json``: Qwen2-VL's has ``top_k`` 1,
-so that every seed gives the same answer. Other servers refuse words that they do not know."""
-SHORTEST = 28
-"""Pixels of each side at least: smaller ones are less than one token of Qwen2-VL."""
-ELONGATED = 199
-"""Most that one side may be of the other: Qwen2-VL refuses 200 and more."""
-LONGEST = 65_500
-"""Pixels of a JPEG's side at most."""
-SMALL = 65_536
-"""Images of up to so many pixels, and those of so few colours as drawings have, are sent as PNG."""
+"""For vLLM, which otherwise reads these from ``generation_config.json``: Qwen2-VL's has ``top_k`` 1, which makes seeds
+useless. Other servers refuse unknown fields.
+"""
+SHORTEST = 28  # minimum pixels per side: less than one token of Qwen2-VL
+ELONGATED = 199  # maximum aspect ratio: Qwen2-VL refuses 200 and more
+LONGEST = 65_500  # maximum side of a JPEG
+SMALL = 65_536  # images of up to so many pixels, or of so few colours, are sent as PNG
 FEW_COLOURS = 4096
 _DECODING = threading.Semaphore(4)  # images of 40 million pixels are 120 MB each
 
 
 def body_of(question: Question, config: ChatConfig) -> dict[str, Any]:
-    """Return the body of the request; raise ``RefusedImageError`` where an image does not decode."""
+    """Return the body of the request; ``RefusedImageError`` for an undecodable image."""
     messages: list[dict[str, Any]] = [{"role": turn.role, "content": whole(turn.text)} for turn in question.before]
     messages.append({"role": "user", "content": _content(question, config)})
     return {
@@ -49,16 +45,16 @@ def body_of(question: Question, config: ChatConfig) -> dict[str, Any]:
         "temperature": config.temperature if question.temperature is None else question.temperature,
         "top_p": config.top_p,
         "seed": question.seed,
-        **_special(question.grammar, config),
+        **_server_fields(question.grammar, config),
     }
 
 
 def key_of(question: Question, config: ChatConfig) -> str:
-    """Return the hash of everything that decides the answer."""
+    """Return the hash of everything that affects the answer."""
     images = [blake2b(image, digest_size=16).digest() for image in question.images]
     turns = [part for turn in question.before for part in (turn.role, turn.text)]
     temperature = config.temperature if question.temperature is None else question.temperature
-    special = repr(_special(question.grammar, config))
+    special = repr(_server_fields(question.grammar, config))
     asked = (question.prompt, whole(question.text), len(images), *images, len(turns), *map(whole, turns))
     how = (question.seed, question.max_tokens, float(temperature), float(config.top_p), config.max_pixels, special)
     return make_key("answer", VERSION, config.model, config.revision, *asked, *how)
@@ -82,8 +78,8 @@ def _content(question: Question, config: ChatConfig) -> str | list[dict[str, Any
     return content
 
 
-def _special(grammar: Grammar | None, config: ChatConfig) -> dict[str, Any]:
-    """Return what not every server knows: above all, of what form the answer must be."""
+def _server_fields(grammar: Grammar | None, config: ChatConfig) -> dict[str, Any]:
+    """Return server-specific fields, mainly the required form of the answer."""
     if config.structured_output == "vllm":
         if not grammar or not (grammar.regex or grammar.schema):
             return dict(UNTOUCHED)
@@ -97,12 +93,12 @@ def _special(grammar: Grammar | None, config: ChatConfig) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def image_url(data: bytes, pixels: int) -> str:
-    """Return an image of at most ``pixels`` pixels as a data URL; the last ones are kept: pairs are asked about again.
+    """Return an image of at most ``pixels`` pixels as a data URL; cached, as pairs are asked about again.
 
-    Raises ``RefusedImageError`` where the bytes do not decode.
+    Raises ``RefusedImageError`` for undecodable bytes.
     """
     with _DECODING:
-        rgb = decode_rgb(data)  # also of files that are sent as they are: a server would refuse a damaged one later
+        rgb = decode_rgb(data)  # also checks files that are sent unchanged
         height, width = rgb.shape[:2]
         size = _fitting(width, height, pixels)
         if size != (width, height) or not is_plain(data):
@@ -112,7 +108,7 @@ def image_url(data: bytes, pixels: int) -> str:
 
 
 def _fitting(width: int, height: int, pixels: int) -> tuple[int, int]:
-    """Return the size at which an image is sent: its shape is kept, unless it is too narrow for the model."""
+    """Return the size at which an image is sent, in its shape unless too narrow for the model."""
     short, long = sorted((width, height))
     scale = max(min(1.0, math.sqrt(pixels / (short * long))), SHORTEST / short)
     short = max(SHORTEST, int(short * scale))

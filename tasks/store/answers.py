@@ -1,4 +1,4 @@
-"""What a running shard keeps, so that a killed build repeats seconds of work and asks no finished question twice.
+"""Journals of running shards: a killed build repeats seconds of work and asks no finished question twice.
 
 An append-only file of records: length of the value, CRC-32 of key and value, the key (16 bytes), the value. A torn or
 damaged tail is left out. Values stay on disk: what is held in memory is a place and a length for each.
@@ -22,15 +22,15 @@ from pairwright.tasks.store.files import naming
 log = logging.getLogger(__name__)
 HEADER = struct.Struct("<II16s")
 PATIENCE = 1.0
-"""Seconds after which it is said that somebody else is waited for."""
+"""Seconds of waiting for another process before a warning."""
 CALLS, TOKENS = "calls", ("prompt_tokens", "completion_tokens")
-"""What a part states of the answers that served models gave for it, refused ones included."""
+"""Metadata of a part about the answers of served models that it took, refused ones included."""
 
 
 class Answers:
-    """Map keys of 32 hex digits to bytes, durable against a kill at once. Local disks only; any thread may call.
+    """Map of keys (32 hex digits) to bytes that survives a kill at any moment. Local disks only; thread-safe.
 
-    Values are what served models answered to a shard, or what a stage with a journal made of its inputs.
+    Values are answers of served models, or results of a stage with a journal.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,13 +38,13 @@ class Answers:
         self.path = path
         self._lock = FileLock(f"{path}-lock")
         self._using = threading.Lock()
-        """Held while the file is read, written or closed: no thread may meet its number in other hands."""
+        """Held while the file is read, written or closed, so that its descriptor is not reused meanwhile."""
         self._places: dict[bytes, tuple[int, int]] = {}
         self._file = -1
         self._end = 0
 
     def get(self, key: str) -> bytes | None:
-        """Return what was put under the key, by this process or a killed one."""
+        """Return the value of a key, written by this process or a killed one."""
         place = self._places.get(bytes.fromhex(key))
         return None if place is None else self._read(*place)
 
@@ -54,13 +54,13 @@ class Answers:
         record = memoryview(HEADER.pack(len(value), zlib.crc32(value, zlib.crc32(name)), name) + value)
         done = 0
         with self._using, naming(str(self.path), "written"):
-            while done < len(record):  # what a failed write left is written over by the next
+            while done < len(record):  # the remains of a failed write are overwritten by the next
                 done += os.pwrite(self._opened(), record[done:], self._end + done)
             self._places[name] = (self._end + HEADER.size, len(value))
             self._end += len(record)
 
     def values(self) -> Iterator[bytes]:
-        """Yield every value that is kept."""
+        """Yield every value."""
         for place in list(self._places.values()):
             yield self._read(*place)
 
@@ -70,7 +70,7 @@ class Answers:
 
     def _opened(self) -> int:
         if self._file < 0:
-            raise StoreError(f"{self.path}: it is closed: whoever still answers belongs to a shard that has ended")
+            raise StoreError(f"{self.path}: is closed: a late answer belongs to a shard that has ended")
         return self._file
 
     def __len__(self) -> int:
@@ -93,11 +93,11 @@ class Answers:
         return self
 
     def _wait(self) -> None:
-        """Wait for whoever writes the file: the same command elsewhere, or an orphan of a killed build."""
+        """Wait for another writer of the file: the same command elsewhere, or an orphan of a killed build."""
         try:
             self._lock.acquire(timeout=PATIENCE)
         except Timeout:
-            log.warning("%s: another process is writing it; waiting until that ends", self.path)
+            log.warning("%s: another process is writing it; waiting for that to end", self.path)
             self._lock.acquire()
 
     def _close(self) -> None:
@@ -118,7 +118,7 @@ class Answers:
 
 
 def describe_asked(answers: Answers) -> dict[str, str]:
-    """Return what a part says of what its shard asked."""
+    """Return a part's metadata about the answers that its shard took."""
     served = [json.loads(value)["served"] for value in answers.values()]
     return {CALLS: str(len(served)), **{name: str(sum(int(one[name]) for one in served)) for name in TOKENS}}
 

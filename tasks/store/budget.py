@@ -1,7 +1,7 @@
-"""Stop a build when its budget is used up: looked at before each round of one shard for every worker.
+"""Stop a build when its budget is used up: checked before each round of one shard per worker.
 
-A part of a stage that asks a served model says how many answers it took and how many tokens they had. What a running
-shard asks is seen when its part is written, so a build may pass its budget by what one round uses.
+A part of a stage that asks a served model states its answers and tokens. A running shard counts when its part is
+written, so a build may exceed its budget by one round.
 """
 
 import logging
@@ -24,26 +24,26 @@ RunShards = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
 HOUR = 3600.0
 FIELD = "run.budget.max_"
 OF_DATASET = ("calls", "tokens", "disk_gb")
-"""Limits of what all builds of a dataset use together: the next one has no more of them."""
+"""Limits over all builds of a dataset: the next build starts with what is left of them."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """Budget of one build, and what it has used: calls, tokens and disk of all builds of its dataset, its own hours."""
+    """Budget of one build, and its use: calls, tokens and disk of all builds of the dataset, hours of this one."""
 
     folder: Folder
     config: BudgetConfig
     workers: int
-    """How many shards run at once."""
+    """Number of shards that run at once."""
     gpus: Callable[[Planned], int]
-    """How many GPUs of this machine a stage holds."""
+    """Number of GPUs of this machine that a stage holds."""
     stopped: str = ""
-    """Why the build has ended early; empty: it has not."""
+    """Why the build ended early; empty: it did not."""
     began: float = field(default_factory=time.monotonic)
     gpu_seconds: float = 0.0
 
     def limited(self, run_shards: RunShards) -> RunShards:
-        """Return a way to run shards that stops giving them out when the budget is used up."""
+        """Return a runner of shards that starts no more when the budget is used up."""
         if not self.config.limits:
             return run_shards
 
@@ -59,13 +59,13 @@ class Budget:
         return run
 
     def _is_used_up(self, planned: Planned, gpus: int) -> bool:
-        """Say whether a limit is reached that the stage uses: one that asks nothing runs when all calls are used."""
+        """Return whether a limit that applies to the stage is reached; one that asks no model may exceed calls."""
         uses = {"calls": planned.stage.remembers, "tokens": planned.stage.remembers, "gpu_hours": gpus > 0}
         for name, limit in self.config.limits.items():
             if not self.stopped and uses.get(name, True) and (used := self._used(name)) >= limit:
                 more = f" --set {FIELD}{name}={2 * limit:g}" if name in OF_DATASET else ""
                 self.stopped = (
-                    f"Stopped by {FIELD}{name}: {_shown(used)} of {_shown(limit)} are used. What is finished is kept. "
+                    f"Stopped by {FIELD}{name}: {_shown(used)} of {_shown(limit)} are used. Finished rows are kept. "
                     f"Go on with: pairwright resume {self.folder.url}{more}"
                 )
                 log.warning("%s", self.stopped)
@@ -87,13 +87,13 @@ class Budget:
 
 
 def count_asked(folder: Folder) -> Counter[str]:
-    """Return what the parts of a dataset say was asked for them, over all of its builds: calls, and tokens by kind."""
+    """Return the calls, and the tokens by kind, that the parts of a dataset state, over all of its builds."""
     total = Counter[str]()
     for table in table_folders(folder):
         for name in folder.names(table, ".parquet"):
             about = read_about(Part(folder, f"{table}/{name}"))
             if CALLS not in about:
-                break  # no part of this table says what was asked
+                break  # no part of this table states answers
             total.update({kind: int(about.get(kind, 0)) for kind in (CALLS, *TOKENS)})
     return total
 

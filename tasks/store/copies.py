@@ -1,8 +1,8 @@
-"""What workers read beside parts: each is made once for all processes that can share it.
+"""Files that workers read beside parts, each made once for all processes that can share it.
 
-Plans, indexes and vectors belong to one build and lie in its workspace ("work/ID"). Where the dataset is on an object
-store, each machine has copies: whoever needs one first makes it, the others wait and map the same file. The build
-deletes its copies at its end; after a kill, and on other machines, they go once nobody has asked for them for a day.
+Plans, indexes and vectors belong to one build and lie in its workspace ("work/ID"). If the dataset is on an object
+store, each machine has copies: the first process that needs one makes it, the others wait and map the same file. The
+build deletes its copies at its end; after a kill, and on other machines, they go after a day without use.
 """
 
 import os
@@ -24,14 +24,14 @@ _temporary_folder = cache(own_temporary_folder)
 
 
 def copy_of(folder: Folder, name: str) -> Path:
-    """Return where this machine has a file of the dataset, copied now if it had none."""
+    """Return this machine's copy of a file of the dataset, made now if missing."""
     if folder.is_local:
         return Path(folder.path(name))
     return made(folder, name, Path(name).name, lambda new: folder.fetch(name, new))
 
 
 def made(folder: Folder, name: str, label: str, make: Callable[[Path], None]) -> Path:
-    """Return where this machine has what is made of a file of the dataset; made now if it is not there."""
+    """Return this machine's file that is derived from a file of the dataset, made now if missing."""
     copies = copies_of(folder, str(Path(name).parent))
     path, new = copies / label, copies / f"{label}.new"
     with naming(str(path), "written"):
@@ -41,7 +41,7 @@ def made(folder: Folder, name: str, label: str, make: Callable[[Path], None]) ->
                 _drop_unused(copies.parent)
             with FileLock(copies / f"{label}.lock"):
                 if not path.exists():
-                    shutil.rmtree(new, ignore_errors=True)  # of a killed process; a file is written over
+                    shutil.rmtree(new, ignore_errors=True)  # of a killed process; a file is overwritten
                     make(new)
                     new.rename(path)
         os.utime(copies)
@@ -49,7 +49,7 @@ def made(folder: Folder, name: str, label: str, make: Callable[[Path], None]) ->
 
 
 def copies_of(folder: Folder, workspace: str) -> Path:
-    """Return this machine's folder for what is in a build's workspace: itself, or that of its copies."""
+    """Return this machine's folder of a build's workspace: the workspace itself, or the folder of its copies."""
     if folder.is_local:
         return Path(folder.path(workspace))
     return _temporary_folder() / "copies" / make_key(folder.url, workspace)[:16]
@@ -57,6 +57,6 @@ def copies_of(folder: Folder, workspace: str) -> Path:
 
 def _drop_unused(parent: Path) -> None:
     for copies in parent.iterdir():
-        with suppress(FileNotFoundError):  # another process drops it, too
+        with suppress(FileNotFoundError):  # another process may drop it first
             if copies.stat().st_mtime < time.time() - UNUSED_S:
                 shutil.rmtree(copies, ignore_errors=True)

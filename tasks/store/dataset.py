@@ -1,12 +1,12 @@
-"""One build of a dataset: stages planned, their shards cut, their results settled, a snapshot written.
+"""One build of a dataset: plan stages, cut shards, settle results, write a snapshot.
 
 OUT/
   build.json                   what to resume: source, profile, limit
   tables/<stage>/<fingerprint>/part-<hash>.parquet
   snapshots/000001.json        a version: which tables and parts, counts, parent
-  decisions/, takedowns/       what people said of rows, and had removed
-  work/, journals/             of running builds; no data is lost with them
-  cache/                       what spares later builds work; nor with this
+  decisions/, takedowns/       decisions of people, removals on request
+  work/, journals/             files of running builds; may be deleted
+  cache/                       files that save later builds work; may be deleted
 """
 
 import contextlib
@@ -42,20 +42,20 @@ from pairwright.tasks.store.stage import Planned, table_folder
 from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, removed_by
 
 RECORD = "build.json"
-MEND_RECORD = "Run the `pairwright build` that made the dataset again: it writes this file anew, and no row is lost"
+MEND_RECORD = "Run the `pairwright build` of this dataset again: it writes this file anew, and no row is lost"
 ITEMS = table_folder("items", "listed")
 ITEMS_PER_PART = 20_000
 GATE = ".gate"
-"""Held by who clears the dataset up, and for a moment by each who begins to work on it."""
+"""Lock held while a dataset is cleaned up, and for a moment by each process that begins to work on it."""
 
 
 def write_record(folder: Folder, record: BuildRecord) -> None:
-    """Remember what a build was asked for, so that ``resume`` and ``status`` need only the folder."""
+    """Write the settings of a build, so that ``resume`` and ``status`` need only the folder."""
     folder.write(RECORD, seal(record.model_dump(mode="json")))
 
 
 def read_record(folder: Folder) -> BuildRecord:
-    """Return what the last build was asked for; ``ConfigError`` where the folder holds no dataset."""
+    """Return the settings of the last build; ``ConfigError`` if the folder holds no dataset."""
     if not folder.exists(RECORD):
         if folder.folders("tables"):
             raise StoreError(f"{folder.path(RECORD)}: is missing. {MEND_RECORD}")
@@ -66,12 +66,12 @@ def read_record(folder: Folder) -> BuildRecord:
     except ValidationError as error:
         what = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False)[:3])
         raise StoreError(
-            f"{folder.path(RECORD)}: another release wrote it, and this one cannot read it: {what}. {MEND_RECORD}"
+            f"{folder.path(RECORD)}: written by another release, cannot be read by this one: {what}. {MEND_RECORD}"
         ) from error
 
 
 def write_items(folder: Folder, items: Iterable[ItemRow]) -> tuple[str, ...]:
-    """Write a source's listing as parts of the items table; return their names. The same listing is the same parts."""
+    """Write a source's listing as parts of the items table; return their names. Equal listings give equal parts."""
     rest = iter(items)
     names: list[str] = []
     while rows := list(islice(rest, ITEMS_PER_PART)):
@@ -91,7 +91,7 @@ def table_folders(folder: Folder) -> Iterator[str]:
 
 
 def journals_of(folder: Folder) -> Path:
-    """Return this machine's folder of what unfinished shards of a dataset keep."""
+    """Return this machine's folder of the journals of a dataset's unfinished shards."""
     if folder.is_local:
         return Path(folder.path("journals"))
     return Path(tempfile.gettempdir()) / f"pairwright-journals-{make_key(folder.url)}"
@@ -99,10 +99,10 @@ def journals_of(folder: Folder) -> Path:
 
 @contextlib.contextmanager
 def hold(folder: Folder, table: str, on_wait: Callable[[], None] | None = None) -> Generator[None]:
-    """Hold a table, so that no other process works on it, and delete what a killed one left half-written in it.
+    """Lock a table, so that no other process works on it, and delete files that a killed process left half-written.
 
-    The lock dies with its process. An object store has no locks: two builds there may do work twice, never wrongly, for
-    a part is named by its inputs.
+    The lock ends with its process. An object store has no locks: two builds there may do work twice, never wrongly,
+    since a part is named by its inputs.
     """
     if not folder.is_local:
         yield
@@ -128,7 +128,7 @@ def hold(folder: Folder, table: str, on_wait: Callable[[], None] | None = None) 
 
 @contextlib.contextmanager
 def alone(folder: Folder) -> Generator[None]:
-    """Hold a whole dataset: whoever has begun to read rows or to build is waited for, and who comes meanwhile waits.
+    """Lock a whole dataset, after waiting for processes that read rows or build; new ones wait meanwhile.
 
     On an object store there is no lock.
     """
@@ -138,15 +138,30 @@ def alone(folder: Folder) -> Generator[None]:
     work = Path(folder.path("work"))
     with naming(str(work), "locked"), contextlib.ExitStack() as stack:
         work.mkdir(exist_ok=True)
-        fault = f"{folder.url}: somebody begins to read it, or clears it up, now. Try again"
+        fault = f"{folder.url}: another process starts to read or clean it up now. Try again"
         stack.enter_context(holding(work / GATE, fault))
         for lock in work.glob(f"*{ENDING}"):
-            fault = f"{folder.url}: a build, or something else that reads its rows, is at work (it holds {lock})"
+            fault = f"{folder.url}: a build, or another process that reads its rows, is running (it holds {lock})"
             with holding(lock, f"{fault}. Wait for it to end"):
                 pass
         held = stack.pop_all()
     with held:
         yield
+
+
+@contextlib.contextmanager
+def in_use(folder: Folder) -> Generator[Path]:
+    """Make a folder for work files, which shows that a process reads rows or builds: ``alone`` waits for its end."""
+    if not folder.is_local:
+        yield journals_of(folder)
+        return
+    work = Path(folder.path("work"))
+    with contextlib.ExitStack() as stack:
+        with naming(str(work), "written"):
+            work.mkdir(parents=True, exist_ok=True)
+            with FileLock(work / GATE):
+                path = stack.enter_context(scratch_folder(work))
+        yield path
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +174,7 @@ class Snapshot:
 
 @dataclass
 class Build:
-    """What is known while a dataset is built or looked at; a context manager."""
+    """State of a dataset that is built or read; a context manager."""
 
     folder: Folder
     planned: Sequence[Planned]
@@ -168,14 +183,14 @@ class Build:
     rows_per_shard: int = 200
     rows_per_shard_of: dict[str, int] = field(default_factory=dict)
     pinned: Snapshot | None = None
-    """The version that is looked at; none: the tables as they are now."""
+    """The version to read; none: the tables as they are now."""
 
     def __enter__(self) -> Self:
         self._work = ""
         with contextlib.ExitStack() as stack:
             self._scratch = stack.enter_context(scratch_folder(own_temporary_folder()))
             self.ledger = stack.enter_context(Ledger(self.folder, self._scratch / "spill"))
-            entries = [] if self.pinned else read_takedowns(self.folder)  # a version's parts hold nothing of them
+            entries = [] if self.pinned else read_takedowns(self.folder)  # a version's parts hold no removed image
             self.takedowns = entries[-1].number if entries else 0
             self.ledger.remove(removed_by(entries))
             self.ledger.sweeping = bool(last_unswept(self.folder, entries))
@@ -189,7 +204,7 @@ class Build:
         self._stack.__exit__(kind, error, trace)
 
     def settle(self, planned: Planned) -> Counts:
-        """Take in what a stage's table holds now and count it; stages before it must be settled."""
+        """Read and count a stage's table as it is now; earlier stages must be settled."""
         if not planned.stage.is_on:
             return self.ledger.settle_off(planned)
         stated = self.pinned.content["stages"].get(planned.stage.name) if self.pinned else None
@@ -201,9 +216,9 @@ class Build:
         return self.ledger.count(planned)
 
     def refused(self, planned: Planned) -> Iterator[tuple[str, str, str, str]]:
-        """Yield status, reason and detail of each input that a settled stage dropped or failed, and its subject.
+        """Yield status, reason, detail and subject of each input that a settled stage dropped or failed.
 
-        Then those of the rows that it kept and that say a reason, with the status "kept". Duplicates are not refused.
+        Then those of the rows that it kept with a reason, as status "kept". Duplicates are not refused.
         """
         for remarked in (False, True):
             found = self.ledger.refused(planned.stage, remarked=remarked)
@@ -214,7 +229,7 @@ class Build:
                     yield "kept" if remarked else record["status"], record["reason"], record["detail"], subject
 
     def duplicates(self, planned: Planned, column: str) -> Iterator[tuple[str, str]]:
-        """Yield a column's value for each input of a settled stage that is another's duplicate, and for that other."""
+        """Yield a column's value for each duplicate input of a settled stage, and for the input that it duplicates."""
 
         def value(name: str, row: int) -> str:
             return read_rows(Part(self.folder, f"{planned.table}/{name}"), [row], [column])[column][0].as_py()
@@ -224,13 +239,13 @@ class Build:
 
     @contextlib.contextmanager
     def locked(self, planned: Planned, on_wait: Callable[[Planned], None] | None = None) -> Generator[None]:
-        """Hold a stage's table: another build of the same table waits here, and then finds the work done."""
-        self._workspace()  # says that somebody works here, before anything is counted
+        """Lock a stage's table: another build of the same table waits here, and then finds the work done."""
+        self._workspace()  # marks the dataset as in use, before anything is counted
         with hold(self.folder, planned.table, on_wait and partial(on_wait, planned)):
             yield
 
     def shards(self, planned: Planned, *, reason: str = "") -> list[ShardRef]:
-        """Cut what a settled stage owes into shards, and write the files that their workers read."""
+        """Cut the owed rows of a settled stage into shards, and write the files that their workers read."""
         stage = planned.stage
         size = self.rows_per_shard_of.get(stage.name) or stage.rows_per_shard or self.rows_per_shard
         plan = f"{self._workspace()}/plan-{stage.name}-{uuid.uuid4().hex}.arrow"
@@ -255,7 +270,7 @@ class Build:
 
     @contextlib.contextmanager
     def _new_file(self, name: str) -> Generator[Path]:
-        """Give a local path to write a work file to; it is under its name afterwards. Work files need no flush."""
+        """Yield a local path to write a work file to; it gets its name afterwards. Work files need no flush."""
         path = Path(self.folder.path(name)) if self.folder.is_local else self._scratch / uuid.uuid4().hex
         with naming(str(path), "written"):
             yield path
@@ -269,20 +284,16 @@ class Build:
         return next(planned.table for planned in self.planned if planned.stage.name == table)
 
     def drop_journals(self, planned: Planned) -> None:
-        """Forget the journals of a stage whose shards are all done; its lock must be held."""
+        """Delete the journals of a stage when all of its shards are done; its lock must be held."""
         shutil.rmtree(self._journals(planned), ignore_errors=True)
 
     def _journals(self, planned: Planned) -> Path:
         return journals_of(self.folder) / f"{planned.stage.name}-{planned.fingerprint}"
 
     def _workspace(self) -> str:
-        """Return this build's own folder for files that workers read, below the dataset's; deleted with the build."""
+        """Return this build's own folder for files that workers read, below the dataset's; deleted at its end."""
         if not self._work and self.folder.is_local:
-            work = Path(self.folder.path("work"))
-            with naming(str(work), "written"):
-                work.mkdir(parents=True, exist_ok=True)
-                with FileLock(work / GATE):
-                    self._work = f"work/{self._stack.enter_context(scratch_folder(work)).name}"
+            self._work = f"work/{self._stack.enter_context(in_use(self.folder)).name}"
         elif not self._work:
             self._work = f"work/{uuid.uuid4().hex}"
             self._stack.callback(self._drop_workspace)
@@ -294,9 +305,9 @@ class Build:
         shutil.rmtree(copies_of(self.folder, self._work), ignore_errors=True)
 
     def write_index(self, table: str, *, only_in: str = "") -> str:
-        """Write the index of a settled table's live rows, unless this build already has; return its name.
+        """Write the index of a settled table's live rows, unless this build has written it; return its name.
 
-        With ``only_in``, of those rows that are about what a row of that table is about.
+        With ``only_in``, only of rows about a subject of that table.
         """
         places = " ".join(self.ledger.places(one) for one in (table, only_in) if one)
         name = f"{self._workspace()}/index-{table}-{make_key(places)[:12]}.arrow"

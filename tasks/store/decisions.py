@@ -1,41 +1,45 @@
-"""The table of what people decided about rows, beside a dataset's own tables.
+"""The table of decisions, beside a dataset's own tables.
 
 DIR/decisions/part-<hash>.parquet    decisions as they were made; files are added, none is changed
+DIR/decisions/filter-<hash>.json     named filters
 
-The table is the union of its files: who adds to it at the same time disturbs nobody, and what is stored twice is
-there once. Many small files are joined to one that holds the same. It has the history of each key; the latest by ``at``
-counts. All of it is in memory at once: about 1 kB per decision.
+The table is the union of its files, so that several processes can add to it at once, and a decision stored twice counts
+once. Many small files are joined into one. The table has the history of each key; the latest by ``at`` counts. It is
+read into memory as a whole: about 1 kB per decision.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated, Literal
 
 import pyarrow as pa
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import from_json, to_json
 
-from pairwright.schemas.decisions import Decision, Decisions, latest, parse_decision
+from pairwright.schemas.decisions import Decision, Decisions, latest, parse_decision, refuse_controls
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.rows import PairRow, PreferenceRow, Row, make_key
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, encode_part, read_part
+from pairwright.tasks.store.sealed import read_sealed, seal
 
 FOLDER = "decisions"
 MOST_FILES = 64
-"""Small files that there may be before they are joined."""
+"""Number of small files from which they are joined."""
 SMALL_BYTES = 1 << 20
 TRIES = 20
 MOST_BYTES, MOST_LINE = 256 << 20, 200_000
 MOST_SENT = 1_000
-"""Decisions that a page sends at once."""
+"""Maximum decisions that a page sends at once."""
 SHOWN = 5
-"""Faults that a message names."""
+"""Maximum faults that a message names."""
 BOM = b"\xef\xbb\xbf"
 SCHEMA = pa.schema(
     [
-        *((name, pa.string()) for name in ("key", "verdict", "chosen", "rejected", "note")),
+        *((name, pa.string()) for name in ("key", "verdict", "chosen", "rejected", "note", "by")),
         ("at", pa.timestamp("us", tz="UTC")),
     ]
 )
@@ -52,7 +56,7 @@ def read_decisions(folder: Folder) -> Decisions:
 
 
 def read_history(folder: Folder) -> list[Decision]:
-    """Return all that was ever decided and not removed, each once."""
+    """Return all decisions ever made and not removed, each once."""
     for _ in range(TRIES):
         names = decision_files(folder)
         try:
@@ -60,21 +64,21 @@ def read_history(folder: Folder) -> list[Decision]:
         except StoreError:
             if set(names) <= set(decision_files(folder)):
                 raise
-        # somebody has joined some of them meanwhile
-    raise StoreError(f"{folder.path(FOLDER)}: changes all the time, and cannot be read. Try again")
+        # another process has joined some of them meanwhile
+    raise StoreError(f"{folder.path(FOLDER)}: keeps changing while it is read. Try again")
 
 
 def write_decisions(folder: Folder, decisions: Sequence[Decision]) -> None:
-    """Add decisions: all of them, or none; on return they survive a loss of power."""
+    """Add decisions, all or none; on return they survive a loss of power."""
     if decisions:
         _write(folder, decisions)
         _join_small(folder)
 
 
 def forget_decisions(folder: Folder, keep: Collection[str]) -> int:
-    """Take all decisions about other keys out of the files; return how many keys that were.
+    """Delete all decisions about other keys; return the number of these keys.
 
-    Nobody may add to the table meanwhile but by adding files.
+    Meanwhile other processes may only add files.
     """
     names = decision_files(folder)
     history = [one for name in names for one in _read(folder, name)]
@@ -93,7 +97,7 @@ def _join_small(folder: Folder) -> None:
     try:
         small = [name for name in names if folder.size_of(name) < SMALL_BYTES]
         history = dict.fromkeys(one for name in small for one in _read(folder, name))
-    except StoreError:  # what was to be stored is stored; somebody else joins them now, or a reader says what is wrong
+    except StoreError:  # the decisions are stored; another process joins the files now, or a reader names the fault
         return
     if len(small) > MOST_FILES:
         _delete(folder, set(small) - {_write(folder, list(history))})
@@ -120,21 +124,21 @@ def _read(folder: Folder, name: str) -> Iterator[Decision]:
     except StoreError as error:
         why = error.__cause__ or error
         raise StoreError(
-            f"{folder.path(name)}: what people decided cannot be read: {why}. Put it back from a copy; or "
-            "delete it, and give `pairwright decide` their files again"
+            f"{folder.path(name)}: the decisions cannot be read: {why}. Restore the file from a copy; or "
+            "delete it, and give the decision files to `pairwright decide` again"
         ) from error
     for row in table.to_pylist():
         yield Decision.model_construct(**{**row, "at": row["at"].astimezone(UTC)})
 
 
 def read_decision_file(path: Path) -> list[Decision]:
-    """Return the decisions of a file; ``ConfigError`` names the lines that are none."""
+    """Return the decisions of a file; ``ConfigError`` names invalid lines."""
     now = datetime.now(UTC)
     found: list[Decision] = []
     faults: list[str] = []
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise ConfigError(f"{path}: is larger than {MOST_BYTES >> 20} MB: that is no file of decisions")
+            raise ConfigError(f"{path}: is larger than {MOST_BYTES >> 20} MB: not a file of decisions")
         lines = path.read_bytes().removeprefix(BOM).split(b"\n")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
@@ -148,16 +152,16 @@ def read_decision_file(path: Path) -> list[Decision]:
                 faults.append(f"line {number:,}: {error}")
     if faults:
         some = "; ".join(faults[:SHOWN]) + ("; ..." if faults[SHOWN:] else "")
-        raise ConfigError(f"{path}: nothing is stored, since {len(faults):,} of its lines are no decisions: {some}")
+        raise ConfigError(f"{path}: nothing is stored: {len(faults):,} invalid lines. Correct them: {some}")
     return found
 
 
 def parse_decisions(body: bytes) -> list[Decision]:
-    """Return the decisions of a JSON list; ``ValueError`` where it is none, or one of them is."""
+    """Return the decisions of a JSON list; ``ValueError`` if it is not a list, or a decision is invalid."""
     now = datetime.now(UTC)
     listed = from_json(body)
     if not isinstance(listed, list) or len(listed) > MOST_SENT:
-        raise ValueError(f"a list of at most {MOST_SENT:,} decisions is wanted")
+        raise ValueError(f"must be a list of at most {MOST_SENT:,} decisions")
     found: list[Decision] = []
     for number, one in enumerate(listed, 1):
         try:
@@ -169,13 +173,13 @@ def parse_decisions(body: bytes) -> list[Decision]:
 
 @dataclass(frozen=True, kw_only=True)
 class Sorted:
-    """Decisions, apart by whether there is what they are about."""
+    """Decisions, sorted by whether their subject exists."""
 
     known: list[Decision] = field(default_factory=list[Decision])
     unknown: list[Decision] = field(default_factory=list[Decision])
-    """Nothing in the version has their key."""
+    """Decisions about a key that the version does not have."""
     wordless: list[Decision] = field(default_factory=list[Decision])
-    """Edits about a pair: it has no texts of its own."""
+    """Edits of a pair, which has no texts of its own."""
 
 
 def sort_decisions(build: Build, decisions: Sequence[Decision]) -> Sorted:
@@ -191,7 +195,7 @@ def sort_decisions(build: Build, decisions: Sequence[Decision]) -> Sorted:
 
 
 def sort_by_keys(decisions: Sequence[Decision], preferences: Collection[str], pairs: Collection[str]) -> Sorted:
-    """Return decisions apart, the keys of preferences and pairs that there are being known."""
+    """Sort decisions by the existing keys of preferences and pairs."""
     found = Sorted()
     for one in decisions:
         if one.key in preferences or (one.key in pairs and one.verdict != "edit"):
@@ -199,3 +203,30 @@ def sort_by_keys(decisions: Sequence[Decision], preferences: Collection[str], pa
         else:
             (found.wordless if one.key in pairs else found.unknown).append(one)
     return found
+
+
+class KeptFilter(BaseModel):
+    """Named filter of the pages, for everybody who opens the dataset."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Annotated[str, Field(min_length=1, max_length=80), AfterValidator(refuse_controls)]
+    page: Literal["", "explore"]
+    query: Annotated[str, Field(max_length=2000, pattern=r"^[\x21-\x7e]*$")]
+    """Query string of the page; empty: delete the filter."""
+
+
+def read_filters(folder: Folder) -> list[KeptFilter]:
+    """Return the named filters, by name."""
+    names = [name for name in folder.names(FOLDER, ".json") if name.startswith("filter-")]
+    found = [read_sealed(folder, f"{FOLDER}/{name}", mend="Delete it, and name the filter again") for name in names]
+    return sorted((KeptFilter.model_validate(one) for one in found), key=lambda one: one.name)
+
+
+def keep_filter(folder: Folder, given: KeptFilter) -> None:
+    """Store a filter in place of the one of its name; a filter without a query is deleted."""
+    name = f"{FOLDER}/filter-{make_key('filter', given.page, given.name)}.json"
+    if given.query:
+        folder.write(name, seal(given.model_dump()))
+    else:
+        folder.delete(name)

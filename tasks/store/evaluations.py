@@ -1,9 +1,9 @@
-"""The table of what a dataset's runs scored on benchmarks, beside its own tables.
+"""The table of benchmark scores of a dataset's runs, beside its own tables.
 
 DIR/evaluations/RUN/BENCHMARK-<hash>.parquet    a row per score
 
-The table is the union of its files. An evaluation has a file of its own, named after what was asked: who evaluates at
-the same time disturbs nobody, and the same evaluation again takes the place of its earlier scores. All of it is small.
+The table is the union of its files. Each evaluation has its own file, named after its options, so that several can run
+at once, and a repeated one replaces its earlier scores.
 """
 
 from collections.abc import Sequence
@@ -32,11 +32,11 @@ class EvaluationRow:
 
     run: str
     model: str
-    """Identity of the model, which tells it from others."""
+    """Identity of the model."""
     benchmark: str
     data: str
     asked: str
-    """What was asked otherwise than by default: "limit 50, blank drop"."""
+    """Options that differ from their defaults: "limit 50, blank drop"."""
     at: str
     category: str
     name: str

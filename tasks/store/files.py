@@ -1,8 +1,8 @@
 """Files of one dataset's folder, on a local disk or any object store that fsspec knows.
 
 A file appears under its final name whole or not at all: locally by a flushed temporary file and a rename, elsewhere by
-one PUT (or one completed upload in pieces, from 100 MB on). Every fault of the medium becomes a ``StoreError`` that
-names the file; an object store is asked again first (``tasks.store.remote``).
+one PUT (or one completed multipart upload, from 100 MB on). Every I/O fault becomes a ``StoreError`` that names the
+file; requests to an object store are retried first (``tasks.store.remote``).
 """
 
 import errno
@@ -22,9 +22,9 @@ from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.remote import ask, open_file, open_store
 
 TEMPORARY = ".tmp-"
-"""Part of every temporary name; such files are left by a killed process and may be deleted under the table's lock."""
+"""Part of every temporary name; files left by a killed process may be deleted under the table's lock."""
 COPY_BYTES = 8 << 20
-FULL = "Free space there, and go on: the same command again, or `pairwright resume`"
+FULL = "Free space there, then run the same command again, or `pairwright resume`"
 
 Data = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Folder:
-    """Read and write the files below one path or URL; picklable, so that workers can open it again."""
+    """Folder at a path or URL, and its files; picklable, so that workers can open it again."""
 
     url: str
 
@@ -49,7 +49,7 @@ class Folder:
 
     @property
     def is_local(self) -> bool:
-        """Say whether the folder is on this machine's disk."""
+        """Return whether the folder is on this machine's disk."""
         return isinstance(self._target[0], LocalFileSystem)
 
     def path(self, name: str) -> str:
@@ -61,7 +61,7 @@ class Folder:
         return self.path(name) if self.is_local else f"{self.url.rstrip('/')}/{name}"
 
     def _ask(self, name: str, what: str, call: Callable[[], T]) -> T:
-        """Return what the file system answers; an object store is asked again where a fault may pass."""
+        """Return the result of a file system call; an object store's is retried after a temporary fault."""
         place = self._place(name)
         with naming(place, what):
             return call() if self.is_local else ask(call, place=place, what=what)
@@ -70,7 +70,7 @@ class Folder:
         return {"url": self._target[1] if self.is_local else self.url}  # a worker may be in another folder
 
     def names(self, folder: str, ending: str = "") -> list[str]:
-        """Return the names of the files directly in a folder that end so, sorted; none when it does not exist."""
+        """Return the sorted names of the files directly in a folder with this ending; none if it does not exist."""
         if not self.is_local:
             return [name for name in self._list(folder, "file") if name.endswith(ending)]
         with naming(self.path(folder), "listed"):
@@ -81,7 +81,7 @@ class Folder:
         return sorted(name for name in found if name.endswith(ending))
 
     def folders(self, folder: str) -> list[str]:
-        """Return the names of the folders directly in a folder, sorted; none when it does not exist."""
+        """Return the sorted names of the folders directly in a folder; none if it does not exist."""
         return self._list(folder, "directory")
 
     def _list(self, folder: str, kind: str) -> list[str]:
@@ -95,11 +95,11 @@ class Folder:
         return self._ask(folder, "listed", names)
 
     def exists(self, name: str) -> bool:
-        """Say whether there is a file of this name."""
+        """Return whether a file exists."""
         return self._ask(name, "looked up", lambda: bool(self._target[0].exists(self.path(name))))
 
     def open(self, name: str) -> BinaryIO:
-        """Open a file for reading at any place in it."""
+        """Open a file for random access reading."""
         with naming(self._place(name), "opened"):
             if self.is_local:
                 return self._target[0].open(self.path(name), "rb")
@@ -118,7 +118,7 @@ class Folder:
             shutil.copyfileobj(file, copy, COPY_BYTES)
 
     def write(self, name: str, data: Data) -> None:
-        """Write a whole file in place of what had the name; on return it survives a loss of power."""
+        """Write a whole file, replacing one of the same name; on return it survives a loss of power."""
         if not self.is_local:
             self._ask(name, "written", lambda: self._target[0].pipe_file(self.path(name), bytes(data)))
             return
@@ -126,11 +126,11 @@ class Folder:
             _write_local(Path(self.path(name)), data)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a file unless its name is taken; say whether it was written.
+        """Write a file unless its name is taken; return whether it was written.
 
-        On return it survives a loss of power. Atomic on a local disk and on stores that know conditional writes
-        (If-None-Match on S3, and its like on Google's and Azure's); on others the last of those who write at the same
-        moment wins, and each is told that it did.
+        On return it survives a loss of power. Atomic on a local disk and on stores with conditional writes
+        (If-None-Match on S3, and the equivalents of Google and Azure); on others, of several writers at the same
+        moment the last wins, and all of them get True.
         """
         if not self.is_local:
             return self._create_remote(name, data)
@@ -150,16 +150,16 @@ class Folder:
         def put() -> None:
             self._target[0].pipe_file(self.path(name), data, mode="create")
 
-        if self.exists(name):  # for stores that do not look at the condition
+        if self.exists(name):  # for stores that ignore the condition
             return False
         try:
             ask(put, place=self._place(name), what="written")
-        except (FileExistsError, StoreError) as error:  # some refuse without saying that the name is taken
+        except (FileExistsError, StoreError) as error:  # some stores do not report that the name is taken
             if self.exists(name):
-                return self.read(name) == data  # the answer to an earlier try may have been lost
+                return self.read(name) == data  # the reply to an earlier attempt may have been lost
             if getattr(error.__cause__, "errno", None) != errno.ENOSYS:
                 raise
-            self.write(name, data)  # one that knows no conditions
+            self.write(name, data)  # a store without conditional writes
         return True
 
     def size_of(self, name: str) -> int:
@@ -167,7 +167,7 @@ class Folder:
         return self._ask(name, "looked up", lambda: int(self._target[0].size(self.path(name))))
 
     def size_bytes(self) -> int:
-        """Return the size of all files below the folder; 0 when it does not exist."""
+        """Return the size of all files below the folder; 0 if it does not exist."""
         if self.is_local:
             with naming(self._target[1], "listed"):
                 return sum(_size(Path(folder, name)) for folder, _, names in os.walk(self._target[1]) for name in names)
@@ -181,7 +181,7 @@ class Folder:
         return self._ask("", "listed", size)
 
     def delete(self, name: str) -> None:
-        """Delete a file; not an error where there is none. A loss of power may bring it back until ``flush``."""
+        """Delete a file, if it exists. A loss of power may bring it back until ``flush``."""
 
         def drop() -> None:
             with suppress(FileNotFoundError):
@@ -190,7 +190,7 @@ class Folder:
         self._ask(name, "deleted", drop)
 
     def flush(self, folder: str) -> None:
-        """Let what was deleted in a folder be gone for good, also where the folder itself is gone."""
+        """Make deletions in a folder durable, also if the folder itself is gone."""
         if self.is_local:
             place = Path(self.path(folder))
             with naming(str(place), "written"):
@@ -200,7 +200,8 @@ class Folder:
 def numbered(folder: Folder, name: str) -> dict[int, str]:
     """Return the files "000001.json", ... of a folder by their numbers, rising."""
     files = {file.removesuffix(".json"): f"{name}/{file}" for file in folder.names(name, ".json")}
-    return {int(number): files[number] for number in sorted(filter(str.isdecimal, files), key=int)}
+    ours = (number for number in files if number.isdecimal() and number == f"{int(number):06d}")
+    return {int(number): files[number] for number in sorted(ours, key=int)}
 
 
 def _size(path: Path) -> int:
@@ -221,7 +222,7 @@ def _write_local(path: Path, data: Data) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        os.replace(temporary, path)  # noqa: PTH105  (one seam for every system call of a write)
+        os.replace(temporary, path)  # noqa: PTH105  (tests replace every system call of a write here)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -237,7 +238,7 @@ def make_folder(folder: Path) -> None:
 
 
 def flush(path: Path) -> None:
-    """Make a file, or what came and went in a folder, durable; Windows has no such call for folders and needs none."""
+    """Make a file, or the entries of a folder, durable; Windows neither has nor needs this for folders."""
     if os.name == "nt" and path.is_dir():
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -249,7 +250,7 @@ def flush(path: Path) -> None:
 
 @contextmanager
 def naming(path: str, what: str) -> Generator[None]:
-    """Turn a fault of the medium into a ``StoreError`` that says which file could not be read, written, ..."""
+    """Turn an I/O fault into a ``StoreError`` that names the file and the operation."""
     try:
         yield
     except OSError as error:

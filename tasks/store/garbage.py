@@ -1,7 +1,7 @@
-"""Take out of a dataset's folder the files that no kept version and not the present state names.
+"""Delete the files of a dataset that neither a kept version nor the current state names.
 
-A kill at any moment leaves every kept version whole and nothing owed, and the next run does the rest: versions go
-first, then files.
+A kill at any moment leaves every kept version complete and nothing owed, and the next call does the rest: versions are
+deleted first, then files.
 """
 
 import shutil
@@ -21,14 +21,14 @@ from pairwright.tasks.store.takedowns import NAMES
 
 @dataclass
 class Needed:
-    """Files that are needed, by their names below the dataset's folder."""
+    """Files to keep, by their names below the dataset's folder."""
 
     files: set[str] = field(default_factory=set[str])
     names: set[str] = field(default_factory=set[str])
-    """Live keys, and what they are about: what tables beside the dataset's are made of."""
+    """Live keys and their subjects, from which tables beside the dataset's are made."""
 
     def add(self, build: Build) -> None:
-        """Add what a settled build's outcomes come from."""
+        """Add the files that a settled build's outcomes come from."""
         self.files.update(build.items)
         for planned in build.planned:
             name = planned.stage.name
@@ -41,34 +41,34 @@ class Needed:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What goes."""
+    """Files and folders to delete."""
 
     versions: Sequence[int]
     files: Sequence[str]
-    """By their names below the dataset's folder."""
+    """Names below the dataset's folder."""
     folders: Sequence[Path]
     """Local folders: journals, caches."""
 
     @property
     def steps(self) -> int:
-        """Return how many steps it takes."""
+        """Return the number of steps."""
         return len(self.versions) + len(self.files) + len(self.folders)
 
 
 def holds_one(ledger: Ledger, table: str, keys: Sequence[str]) -> bool:
-    """Say whether a live row of a settled stage is, or is about, one of these."""
+    """Return whether a live row of a settled stage is, or is about, one of these keys."""
     columns = " OR ".join(f"{name} IN (SELECT unnest(?))" for name in NAMES)
     return bool(ledger.run(f"SELECT key FROM live_{table} WHERE {columns} LIMIT 1", *[list(keys)] * len(NAMES)))
 
 
 def list_parts(folder: Folder) -> Iterator[tuple[str, str]]:
-    """Yield every file of every table: the table's folder, and the file's name."""
+    """Yield folder and name of every file of every table."""
     for table in table_folders(folder):
         yield from ((table, file) for file in folder.names(table))
 
 
 def unneeded_parts(folder: Folder, needed: Collection[str]) -> Iterator[str]:
-    """Yield the files of tables that nothing needs."""
+    """Yield the files of tables that are not needed."""
     for table, file in list_parts(folder):
         path = f"{table}/{file}"
         if TEMPORARY in file or (file.endswith(".parquet") and path not in needed):
@@ -76,9 +76,9 @@ def unneeded_parts(folder: Folder, needed: Collection[str]) -> Iterator[str]:
 
 
 def needed_beside(folder: Folder, table: str, names: Collection[str], *, strictly: bool) -> list[str]:
-    """Return the parts of a table beside the dataset's that are needed: all, where a row is about one that there is.
+    """Return the needed parts of a table beside the dataset's: those with a row about an existing key.
 
-    ``strictly``, only parts all of whose rows are, and none that was made of a whole table.
+    ``strictly``: only parts in which all rows are, and none made from a whole table.
     """
     found: dict[str, list[bool]] = {}
     for file in folder.names(table, ".parquet"):
@@ -92,9 +92,9 @@ def needed_beside(folder: Folder, table: str, names: Collection[str], *, strictl
 
 
 def carry_out(folder: Folder, plan: Plan) -> Iterator[int]:
-    """Do what a plan says, one step after the other; yield how many bytes each has freed.
+    """Carry out a plan step by step; yield the bytes freed by each step.
 
-    What is deleted is flushed twice: no version may come back without its parts, and at the end nothing at all.
+    Deletions are flushed twice: after the versions, so that none can come back without its parts, and at the end.
     """
     if plan.versions:
         write_deleted(folder, plan.versions)
@@ -120,7 +120,7 @@ def _delete(folder: Folder, path: str) -> int:
 
 
 def other_folders(folder: Folder, tables: Iterable[str], *, everything: bool) -> Iterator[Path]:
-    """Yield local folders of journals and caches of tables that are not among these; ``everything``: of those, too."""
+    """Yield local journals and caches of other tables than these; ``everything``: of these as well."""
     marks = {tuple(table.split("/")[1:3]) for table in tables}
     journals = journals_of(folder)
     for place in sorted(journals.iterdir()) if journals.is_dir() else ():
@@ -134,20 +134,20 @@ def other_folders(folder: Folder, tables: Iterable[str], *, everything: bool) ->
 
 
 def left_work(folder: Folder) -> Iterator[str]:
-    """Yield the work files of processes that are dead; on an object store of all: nobody may be at work there."""
+    """Yield the work files of dead processes; on an object store of all: no build may run there meanwhile."""
     for name in folder.folders("work"):
         yield from files_below(folder, f"work/{name}")
 
 
 def files_below(folder: Folder, name: str) -> Iterator[str]:
-    """Yield every file below a folder, by its name below the dataset's."""
+    """Yield every file below a folder, as a name below the dataset's folder."""
     yield from (f"{name}/{file}" for file in folder.names(name))
     for inner in folder.folders(name):
         yield from files_below(folder, f"{name}/{inner}")
 
 
 def _drop_empty(folder: Folder) -> None:
-    """Delete local folders in which nothing is left but a lock: the dataset is held, so nobody waits for it."""
+    """Delete local folders that hold only a lock; the dataset is locked, so no process waits for it."""
     if not folder.is_local:
         return
     for top in ("tables", "excluded", "work", "cache", "journals"):

@@ -1,7 +1,7 @@
-"""Judge a build by its profile's gates before it is published: yields, failed shares, drift since the last version.
+"""Check a build against its profile's gates before publishing: yields, failed shares, drift since the last version.
 
-Reads the counts of settled stages and, where drift is bounded, single columns of two versions; writes ``gates.json``,
-what the last build was judged by.
+Reads the counts of settled stages and, if drift is bounded, single columns of two versions; writes ``gates.json``, the
+verdict on the last build.
 """
 
 import math
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
 from pairwright.schemas.bounds import GatesConfig
+from pairwright.schemas.checks import without_bound
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import (
     CaptionRow,
@@ -35,7 +36,7 @@ from pairwright.tasks.store.snapshot import stream_live
 from pairwright.tasks.store.stage import Planned
 
 BINS = 10
-"""Bins hold a tenth of the earlier rows each, as is usual for this index."""
+"""Each bin holds a tenth of the earlier rows, as is usual for this index."""
 STEPS = 100
 """Steps that a similarity of 1 is cut into."""
 COMPARED: dict[type[Row], tuple[str, ...]] = {
@@ -44,7 +45,7 @@ COMPARED: dict[type[Row], tuple[str, ...]] = {
     PreferenceRow: ("chosen", "rejected"),
     PairRow: ("similarity",),
 }
-"""The columns that are compared: texts by their lengths, similarities by themselves."""
+"""Columns that are compared: texts by length, similarities by value."""
 Histogram = Counter[int]
 WRITTEN = ("no description", "captions", "described", "comparisons", "questions")
 HINTS = {
@@ -57,10 +58,10 @@ HINTS = {
     ),
     "nobody wrote about its difference": "--set differences.writer=served, or a source with people's differences",
     "only near-identical neighbours": "a lower mining.min_hash_distance",
-    "admitted": "without --exclude, and see that the images have vectors (embedding)",
+    "admitted": "leaving out --exclude, other bounds in filters; check that the images have vectors (embedding)",
     "similar_pairs": (
         "other thresholds: mining.min_best_similarity, mining.min_similarity, mining.max_similarity. `pairwright view` "
-        "shows what similarities there are, `pairwright refilter` tries others without embedding again"
+        "shows the similarities, `pairwright refilter` tries other thresholds without embedding again"
     ),
     "nouns": "images with captions, or --set pairing=similarity",
     "noun_pairs": "fewer nouns (noun_pairs.levels), or --set pairing=similarity",
@@ -68,13 +69,13 @@ HINTS = {
     "differences": "weaker checks (controls, grounding, judging), or more to choose from (differences.candidates)",
     "preferences": "--set rejections.fallback=none, or --set rejections.enabled=false",
 }
-"""What to try where a table became empty, by the most frequent reason, else by the table."""
+"""Remedies for an empty table, by the most frequent reason, else by the table."""
 
 
 def measure_drift(before: Sequence[int], now: Sequence[int]) -> float:
-    """Return the population stability index of two counts over the same bins; 0 where they have the same shares.
+    """Return the population stability index of two counts over the same bins; 0 for equal shares.
 
-    Half a row is added to each bin, so that an empty one has a logarithm.
+    Half a row is added to each bin, so that an empty bin has a logarithm.
     """
     old, new = (_shares(counts) for counts in (before, now))
     return math.fsum((n - o) * math.log(n / o) for o, n in zip(old, new, strict=True))
@@ -88,8 +89,8 @@ def _shares(counts: Sequence[int]) -> list[float]:
 def cut_bins(before: Mapping[int, int], now: Mapping[int, int]) -> tuple[list[int], list[int]]:
     """Return both histograms over bins that each hold a tenth of the earlier one's rows, or more where values tie.
 
-    What lies below or above all earlier values is in two bins of its own: where those were all equal, nothing else
-    would show that they are others now.
+    Values below or above all earlier ones have two bins of their own; if the earlier values were all equal, nothing
+    else would show a change.
     """
     low, high = min(before), max(before)
     old, new = [0], [sum(count for value, count in now.items() if value < low)]
@@ -138,14 +139,14 @@ class Gate:
     about: str
     """What was measured: "ok of 120 inputs", "lengths of chosen", ..."""
     measured: float | None
-    """None: it could not be measured."""
+    """``None``: could not be measured."""
     bound: float
     why: str = ""
-    """Which tables became empty, and what to try."""
+    """Tables that became empty, and what to try."""
 
     @property
     def holds(self) -> bool:
-        """Say whether what was measured keeps the bound."""
+        """Return whether the measurement is within the bound."""
         if self.measured is None:
             return False
         return self.measured >= self.bound if self.gate == "min_yield" else self.measured <= self.bound
@@ -162,51 +163,51 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """How a build was judged, and what became of it."""
+    """Verdict on a build, and its result."""
 
     began: str
-    """When the build listed its source (ISO 8601, UTC)."""
+    """Time at which the build listed its source (ISO 8601, UTC)."""
     ended: str
     complete: bool
-    """Whether nothing is owed any more."""
+    """Whether nothing is owed."""
     against: int
-    """The version that drift is measured from; 0: there was none."""
+    """Version against which drift is measured; 0: none."""
     version: int
-    """The version that was published, or was current already; 0: the build was held back."""
+    """Version that was published, or was already current; 0: the build was held back."""
     gates: tuple[Gate, ...]
     stopped: str = ""
-    """Why the build ended early, and how to go on; empty: it did not."""
+    """Why the build ended early, and how to continue; empty: it did not."""
 
     @property
     def failed(self) -> tuple[Gate, ...]:
-        """Return the gates that do not hold."""
+        """Return the gates that failed."""
         return tuple(gate for gate in self.gates if not gate.holds)
 
     @property
     def held(self) -> bool:
-        """Say whether the build was held back."""
+        """Return whether the build was held back."""
         return not self.version
 
     @property
     def why(self) -> list[str]:
-        """Return what held it back: what ended it early, which is nothing to judge it by, else its gates."""
+        """Return why it was held back: what ended it early, in which case gates do not count, else its gates."""
         return [self.stopped] if self.stopped else [gate.say() for gate in self.failed]
 
 
 def judge_counts(config: GatesConfig, counts: Sequence[Counts]) -> Iterator[Gate]:
-    """Yield the gates that need the counts of the stages only."""
+    """Yield the gates that need only the counts of the stages."""
     for one in counts:
         if one.stage in config.min_yield:
             share, bound = one.ok / one.of if one.of else 0.0, config.min_yield[one.stage]
             about = f"ok of {one.of:,} inputs"
             yield Gate(gate="min_yield", stage=one.stage, about=about, measured=share, bound=bound)
         if one.of and config.max_failed < 1:
-            share, about = (one.failed + one.pending) / one.of, f"failed or undone of {one.of:,} inputs"
+            share, about = (one.failed + one.pending) / one.of, f"failed or pending of {one.of:,} inputs"
             yield Gate(gate="max_failed", stage=one.stage, about=about, measured=share, bound=config.max_failed)
 
 
 def judge_result(config: GatesConfig, done: Settled, asked: Sequence[str]) -> Iterator[Gate]:
-    """Yield the gate of what was asked for: one of these tables has a row, unless a yield is set for the last."""
+    """Yield the gate of the requested tables: one of them has a row, unless a yield is set for the last."""
     on = {planned.stage.name: (planned, count) for planned, count in done if planned.stage.is_on}
     found = [on[name][1] for name in asked if name in on]
     if (
@@ -223,7 +224,7 @@ def judge_result(config: GatesConfig, done: Settled, asked: Sequence[str]) -> It
 
 
 def say_empty(done: Settled, asked: Sequence[str]) -> str:
-    """Say which tables that some are made of became empty, the first three, why, and what to try; "" if none did."""
+    """Return a sentence on the first three empty tables that these are made from, why, and what to try; "" if none."""
     wanted, empty = set(asked), list[Counts]()
     for planned, count in reversed(done):
         if planned.stage.is_on and planned.stage.name in wanted:
@@ -236,7 +237,7 @@ def say_empty(done: Settled, asked: Sequence[str]) -> str:
         f"{count.stage} ({', '.join(f'{reason}: {number:,}' for reason, number in some)})"
         for count, some in zip(empty[:3], reasons, strict=False)
     ]
-    heads = (_without_bound(reason) for reason, _ in reasons[0])
+    heads = (without_bound(reason) for reason, _ in reasons[0])
     hint = next((HINTS[head] for head in heads if head in HINTS), HINTS.get(empty[0].stage, ""))
     return f"Empty: {'; '.join(told)}.{f' Try {hint}' if hint else ''}"
 
@@ -244,7 +245,7 @@ def say_empty(done: Settled, asked: Sequence[str]) -> str:
 def judge_reasons(
     config: GatesConfig, before: Mapping[str, Mapping[str, Any]], counts: Sequence[Counts]
 ) -> Iterator[Gate]:
-    """Yield the gates of the shares of reasons."""
+    """Yield the gates on the shares of reasons."""
     for count in counts if config.max_reason_drift else ():
         if count.stage not in before:
             continue
@@ -256,21 +257,16 @@ def judge_reasons(
 
 
 def _reasons(count: Mapping[str, Any]) -> Counter[str]:
-    """Return how many inputs ended with each reason, "" being none."""
+    """Return the number of inputs by reason; "" stands for none."""
     reasons = Counter[str]()
     for reason, number in count["reasons"].items():
-        reasons[_without_bound(reason)] += number
+        reasons[without_bound(reason)] += number
     reasons[""] = count["in"] - count["pending"] - reasons.total()
     return reasons
 
 
-def _without_bound(reason: str) -> str:
-    """Return a reason without the setting and the bound behind it, with another of which it is the same reason."""
-    return reason.partition(" (")[0]
-
-
 def judge_columns(config: GatesConfig, before: tuple[Build, Settled], now: tuple[Build, Settled]) -> Iterator[Gate]:
-    """Yield the gates of lengths and similarities; a table with the parts of the last version has not drifted."""
+    """Yield the gates on lengths and similarities; a table with the parts of the last version has not drifted."""
     (old_build, old_stages), (build, stages) = before, now
     old_by_name = {planned.stage.name: planned for planned, _ in old_stages}
     for planned, _ in stages:
@@ -294,23 +290,23 @@ def _drifted(gate: str, stage: str, what: str, bound: float, counts: tuple[list[
 
 
 def cannot_judge(config: GatesConfig, why: str) -> Gate:
-    """Return the gate that stands for all of drift where the last version cannot be opened: it does not hold."""
+    """Return the failed gate that stands for all drift if the last version cannot be opened."""
     gate = "max_length_drift" if config.max_length_drift else "max_similarity_drift"
     about = f"drift cannot be measured: {why}"
     return Gate(gate=gate, stage="", about=about, measured=None, bound=getattr(config, gate))
 
 
 def write_verdict(folder: Folder, verdict: Verdict) -> None:
-    """Keep how the last build was judged."""
+    """Write the verdict on the last build."""
     folder.write(FILE, seal(asdict(verdict)))
 
 
 def read_verdict(folder: Folder) -> Verdict | None:
-    """Return how the last build was judged; ``None`` where none has ended yet."""
+    """Return the verdict on the last build; ``None`` before the first has ended."""
     if not folder.exists(FILE):
         return None
     content = read_sealed(folder, FILE, mend=MEND)
     try:
         return TypeAdapter(Verdict).validate_python(content)
     except ValidationError as error:
-        raise StoreError(f"{folder.path(FILE)}: another release wrote it. {MEND}") from error
+        raise StoreError(f"{folder.path(FILE)}: written by another release. {MEND}") from error

@@ -1,16 +1,16 @@
-"""Decode images, by one stated rule, and encode them: the only place that reads pixels from files.
+"""Decode images by one documented rule, and encode them: the only place that reads pixels from files.
 
-Reads the bytes of JPEG, PNG, WebP, TIFF, BMP and GIF files; needs Pillow. What comes out is always RGB, 8 bits:
+Reads the bytes of JPEG, PNG, WebP, TIFF, BMP and GIF files; needs Pillow. The result is always RGB, 8 bits:
 
-* the EXIF orientation is applied (of a PNG only where it stands before the pixels);
-* of several frames or pages the first counts;
+* the EXIF orientation is applied (in a PNG only if it precedes the pixels);
+* of several frames or pages, the first is used;
 * palettes, CMYK, YCbCr and HSV become RGB as Pillow converts them; colour profiles are ignored;
 * grey becomes three equal channels; 16 bits are scaled (``v / 257``, rounded), not clipped; 32-bit integers and floats
-  have no agreed range, so their own smallest and largest value become 0 and 255;
+  have no standard range, so their own minimum and maximum become 0 and 255;
 * transparency is composited on white.
 
-Files are hostile: only the six formats are tried, sizes are checked before anything is decoded, whatever Pillow raises
-becomes ``RefusedImageError``, and a truncated file is refused, not filled up.
+Files may be hostile: only the six formats are tried, sizes are checked before decoding, every error of Pillow becomes a
+``RefusedImageError``, and a truncated file is refused, not filled up.
 """
 
 import io
@@ -43,12 +43,12 @@ FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF")
 _STARTS = (b"\xff\xd8\xff", b"\x89PNG", b"RIFF", b"II*\0", b"MM\0*", b"BM", b"GIF8")
 _CONVERTIBLE = ("1", "L", "LA", "P", "PA", "RGB", "RGBX", "RGBA", "RGBa", "CMYK", "YCbCr", "HSV")
 _ORIENTATION_TAG = 0x0112
-_PNG_DEPTH = 24  # where its header says bits per channel
-_PNG_LATE = (b"eXIf", b"Raw profile type", b"XML:com.adobe.xmp")  # may stand behind the pixels, where readers differ
+_PNG_DEPTH = 24  # offset of the bits per channel in its header
+_PNG_LATE = (b"eXIf", b"Raw profile type", b"XML:com.adobe.xmp")  # may follow the pixels, where readers differ
 
 
 class RefusedImageError(SourceError):
-    """Bytes are no image that we take: a constant ``reason``, and the particulars in ``detail``."""
+    """Bytes that are not an accepted image: a constant ``reason``, and particulars in ``detail``."""
 
     def __init__(self, reason: Reason, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
@@ -58,7 +58,7 @@ class RefusedImageError(SourceError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageInfo:
-    """Hold what the header says: width and height are those after the EXIF orientation is applied."""
+    """Data of the header; width and height are those after the EXIF orientation is applied."""
 
     format: str
     width: int
@@ -66,7 +66,7 @@ class ImageInfo:
 
 
 def probe_image(data: bytes, config: ImagesConfig) -> ImageInfo:
-    """Read format and size from the header, decoding nothing; refuse what is too large, too small or no image."""
+    """Read format and size from the header without decoding; refuse files that are too large, too small or no image."""
     with _quiet(), _refusing(data):
         image = _open(data)
         width, height = image.size if _orientation(image) < 5 else image.size[::-1]
@@ -81,7 +81,7 @@ def probe_image(data: bytes, config: ImagesConfig) -> ImageInfo:
 
 
 def decode_rgb(data: bytes) -> RGB:
-    """Decode an image to ``(height, width, 3)`` by the rule above; ``RefusedImageError`` when it does not decode."""
+    """Decode an image to ``(height, width, 3)`` by the rule above; ``RefusedImageError`` if it cannot be decoded."""
     with _quiet(), _refusing(data):
         image = _open(data)
         orientation = _orientation(image)
@@ -97,9 +97,9 @@ def decode_rgb(data: bytes) -> RGB:
 
 
 def is_plain(data: bytes) -> bool:
-    """Say whether other programs' decoders give the pixels of ``decode_rgb``, too; decodes nothing.
+    """Return whether other programs decode the same pixels as ``decode_rgb``; decodes nothing.
 
-    So it is with JPEG, PNG and WebP of one frame that are RGB or grey, of 8 bits, opaque and upright.
+    True for JPEG, PNG and WebP with one frame that are RGB or grey, 8 bits, opaque and upright.
     """
     with _quiet(), _refusing(data):
         image = _open(data)
@@ -118,10 +118,17 @@ def encode_png(pixels: RGB) -> bytes:
     return sink.getvalue()
 
 
+def encode_jpeg(pixels: RGB) -> bytes:
+    """Encode an ``(h, w, 3)`` array as JPEG of quality 95 without colour subsampling, a tenth of PNG's size."""
+    sink = io.BytesIO()
+    Image.fromarray(pixels).save(sink, format="JPEG", quality=95, subsampling=0)
+    return sink.getvalue()
+
+
 def put_patch(pixels: RGB, patch: bytes, window: tuple[int, int, int, int]) -> RGB:
     """Return a copy of the ``(h, w, 3)`` image in which the patch fills the window x0, y0, x1, y1.
 
-    ``RefusedImageError``: the patch does not decode; ``ValueError``: it does not fit.
+    ``RefusedImageError``: the patch cannot be decoded; ``ValueError``: it does not fit the window.
     """
     x0, y0, x1, y1 = window
     made, new = pixels.copy(), decode_rgb(patch)
@@ -132,10 +139,10 @@ def put_patch(pixels: RGB, patch: bytes, window: tuple[int, int, int, int]) -> R
 
 
 def show_window(pixels: RGB, window: tuple[int, int, int, int]) -> RGB:
-    """Return what of an ``(h, w, 3)`` image is in the window x0, y0, x1, y1, at the size of the whole image."""
+    """Return the window x0, y0, x1, y1 of an ``(h, w, 3)`` image, scaled to the size of the whole image."""
     x0, y0, x1, y1 = window
     if not (0 <= x0 < x1 <= pixels.shape[1] and 0 <= y0 < y1 <= pixels.shape[0]):
-        raise ValueError(f"the window {window} is not in an image of {pixels.shape[1]} x {pixels.shape[0]} pixels")
+        raise ValueError(f"the window {window} is outside an image of {pixels.shape[1]} x {pixels.shape[0]} pixels")
     shown = Image.fromarray(np.ascontiguousarray(pixels[y0:y1, x0:x1]))
     return np.asarray(shown.resize((pixels.shape[1], pixels.shape[0]), Image.Resampling.BILINEAR))
 
@@ -145,13 +152,13 @@ def _open(data: bytes) -> ImageFile.ImageFile:
 
 
 def _orientation(image: ImageFile.ImageFile) -> int:
-    """Return 1 to 8; damaged EXIF counts as none, and so does that of a TIFF, which turns itself while it loads."""
+    """Return 1 to 8; damaged EXIF counts as none, as does that of a TIFF, which Pillow applies while loading."""
     if image.format == "TIFF":
         return 1
     try:
-        # Not image.getexif(): for PNG that decodes the pixels, to look for EXIF behind them.
+        # Not image.getexif(): for PNG that decodes the pixels to find EXIF after them.
         value: Any = Image.Image.getexif(image).get(_ORIENTATION_TAG, 1)
-    except Exception:  # noqa: BLE001 - Pillow's parsers raise anything on hostile EXIF, and the pixels are still good
+    except Exception:  # noqa: BLE001 - Pillow's parsers raise anything on hostile EXIF; the pixels are still usable
         return 1
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
 
@@ -161,7 +168,7 @@ def _rgb(image: Image.Image) -> RGB:
         grey = (np.asarray(image).astype(np.uint32) + 128) // 257
     elif image.mode in ("I", "F"):
         values = np.nan_to_num(np.asarray(image, dtype=np.float64), posinf=0.0, neginf=0.0) / 2
-        span = values.max() - values.min()  # of halves: that of the largest floats does not overflow
+        span = values.max() - values.min()  # of halved values, so that the largest floats do not overflow
         grey = np.rint((values - values.min()) / span * 255) if span > 0 else np.zeros_like(values)
     elif image.mode not in _CONVERTIBLE:
         raise RefusedImageError("unsupported pixel format", image.mode)
@@ -169,7 +176,7 @@ def _rgb(image: Image.Image) -> RGB:
         if image.has_transparency_data:
             image = image.convert("RGBA")
             image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-        return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))  # which would copy RGB, too
+        return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))  # convert copies RGB as well
     return np.repeat(grey.astype(np.uint8)[:, :, None], 3, axis=2)
 
 

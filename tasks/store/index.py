@@ -1,7 +1,7 @@
-"""Find the live rows of a table by what they are about.
+"""Find the live rows of a table by their subjects.
 
-An index is an Arrow file, sorted by subject, that names each live row's part and position; workers map it into memory,
-so that it costs no memory per process. 24 bytes and the file's padding per row.
+An index is an Arrow file, sorted by subject, with each live row's part and position; workers map it into memory, so
+that it costs no memory per process. 24 bytes and the file's padding per row.
 """
 
 from binascii import hexlify
@@ -25,7 +25,7 @@ SCHEMA = pa.schema([("subject", pa.binary(16)), ("part", pa.int32()), ("row", pa
 
 @dataclass(frozen=True)
 class Index:
-    """Index of one table's live rows: ``subjects`` rise; ``names`` are its parts' files."""
+    """Index of one table's live rows; ``subjects`` are sorted, ``names`` are the files of its parts."""
 
     folder: Folder
     table: str
@@ -64,7 +64,7 @@ class Index:
             yield from from_table(read_rows(self.part(int(number)), places, columns), row_type)
 
     def places(self) -> Iterator[tuple[int, NDArray[np.int32]]]:
-        """Yield each part's number with the places of its live rows, rising."""
+        """Yield each part's number with the sorted positions of its live rows."""
         parts, rows = self._places
         for number in np.unique(parts):
             yield int(number), np.sort(rows[parts == number])
@@ -90,7 +90,7 @@ class Index:
 
     @cached_property
     def images(self) -> NDArray[np.bytes_]:
-        """Return what the rows are about, each once, as 32 ASCII bytes, rising."""
+        """Return the distinct subjects of the rows, sorted, as 32 ASCII bytes each."""
         subjects = self._subjects
         first = np.ones(len(subjects), dtype=bool)
         first[1:] = subjects[1:] != subjects[:-1]
@@ -105,12 +105,12 @@ class Index:
 
 
 def columns_without(row_type: type[R], without: Iterable[str]) -> list[str]:
-    """Return a row type's columns, some left out; status columns are not needed to make rows."""
+    """Return a row type's columns without some; status columns are not needed to make rows."""
     return [name for name in schema_of(row_type).names if name not in {*without, "status", "reason", "detail"}]
 
 
 def write_index(path: Path, entries: pa.RecordBatchReader, names: Sequence[str]) -> None:
-    """Write an index file from entries that come in rising order of their subject."""
+    """Write an index file from entries sorted by subject."""
     schema = SCHEMA.with_metadata({PARTS: "\n".join(names).encode()})
     table = entries.read_all().cast(SCHEMA).combine_chunks()  # one batch, so that readers need no copy of it
     with pa.ipc.new_file(str(path), schema) as writer:
@@ -119,7 +119,7 @@ def write_index(path: Path, entries: pa.RecordBatchReader, names: Sequence[str])
 
 @lru_cache(maxsize=64)
 def open_index(folder: Folder, name: str, table: str) -> Index:
-    """Open an index file: mapped into memory, from this machine's own copy where the dataset is on an object store."""
+    """Open an index file, mapped into memory; of a dataset on an object store, this machine's copy of it."""
     return open_index_file(copy_of(folder, name), folder, table)
 
 

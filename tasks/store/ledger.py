@@ -1,9 +1,9 @@
 """Decide what is owed: the input's live keys minus the source keys that the output has finished.
 
 The ledger reads the key columns of every part into DuckDB, which joins within a memory limit and spills to disk. For
-each stage, in order, it makes ``input_S`` (the rows that the stage is to be given now, under the names by which their
-results are recognised) and ``live_S`` (the ok rows that count: made from a present input, one per key). Every input is
-ok, dropped, failed or pending; rows whose source is no longer in the input are stale, and in no live table.
+each stage, in order, it makes ``input_S`` (the present input rows, under the names by which their results are
+recognised) and ``live_S`` (the ok rows that count: made from a present input, one per key). Every input is ok, dropped,
+failed or pending; rows without their source in the input are stale, and in no live table.
 """
 
 from collections import Counter
@@ -31,17 +31,17 @@ PLACED = ", ".join(["part INTEGER", "row INTEGER", *(f'"{column}" VARCHAR' for c
 INPUT = "seq BIGINT, source_key VARCHAR, key VARCHAR, part INTEGER, row INTEGER"
 BATCH_ROWS = 20_000
 READERS = 32
-"""Parts of an object store that are read at once."""
+"""Parts of an object store read at once."""
 COLLECTION = "collection"
-"""Under this a part of a stage with ``whole`` says what identifies the input that it was made of."""
+"""Metadata field in which a part of a stage with ``whole`` identifies its input."""
 DUPLICATE = "duplicate of another row"
 IMAGES = {"images": "unnest([first, second])", "shown": "unnest([first, second, subject])"}
-"""What ``Uses.on`` names of several images; a pair's own subject is none."""
+"""Columns for the ``Uses.on`` that name several images; a pair's own subject is not an image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """One stage's input rows by what became of them: ``of = ok + dropped + failed + pending``."""
+    """One stage's input rows by outcome: ``of = ok + dropped + failed + pending``."""
 
     stage: str
     fingerprint: str
@@ -51,33 +51,33 @@ class Counts:
     failed: int = 0
     pending: int = 0
     rows: int = 0
-    """ok rows written (one input may give several)."""
+    """Number of ok rows (one input may give several)."""
     reasons: dict[str, int] = field(default_factory=dict[str, int])
-    """Why inputs were dropped or failed, and what is remarked of those that gave rows."""
+    """Inputs by the reason why they were dropped, failed, or gave rows with a remark."""
     failures: dict[str, int] = field(default_factory=dict[str, int])
-    """Those of the reasons that inputs failed for: what ``resume --reason`` takes."""
+    """Failed inputs by reason, as ``resume --reason`` takes it."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the form that ``pairwright status --json`` prints."""
+        """Return the counts as ``pairwright status --json`` prints them."""
         names = ("stage", "fingerprint", "ok", "dropped", "failed", "pending", "rows", "reasons")
         return {"in": self.of, **{name: getattr(self, name) for name in names}}
 
 
 class Ledger:
-    """Keys of a dataset's tables; a context manager."""
+    """Ledger of the keys of a dataset's tables; a context manager."""
 
     def __init__(self, folder: Folder, scratch: Path) -> None:
-        """Open an empty ledger that may spill into ``scratch``."""
+        """Open an empty ledger that may spill to ``scratch``."""
         self.folder = folder
         self._scratch = scratch
         self._database = duckdb.connect(
             config={"memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch), "preserve_insertion_order": True}
         )
-        self.run("SET enable_progress_bar = false")  # it would be drawn on standard output
+        self.run("SET enable_progress_bar = false")  # it goes to standard output
         self._loaded: dict[str, dict[str, int]] = {}
         self._places: dict[str, str] = {}
         self.sweeping = False
-        """Whether parts that hold rows which no longer count are left out as a whole: one may be of a removed image."""
+        """Whether parts with stale rows are left out as a whole, since one may be of a removed image."""
         self.run("CREATE TEMP TABLE removed (mark VARCHAR)")
 
     def __enter__(self) -> Self:
@@ -88,16 +88,16 @@ class Ledger:
         if isinstance(error, duckdb.OutOfMemoryException):
             about = str(error).partition("\n")[0]
             raise StoreError(
-                f"{self._scratch}: has no room for what does not fit into {MEMORY_LIMIT} of memory: {about} Make room "
-                "there, or set TMPDIR to a folder on a larger disk; `pairwright resume` goes on"
+                f"{self._scratch}: has no room for data beyond {MEMORY_LIMIT} of memory: {about} Free space "
+                "there, or set TMPDIR to a folder on a larger disk; `pairwright resume` continues"
             ) from error
 
     def run(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Return what a query of the settled tables gives (``live_S``, ``input_S``, ``outcome_S``, ``rows_S``)."""
+        """Return the result of a query of the settled tables (``live_S``, ``input_S``, ``outcome_S``, ``rows_S``)."""
         return self._database.execute(query, values).fetchall()
 
     def set_items(self, table: str, names: Sequence[str]) -> None:
-        """Make the parts of a listing, in this order, the present input of the sources stage."""
+        """Set the parts of a listing, in this order, as the input of the sources stages."""
         self._load("items", table, only=names)
         self.run(f"""
             CREATE OR REPLACE TEMP TABLE live_items AS SELECT row_number() OVER () - 1 AS seq, * FROM (
@@ -105,25 +105,25 @@ class Ledger:
                 ORDER BY part, row)""")
 
     def remove(self, images: Iterable[str]) -> None:
-        """Let parts that hold these images not count; to be called before tables are read."""
+        """Leave out the parts that hold these images; must be called before tables are read."""
         for image in images:
             self.run("INSERT INTO removed VALUES (?)", mark_of(image))
 
     @property
     def removed(self) -> list[str]:
-        """Return the marks of removed images, and of what the source brought about them, as far as tables are read."""
+        """Return the marks of removed images and of the source's rows about them, in the tables read so far."""
         return [mark for (mark,) in self.run("SELECT DISTINCT mark FROM removed ORDER BY mark")]
 
     def load(self, planned: Planned, *, removals: bool = False) -> None:
-        """Read the keys of the parts that came since the last call; ``removals``: something was ever removed."""
+        """Read the keys of parts added since the last call; ``removals``: whether anything was ever removed."""
         self._load(planned.stage.name, planned.table)
         if removals and "items" in planned.stage.reads:
             self._leave_out(planned.stage.name)
 
     def _leave_out(self, name: str) -> None:
-        """Forget the parts of a table read from the source that hold something of a removed image.
+        """Forget the parts of a sources table that hold anything of a removed image.
 
-        What their inputs gave is owed again, the removed images left out; so is an item whose image was taken back.
+        Their inputs are owed again, without the removed images; so is an item after its image is taken back.
         """
         marked = "(SELECT mark FROM removed)"
         stone = f"status = 'dropped' AND reason = '{REMOVED}'"
@@ -138,10 +138,10 @@ class Ledger:
         self.run(f"DELETE FROM rows_{name} WHERE part IN (SELECT part FROM rows_{name} WHERE {hit})")
 
     def load_only(self, planned: Planned, live: Sequence[str], others: Sequence[str]) -> None:
-        """Read the keys of some parts, and of no others.
+        """Read the keys of some parts only.
 
-        An ok row of ``others`` counts as another's duplicate or not at all: such a part may have been written anew
-        since, all its rows having failed.
+        An ok row of ``others`` counts only as a duplicate: such a part may have been rewritten since, if all of its
+        rows had failed.
         """
         name = planned.stage.name
         self._load(name, planned.table, only=[*live, *others])
@@ -176,7 +176,7 @@ class Ledger:
         self._loaded[name] = {}
 
     def _read_keys(self, table: str, parts: Mapping[str, int]) -> Iterator[pa.Table]:
-        """Yield the keys of each part; many at once where each costs round trips to a store."""
+        """Yield the keys of each part; many in parallel on an object store, where each costs round trips."""
 
         def read(item: tuple[str, int]) -> pa.Table:
             name, number = item
@@ -186,11 +186,11 @@ class Ledger:
             yield from map(read, parts.items())
             return
         with ThreadPoolExecutor(READERS) as threads:
-            for start in range(0, len(parts), 2 * READERS):  # so that few wait in memory to be taken in
+            for start in range(0, len(parts), 2 * READERS):  # so that few wait in memory
                 yield from threads.map(read, islice(parts.items(), start, start + 2 * READERS))
 
     def _forget_failed(self, name: str) -> set[str]:
-        """Forget the rows of parts in which every row failed, for a retry of all of them replaces the part."""
+        """Forget the rows of parts in which every row failed, since a retry of all of them replaces the part."""
         failed = f"SELECT part FROM rows_{name} GROUP BY part HAVING bool_and(status = 'failed')"
         parts = self.run(f"SELECT name FROM parts_{name} WHERE part IN ({failed})")
         self.run(f"DELETE FROM rows_{name} WHERE part IN ({failed})")
@@ -203,7 +203,7 @@ class Ledger:
             self._database.unregister("new_rows")
 
     def settle(self, stage: Stage) -> None:
-        """Work out the stage's present input and its live rows, from live tables of the stages before."""
+        """Compute the stage's present input and its live rows from the live tables of earlier stages."""
         self._unite(stage)
         self._make_input(stage)
         name = stage.name
@@ -234,7 +234,7 @@ class Ledger:
                 USING (source_key)""")
 
     def settle_off(self, planned: Planned) -> Counts:
-        """Make the tables of a stage that is off, all empty, in one go; return its counts."""
+        """Make the empty tables of a stage that is off; return its counts."""
         name = planned.stage.name
         self._begin(name)
         outcome = f"{INPUT}, outcome VARCHAR, reason VARCHAR"
@@ -243,9 +243,9 @@ class Ledger:
         return Counts(stage=name, fingerprint=planned.fingerprint)
 
     def _unite(self, stage: Stage) -> None:
-        """Make ``read_S``, the live rows of all tables that the stage reads; of one key, the first table's.
+        """Make ``read_S``, the live rows of all tables that the stage reads; for a key in several, the first table's.
 
-        Parts are numbered through, in the order of ``read_names``.
+        Parts are numbered consecutively, in the order of ``read_names``.
         """
         name = stage.name
         if len(stage.reads) == 1:
@@ -262,14 +262,14 @@ class Ledger:
                 {" UNION ALL ".join(parts)} QUALIFY row_number() OVER (PARTITION BY key ORDER BY place) = 1)""")
 
     def read_names(self, stage: Stage) -> list[tuple[str, str]]:
-        """Return table and file of each part that a settled stage's input rows are in, by their number."""
+        """Return table and file of each part with input rows of a settled stage, by number."""
         return [(table, name) for table in stage.reads for name in self.part_names(table)]
 
     def _make_input(self, stage: Stage) -> None:
         """Give each input row the name by which its results are recognised.
 
-        That is its key; with ``whole``, hashed with all of the input; with uses that count, with the keys of the rows
-        used, so that a row is owed again when they change; with ``by_source``, with what it was made from.
+        That is its key; with ``whole``, hashed with the whole input; with uses that count, with the keys of the rows
+        used, so that a row is owed again when they change; with ``by_source``, with its source key.
         """
         parts, joins = ["l.key", *(["l.source_key"] if stage.by_source else [])], ""
         for number, use in enumerate(use for use in stage.uses if use.counts):
@@ -288,15 +288,15 @@ class Ledger:
                 FROM read_{stage.name} l {joins} {chosen} ORDER BY l.seq)""")
 
     def collection(self, stage: Stage) -> str:
-        """Return what identifies the whole input, and every table handed over whole."""
+        """Return an identifier of the whole input, and of every table passed as a whole."""
         used = (f"live_{use.table}" for use in stage.uses if use.kind in ("all", "table", "vectors"))
-        # It does not depend on the order of the rows.
+        # Independent of the order of the rows.
         query = "SELECT count(*), coalesce(bit_xor(md5_number(key)), 0), bit_xor(md5_number(key || '+')) FROM {}"
         found = [self.run(query.format(rows))[0] for rows in (f"read_{stage.name}", *used)]
         return " ".join(":".join(map(str, values)) for values in found)
 
     def count(self, planned: Planned) -> Counts:
-        """Count a settled stage; ``ValidationError`` where the counts, each on its own, do not add up."""
+        """Count a settled stage; ``ValidationError`` if the counts, taken independently, do not add up."""
         name = planned.stage.name
         (_, _, total), (_, _, rows), *ended = self.run(
             f"SELECT '', '', count(*) FROM input_{name} UNION ALL SELECT '', '', count(*) FROM live_{name} "
@@ -304,7 +304,7 @@ class Ledger:
         )
         numbers = {one: sum(n for what, _, n in ended if what == one) for one in ("ok", "dropped", "failed", "pending")}
         if sum(numbers.values()) != total:
-            raise ValidationError(f"stage {name} does not add up: {total} input rows, but {numbers}")
+            raise ValidationError(f"stage {name} does not add up: {total} input rows, but {numbers}; report this bug")
         return Counts(
             stage=name,
             fingerprint=planned.fingerprint,
@@ -316,10 +316,10 @@ class Ledger:
         )
 
     def owed(self, stage: Stage, rows_per_shard: int, *, reason: str = "") -> pa.RecordBatchReader:
-        """Return the input rows that a settled stage still owes, in the input's own order.
+        """Return the owed input rows of a settled stage, in the input's own order.
 
-        Columns: ``key``, ``source_key``, ``part``, ``row`` (where the input row is) and ``shard`` (its number when the
-        whole input is cut into slices of ``rows_per_shard``). With ``reason``, only rows that failed for it.
+        Columns: ``key``, ``source_key``, ``part`` and ``row`` (position of the input row) and ``shard`` (its number if
+        the whole input is cut into slices of ``rows_per_shard``). With ``reason``, only rows that failed for it.
         """
         which = "outcome IN ('pending', 'failed')" if not reason else "outcome = 'failed' AND reason = ?"
         return self._database.sql(
@@ -329,9 +329,9 @@ class Ledger:
         ).to_arrow_reader(BATCH_ROWS)
 
     def refused(self, stage: Stage, *, remarked: bool = False) -> list[tuple[str, int, str]]:
-        """Return where the dropped and failed rows of a settled stage's present input are, and what they are about.
+        """Return positions and subjects of the dropped and failed rows of a settled stage's present input.
 
-        Part file, row, and the subject of the input; ``remarked``, of the live rows that say a reason.
+        Part file, row, and the subject of the input; ``remarked``: those of live rows with a reason.
         """
         name, status = stage.name, "r.reason != ''" if remarked else "r.status = o.outcome AND r.status != 'ok'"
         return self.run(f"""
@@ -341,7 +341,7 @@ class Ledger:
             WHERE {status} GROUP BY p.name, {"r.row" if remarked else "r.source_key"} ORDER BY 1, 2""")
 
     def duplicates(self, stage: Stage) -> list[tuple[str, int, str, int]]:
-        """Return where the rows of inputs that gave only what others gave are, and where the rows that count are."""
+        """Return the positions of duplicate rows, and of the rows that they duplicate."""
         return self.run(f"""
             SELECT p.name, min(r.row), any_value(q.name), any_value(w.row) FROM outcome_{stage.name} o
             JOIN rows_{stage.name} r USING (source_key) JOIN live_{stage.name} w ON w.key = r.key
@@ -350,9 +350,9 @@ class Ledger:
             GROUP BY p.name, r.source_key ORDER BY 1, 2""")
 
     def index(self, table: str, *, only_in: str = "") -> pa.RecordBatchReader:
-        """Return where each live row of a table is: ``subject`` (16 bytes, rising), ``part``, ``row``.
+        """Return the position of each live row of a table: ``subject`` (16 bytes, sorted), ``part``, ``row``.
 
-        With ``only_in``, of those rows that are about what a live row of that table is about.
+        With ``only_in``, only of rows that share their subject with a live row of that table.
         """
         chosen = f"WHERE subject IN (SELECT subject FROM live_{only_in})" if only_in else ""
         return self._database.sql(
@@ -360,31 +360,31 @@ class Ledger:
         ).to_arrow_reader(BATCH_ROWS)
 
     def places(self, table: str) -> str:
-        """Return a hash of where a table's live rows are: those with the same keys may be other rows than before."""
-        if table not in self._places:  # half a second per million rows, and asked for with every few that are read
+        """Return a hash of the positions of a table's live rows, since the same keys may be other rows than before."""
+        if table not in self._places:  # half a second per million rows, and needed for every few rows read
             query = f"SELECT bit_xor(md5_number(key || ' ' || part || ' ' || row)) FROM live_{table}"
             self._places[table] = str(self.run(query)[0][0])
         return self._places[table]
 
     def part_names(self, table: str) -> list[str]:
-        """Return the files of a table's parts, by the number that ``part`` columns use."""
+        """Return the files of a table's parts, by the number in ``part`` columns."""
         return [name for _, name in self.run(f"SELECT part, name FROM parts_{table} ORDER BY part")]
 
     def columns(self, query: str) -> pa.Table:
-        """Return what a query of the settled tables gives, as an Arrow table."""
+        """Return the result of a query of the settled tables as an Arrow table."""
         return self._database.sql(query).to_arrow_table()
 
     def _stale(self, table: str) -> str:
-        """Return the query of the parts with rows whose input is gone; tombstones hold nothing."""
+        """Return the query of the parts with stale rows; tombstones are not stale."""
         gone = f"source_key NOT IN (SELECT source_key FROM input_{table})"
         return f"SELECT part FROM rows_{table} WHERE {gone} AND coalesce(reason, '') != '{REMOVED}'"
 
     def has_stale(self, table: str) -> bool:
-        """Say whether the parts of a settled stage hold rows that do not count."""
+        """Return whether the parts of a settled stage hold stale rows."""
         return bool(self.run(f"{self._stale(table)} LIMIT 1"))
 
     def other_parts(self, table: str) -> list[str]:
-        """Return the parts without live rows that a settled stage's outcomes come from: of what it refused."""
+        """Return the parts without live rows that hold dropped or failed rows of a settled stage."""
         found = self.run(
             f"SELECT DISTINCT p.name FROM rows_{table} r JOIN parts_{table} p USING (part) "
             f"WHERE r.source_key IN (SELECT source_key FROM input_{table}) "
@@ -393,7 +393,7 @@ class Ledger:
         return [name for (name,) in found]
 
     def live_parts(self, table: str) -> dict[str, int]:
-        """Return the number of live rows of each part that holds some, by name."""
+        """Return the number of live rows by part, for parts that hold some."""
         query = f"SELECT p.name, count(*) FROM live_{table} JOIN parts_{table} p USING (part) GROUP BY ALL ORDER BY 1"
         return dict(self.run(query))
 
@@ -410,9 +410,9 @@ def _used(stage: Stage, use: Uses) -> str:
 
 
 def _first_of_its_key(table: str, which: str, order: str) -> str:
-    """Return the condition that a row ``r`` of a table is the first, by ``order``, of those rows that have its key.
+    """Return the condition that a row ``r`` of a table is the first, by ``order``, of the rows with its key.
 
-    Only keys that there are more than once are put in order: that is dear, and they are few.
+    Only repeated keys are sorted: sorting is expensive, and they are few.
     """
     twice = f"SELECT key FROM {table} r WHERE {which} GROUP BY key HAVING count(*) > 1"
     return f"""(r.key NOT IN ({twice}) OR (r.part, r.row) IN (
@@ -421,7 +421,7 @@ def _first_of_its_key(table: str, which: str, order: str) -> str:
 
 
 def links_of(stage: Stage, use: Uses) -> str:
-    """Return the query that lists, per input row, what the rows used with it are about; straight, or of other rows."""
+    """Return the query that lists, per input row, the subjects of the rows used with it, directly or through others."""
     if not use.of:
         return f"SELECT key, {IMAGES.get(use.on, use.on)} AS link FROM read_{stage.name}"
     other = next(other for other in stage.uses if other.argument == use.of)
@@ -440,10 +440,10 @@ def _most_frequent(reasons: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def _keys(part: Part, number: int) -> pa.Table:
-    """Return a part's key columns; what it states of itself must hold."""
+    """Return a part's key columns, after checking its metadata."""
     table, about = read_columns(part, COLUMNS)
     found = describe_part(part.name, table, version=0)
-    del found["version"]
+    del found["version"], found["name"]
     wrong = [f"{name} {about.get(name)} (it is {value})" for name, value in found.items() if about.get(name) != value]
     if wrong:
         raise StoreError(f"{part.path}: the part states {', '.join(wrong)}. Delete it and run `pairwright resume`")

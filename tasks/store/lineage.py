@@ -1,8 +1,8 @@
-"""Follow rows from table to table (what was made of them, what they were made from), and compare two versions.
+"""Follow rows from table to table, to what was made from them or what they were made from; compare two versions.
 
-A row is made from the row that was its stage's input, from the rows that were looked up for that (one or many about the
-same thing), and from the images that it names. Tables that a stage was handed as a whole are not followed: with them
-every row would be made from every other. Rows of two versions are compared by key, inputs by theirs.
+A row is made from its stage's input row, from the rows that were looked up for it (one or many with the same subject),
+and from the images that it names. Tables that a stage got as a whole are not followed: through them every row would
+come from every other. Rows and inputs of two versions are compared by key.
 
 Reads the settled ledgers' key columns; DuckDB compares within its memory limit.
 """
@@ -31,7 +31,7 @@ NAMED = ("first", "second", "image_key")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """One row that was reached, and the one from which it was."""
+    """A row, and the row from which it was reached."""
 
     table: str
     key: str
@@ -40,19 +40,19 @@ class Link:
 
 
 def find_keys(build: Build, prefix: str) -> list[tuple[str, str]]:
-    """Return the live rows of a settled build whose key begins so, by table, the listing first; a few at the most."""
+    """Return live rows of a settled build with this key prefix, by table, the listing first; at most a few."""
     tables = ["items", *(planned.stage.name for planned in build.planned)]
     return [(table, key) for table in tables for key in keys_like(build.ledger, table, prefix)]
 
 
 def keys_like(ledger: Ledger, table: str, prefix: str) -> list[str]:
-    """Return the keys of a settled table's live rows that begin so, the first ten."""
+    """Return the first ten keys of a settled table's live rows with this prefix."""
     query = f"SELECT key FROM live_{table} WHERE starts_with(key, ?) ORDER BY key LIMIT 10"
     return [key for (key,) in ledger.run(query, prefix)]
 
 
 def follow(build: Build, seeds: Iterable[tuple[str, str]], way: Way) -> list[Link]:
-    """Return every row that is reached from some rows of a settled build, each once, nearest table first."""
+    """Return every row reachable from some rows of a settled build, each once, nearest table first."""
     run = build.ledger.run
     run("CREATE OR REPLACE TEMP TABLE reached (n INTEGER, tbl VARCHAR, key VARCHAR, of_tbl VARCHAR, of_key VARCHAR)")
     for table, key in dict.fromkeys(seeds):
@@ -92,14 +92,14 @@ def _edges(stage: Stage, images: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def count_rows(links: Sequence[Link], seeds: Iterable[tuple[str, str]] = ()) -> dict[str, int]:
-    """Return how many rows were reached per table, those to begin with included."""
+    """Return the number of reached rows per table, including the starting rows."""
     return dict(Counter([*(table for table, _ in seeds), *(link.table for link in links)]))
 
 
 def read_cells(
     build: Build, planned: Planned, keys: Sequence[str], columns: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """Return some columns of live rows by their keys; those that the table does not have are left out."""
+    """Return some columns of live rows by key; missing keys are left out."""
     found: dict[str, dict[str, Any]] = {}
     name = planned.stage.name
     places = build.ledger.run(
@@ -120,10 +120,10 @@ OUTCOMES = no_rows(pa.schema(dict.fromkeys(("key", "outcome", "reason"), pa.stri
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turned:
-    """Inputs that ended otherwise than before, counted."""
+    """Number of inputs with one change of outcome."""
 
     before: str
-    """"ok", "dropped", "failed" or "pending", with the reason behind it; empty: it was no input."""
+    """"ok", "dropped", "failed" or "pending", followed by the reason; empty: not an input before."""
     after: str
     count: int
 
@@ -134,12 +134,12 @@ class StageDiff:
 
     stage: str
     fingerprints: tuple[str, str]
-    """Before and after; empty: that version has no such table."""
+    """Fingerprints before and after; empty: that version lacks the table."""
     rows: tuple[int, int]
     came: int
     went: int
     turned: tuple[Turned, ...]
-    """Inputs that are in both, most first."""
+    """Inputs in both versions, most frequent change first."""
     came_keys: tuple[str, ...] = ()
     went_keys: tuple[str, ...] = ()
 

@@ -1,7 +1,7 @@
-"""Manifests: names, sizes and hashes of a folder's files, by which one that is damaged or missing is found and named.
+"""Manifests: names, sizes and hashes of a folder's files, to find those that are damaged or missing.
 
-A checkpoint and a finished model have ``manifest.json``, an export has it in its marker; both are written last.
-``README.md`` is not in it, since people edit it, and files that were added later do not matter.
+A checkpoint and a finished model have a ``manifest.json``, an export has it in its marker; both are written last.
+``README.md`` is not listed, since people edit it; files added later are ignored.
 """
 
 import hashlib
@@ -27,13 +27,13 @@ class Listed(BaseModel, frozen=True):
 
 
 class Manifest(BaseModel, frozen=True):
-    """Manifest as it is read: what else a marker says is passed over."""
+    """Manifest; other fields of a marker are ignored."""
 
     files: dict[str, Listed] = {}
 
 
 def digest(path: Path, algorithm: Callable[[], Any]) -> str:
-    """Return the hash of a file, which is read once in a process as long as its size and time stay."""
+    """Return the hash of a file, read once per process while its size and time stay the same."""
     state = path.stat()
     return _digest(path, algorithm, state.st_size, state.st_mtime_ns)
 
@@ -55,17 +55,17 @@ def _list(path: Path) -> Listed:
 
 
 def write_manifest(folder: Path) -> None:
-    """Write the manifest of a folder that is complete."""
+    """Write the manifest of a complete folder."""
     (folder / MANIFEST).write_text(json.dumps({"files": list_files(folder)}, indent=1) + "\n", encoding="utf-8")
 
 
 def read_manifest(path: Path) -> dict[str, Listed]:
-    """Return the entries of a manifest or a marker; an earlier release's marker has none."""
+    """Return the entries of a manifest or marker; a marker of an earlier release has none."""
     return Manifest.model_validate_json(path.read_bytes()).files
 
 
 def find_damage(folder: Path, manifest: str = MANIFEST) -> str:
-    """Say what is wrong with the first file of a folder that is not as it was written; empty: nothing is."""
+    """Return what is wrong with the first file of a folder that is not as written; empty: nothing."""
     try:
         listed = read_manifest(folder / manifest)
     except FileNotFoundError:
@@ -73,16 +73,16 @@ def find_damage(folder: Path, manifest: str = MANIFEST) -> str:
     except (ValidationError, OSError) as error:
         return f"{folder / manifest}: cannot be read: {str(error).partition(chr(10))[0]}"
     if not listed:
-        return f"{folder}: has no manifest ({manifest}): it was lost, or an earlier release wrote the folder"
+        return f"{folder}: has no manifest ({manifest}): it was deleted, or an earlier release wrote the folder"
     found = ((folder / name, _compare(folder / name, one)) for name, one in listed.items())
     return next((f"{path}: {why}" for path, why in found if why), "")
 
 
 def refuse_damage(folder: Path, *, field: str) -> None:
-    """Raise ``ModelError`` where a model is not as it was written; without a manifest it is taken as it is."""
+    """Raise ``ModelError`` if a model is not as written; without a manifest it is not checked."""
     if (folder / MANIFEST).is_file() and (damage := find_damage(folder)):
         raise ModelError(
-            f"{field}: {damage}. Put a copy in its place, or train it anew; if you changed it on purpose, delete "
+            f"{field}: {damage}. Restore it from a copy, or train it again; if you changed it on purpose, delete "
             f"{folder / MANIFEST}"
         )
 
@@ -90,6 +90,6 @@ def refuse_damage(folder: Path, *, field: str) -> None:
 def _compare(path: Path, wanted: Listed) -> str:
     try:
         size, sound = path.stat().st_size, _list(path) == wanted
-        return "" if sound else f"is damaged: its {size:,} bytes are not the {wanted.size_bytes:,} that were written"
+        return "" if sound else f"is damaged: its {size:,} bytes are not the {wanted.size_bytes:,} bytes written"
     except OSError as error:
         return "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"

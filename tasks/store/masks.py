@@ -1,6 +1,6 @@
 """Masks: run lengths (COCO's uncompressed form, column by column, starting with background), measures, cut-out windows.
 
-A mask of 12 million pixels has a few thousand runs, so it is measured by these. Reads and writes nothing.
+A mask of 12 million pixels has a few thousand runs, so measures are computed from runs. Reads and writes nothing.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from pairwright.tasks.store.images import RGB
 
 
 def encode_mask(array: NDArray[np.bool_]) -> Mask:
-    """Return the run lengths of a mask ``(rows, columns)``; one that lies in memory by columns is read fastest."""
+    """Return the run lengths of a mask ``(rows, columns)``; fastest in column-major order."""
     height, width = array.shape
     filled = np.flatnonzero(array.any(axis=0))  # most masks fill a small part
     first, last = (int(filled[0]), int(filled[-1]) + 1) if filled.size else (0, 0)
@@ -58,21 +58,21 @@ class Runs:
 
     @cached_property
     def area(self) -> int:
-        """Return how many pixels are set."""
+        """Return the number of set pixels."""
         return int((self.ends - self.starts).sum())
 
     @property
     def share(self) -> float:
-        """Return which share of the pixels is set."""
+        """Return the share of set pixels."""
         return self.area / max(self.height * self.width, 1)
 
     @cached_property
     def box(self) -> Corners:
-        """Return the smallest box around the set pixels; zeros where there are none."""
+        """Return the smallest box around the set pixels; zeros if there are none."""
         if not self.starts.size:
             return (0, 0, 0, 0)
         (left, top), (right, bottom) = (np.divmod(places, self.height) for places in (self.starts, self.ends - 1))
-        across = bool((left != right).any())  # such a run goes over the foot of one column and the head of the next
+        across = bool((left != right).any())  # such a run covers the foot of one column and the head of the next
         rows = (0, self.height) if across else (int(top.min()), int(bottom.max()) + 1)
         return (int(left[0]), rows[0], int(right[-1]) + 1, rows[1])
 
@@ -86,7 +86,7 @@ def read_runs(mask: Mask) -> Runs:
 
 
 def overlap_of(first: Runs, second: Runs) -> float:
-    """Return intersection over union of two masks of one size; 0 where both are empty."""
+    """Return the intersection over union of two masks of one size; 0 if both are empty."""
     left, right = max(first.box[0], second.box[0]), min(first.box[2], second.box[2])
     top, bottom = max(first.box[1], second.box[1]), min(first.box[3], second.box[3])
     shared = 0
@@ -97,12 +97,12 @@ def overlap_of(first: Runs, second: Runs) -> float:
 
 
 def overlap_at_most(first: Runs, second: Runs) -> float:
-    """Return a bound of their intersection over union, from the areas alone."""
+    """Return an upper bound of the intersection over union, from the areas alone."""
     return min(first.area, second.area) / max(first.area, second.area, 1)
 
 
 def cut_mask(runs: Runs, window: Corners) -> NDArray[np.bool_]:
-    """Return the ``(h, w)`` pixels of a mask in a window of the image, and decode no others but in its columns."""
+    """Return the ``(h, w)`` pixels of a mask in a window of the image, decoding only the window's columns."""
     x0, y0, x1, y1 = window
     first, size = x0 * runs.height, (x1 - x0) * runs.height
     edges = np.clip(np.stack([runs.starts, runs.ends], axis=1).ravel() - first, 0, size)
@@ -114,12 +114,12 @@ def cut_mask(runs: Runs, window: Corners) -> NDArray[np.bool_]:
 def encode_patch(pixels: RGB) -> bytes:
     """Encode ``(h, w, 3)`` pixels as PNG; the same pixels give the same bytes.
 
-    Only runs of filtered bytes are shortened: of photographs, five times as fast as ``encode_png`` at about its size.
+    Only runs of filtered bytes are compressed: for photographs, five times as fast as ``encode_png`` at about its size.
     """
     import cv2
 
     how = [cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE]
     done, data = cv2.imencode(".png", np.ascontiguousarray(pixels[:, :, ::-1]), how)
     if not done:
-        raise ValueError(f"OpenCV does not write a patch of {pixels.shape[1]} x {pixels.shape[0]} pixels")
+        raise ValueError(f"OpenCV cannot encode a patch of {pixels.shape[1]} x {pixels.shape[0]} pixels")
     return data.tobytes()

@@ -1,8 +1,8 @@
-"""Run shards in the workers of a Dask cluster: one that is there, or a small one on this machine for the build's time.
+"""Run shards in the workers of a Dask cluster: an existing one, or one started on this machine for the build.
 
-Workers run one shard at a time and keep what they have loaded. Those that say what they have ("--resources
-GPU=1,MEMORY=64e9") get the stages that need it. One that has other code, or does not see a folder of this machine's
-disk, fails its shards and says what is wrong. A shard whose worker dies is run again elsewhere.
+Workers run one shard at a time and keep loaded models. Those that declare resources ("--resources GPU=1,MEMORY=64e9")
+get the stages that need them. A worker with other code, or without access to a folder of this machine's disk, fails its
+shards with a message. When a worker dies, its shard is run again elsewhere.
 """
 
 import gc
@@ -43,39 +43,39 @@ from pairwright.tasks.store.stage import Planned
 
 log, NANNY = logging.getLogger(__name__), logging.getLogger("distributed.nanny")
 INSTALL = "python -m pip install -c constraints.txt -e '.[dask]'"
-CONNECT_S, LOOK_S, NOBODY_S = 30, 5.0, 600.0
-"""Longest wait for the scheduler; how often it is looked whether workers are left; how long there may be none."""
+CONNECT_S, LOOK_S, FETCH_S, NOBODY_S = 30, 5.0, 120.0, 600.0
+"""Maximum wait for the scheduler; interval of checks for workers; maximum time to fetch a result, to have no worker."""
 ROOT = Path(__file__).parent.parent.parent
 CODE = ("prompts", "schemas", "tasks")
 ENDINGS = (".py", ".j2")
 _ALONE = threading.Lock()
-"""Held by the shard that runs: a worker of several threads does one at a time, whose models have the device."""
+"""Lock of the running shard: a worker with several threads runs one at a time, since its models hold the device."""
 _LOADED: list[str] = []
-"""The stage whose models this process has loaded, if any."""
+"""Stage of the models that this process has loaded, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a worker must have to give the rows that a worker of this machine gives."""
+    """Requirements on a worker, so that its rows equal those of this machine's workers."""
 
     code: str
-    """Hash of the code; empty: it is that of this machine."""
+    """Hash of the code; empty: the worker runs on this machine."""
     paths: tuple[str, ...]
     """Files and folders of a disk that all machines share."""
 
     def lack(self) -> str:
-        """Return what this process lacks; empty: nothing."""
+        """Return the unmet requirements of this process; empty: none."""
         host = socket.gethostname()
         if self.code and self.code != code_mark():
             return (
-                f"worker on {host}: it has other code of Pairwright than the machine that builds: install the same "
-                "commit there, and start the worker anew"
+                f"worker on {host}: has another version of Pairwright's code than the building machine: install the "
+                "same commit there, and restart the worker"
             )
         missing = next((path for path in self.paths if not Path(path).exists()), "")
         if missing:
             return (
-                f"worker on {host}: it does not see {missing}: workers of other machines need it on a disk that all "
-                "share, or on an object store"
+                f"worker on {host}: cannot access {missing}: put it on a disk that all machines share, or on an "
+                "object store"
             )
         return ""
 
@@ -84,7 +84,7 @@ class DaskWorkers:
     """Workers of a cluster; use as a context manager."""
 
     def __init__(self, config: RunConfig, *, gpus: int = 0, paths: Iterable[str] = ()) -> None:
-        """Connect to the cluster, or start one, with ``gpus`` on this machine; its workers have to see the paths."""
+        """Connect to the cluster, or start one on this machine with ``gpus``; its workers must access the paths."""
         try:
             import distributed
         except ImportError as error:
@@ -104,8 +104,8 @@ class DaskWorkers:
 
     @property
     def count(self) -> int:
-        """Return how many shards run at once."""
-        if self._started:  # one that has died is being replaced
+        """Return the number of shards that run at once."""
+        if self._started:  # a dead worker is being replaced
             return self._started
         there = len(self._client.nthreads())
         return max(1, min(there, self._config.workers or there))
@@ -114,16 +114,16 @@ class DaskWorkers:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        NANNY.setLevel(logging.ERROR)  # workers that end with the build are none that died
+        NANNY.setLevel(logging.ERROR)  # workers that end with the build have not died
         if kind:
             self._stop()
-        with suppress(Exception):  # a scheduler that has gone cannot be said goodbye to
+        with suppress(Exception):  # the scheduler may be gone
             self._client.close(timeout=5)
         if self._cluster is not None:
             self._cluster.close(timeout=10)
 
     def run(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
-        """Yield the outcome of each shard as it ends, in no certain order."""
+        """Yield the outcome of each shard as it ends, in any order."""
         return spread(self.run_one, planned, shards, most=self.count, stop=self._stop)
 
     def run_one(self, planned: Planned, shard: ShardRef) -> Outcome:
@@ -134,8 +134,8 @@ class DaskWorkers:
         except self._dask.KilledWorker:
             error = DIED
         except CancelledError:
-            error = "stopped" if self._stopped else "the cluster has lost it: is its scheduler gone?"
-        except Exception as fault:  # the worker could not even begin, or the connection is lost
+            error = "stopped" if self._stopped else "the cluster lost the shard: check that its scheduler still runs"
+        except Exception as fault:  # the worker could not start it, or the connection is lost
             log.exception("%s failed", shard.name)
             error = f"{type(fault).__name__}: {fault}"
         return failed(shard, error, time.monotonic() - start)
@@ -158,22 +158,22 @@ class DaskWorkers:
         return {name: amount for name, amount in wanted.items() if name in offered}
 
     def _result(self, future: Any) -> Outcome:
-        seen = time.monotonic()
+        ended, seen = threading.Event(), time.monotonic()
+        future.add_done_callback(lambda _: ended.set())
         try:
-            while True:
-                with suppress(TimeoutError):
-                    return future.result(timeout=LOOK_S)
+            while not ended.wait(LOOK_S):
                 if self._client.nthreads():
                     seen = time.monotonic()
                 elif time.monotonic() - seen > NOBODY_S:
                     future.cancel()
                     raise CancelledError
+            return future.result(timeout=FETCH_S)  # of a worker that died, fetching takes longer than LOOK_S
         finally:
             with self._changing:
                 self._under_way.discard(future)
 
     def _stop(self) -> None:
-        """Give up what waits; on a cluster of others a shard under way goes on to its end, and its part counts."""
+        """Cancel waiting shards; on a shared cluster a running shard continues to its end, and its part counts."""
         with self._changing:
             self._stopped = True
             with suppress(Exception):  # as above
@@ -181,30 +181,30 @@ class DaskWorkers:
 
 
 def _start(count: int, gpus: int) -> Any:
-    """Start a cluster on this machine, on loopback, without its web page; it ends with this process."""
+    """Start a cluster on this machine, on loopback, without the dashboard; it ends with this process."""
     from distributed import Nanny, Scheduler, SpecCluster
 
     limit_threads()
     common = {"host": "127.0.0.1", "nthreads": 1, "memory_limit": 0, "dashboard": False, "silence_logs": logging.ERROR}
     own = ({"env": {PLACE: str(n)}, "resources": {"GPU": 1} if n < gpus else {}} for n in range(count))
     workers = {number: {"cls": Nanny, "options": {**common, **options}} for number, options in enumerate(own)}
-    page = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # not drawn, and on no port that others may want
+    page = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # no page, no fixed port
     scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, **page}}
     try:
-        with deaf():  # Ctrl-C is this process' to hear
+        with deaf():  # Ctrl-C is for this process only
             return SpecCluster(workers=workers, scheduler=scheduler, silence_logs=cast("Any", logging.ERROR))
     except (RuntimeError, OSError, TimeoutError) as error:
         root: BaseException = error
         while root.__cause__:
             root = root.__cause__
         raise ConfigError(
-            f"run.runner dask: its cluster does not start on this machine ({' '.join(str(root).split())}): see "
-            "whether 127.0.0.1 may be listened at, or build with run.runner=processes"
+            f"run.runner dask: its cluster does not start on this machine ({' '.join(str(root).split())}): check "
+            "that processes may listen on 127.0.0.1, or set run.runner=processes"
         ) from error
 
 
 def _is_death(record: logging.LogRecord) -> bool:
-    """Let Dask say in one line that a worker has died, and otherwise only what is an error."""
+    """Filter Dask's log: one line per dead worker, otherwise errors only."""
     said = record.getMessage()
     if said.startswith("Worker process") and ("killed by" in said or "exited with" in said):
         record.msg, record.args = f"{said}: its shard is run again. {OUT_OF_MEMORY}", ()
@@ -234,7 +234,7 @@ def _connect(where: Any, workers: int) -> Any:
 
 @lru_cache(maxsize=1)
 def code_mark() -> str:
-    """Return the hash of the code that decides what rows are: some 2 MB, read once per process."""
+    """Return the hash of the code that determines rows: some 2 MB, read once per process."""
     hashed = hashlib.sha256()
     for path in sorted(path for top in CODE for path in (ROOT / top).rglob("*") if path.suffix in ENDINGS):
         hashed.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
@@ -242,7 +242,7 @@ def code_mark() -> str:
 
 
 def run_here(run: Run, planned: Planned, shard: ShardRef, needs: Needs) -> Outcome:
-    """Run one shard in this process, one at a time; its faults become a record."""
+    """Run one shard in this process, one at a time; an error becomes a record."""
     with _ALONE:
         limit_threads()
         os.environ.setdefault(PLACE, "0")
@@ -256,7 +256,7 @@ def run_here(run: Run, planned: Planned, shard: ShardRef, needs: Needs) -> Outco
 
 
 def forget_models() -> None:
-    """Let go of what stages keep loaded: models are values of cached functions."""
+    """Release the models that stages keep loaded in cached functions."""
     kept = ("pairwright.tasks.store.", "pairwright.tasks.serving.")
     for name, module in list(sys.modules.items()):
         if name.startswith("pairwright.tasks.") and not name.startswith(kept):

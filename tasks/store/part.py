@@ -1,9 +1,9 @@
-"""One part of a table: a Parquet file that describes and checks itself.
+"""One part of a table: a self-describing Parquet file with checksums.
 
-The footer's metadata names the stage, its fingerprint and the counts, and holds a hash (XXH3, 64 bits) of each column
-chunk and a digest of the footer itself (blanked there). The chunks fill the file up to the footer, so a whole read
-finds any flipped byte; a read of a few rows or columns checks the footer and the chunks that it decodes. Parquet's own
-page checksums leave out the headers of the pages. The bytes depend only on the rows.
+The footer's metadata has the stage, its fingerprint, the counts, a hash (XXH3, 64 bits) of each column chunk and a
+digest of the footer itself (blanked there). The chunks fill the file up to the footer, so reading the whole file finds
+any flipped byte; reading a few rows or columns checks the footer and the chunks that are decoded. Parquet's own page
+checksums leave out the page headers. The bytes depend only on the rows.
 """
 
 import hashlib
@@ -29,12 +29,12 @@ from pairwright.tasks.store.files import Folder
 ROWS_PER_GROUP = 100
 """Small enough that one row can be read at little cost, large enough that text still compresses."""
 PAGE_BYTES, ROWS_PER_BATCH = 256 << 10, 16
-"""A page ends at the first batch that fills it; larger ones do not stay in the processor's cache while copied."""
+"""A page ends at the first batch that fills it; larger pages would not stay in the processor's cache while copied."""
 CHUNK_BYTES, FOOTER_BYTES = 1 << 10, 1 << 20
-"""Room for what a part says of a column chunk, and of itself, beside their cells."""
+"""Space for the metadata of a column chunk, and of the part, beside the cells."""
 DIGEST_BYTES = 16
 TAIL_BYTES = 65536
-"""How much of a file's end is read at first; most footers fit."""
+"""Bytes of a file's end read first; most footers fit."""
 MAGIC = b"PAR1"
 SUM_DIGITS = 16
 """Hexadecimal digits of a chunk's hash."""
@@ -46,31 +46,31 @@ DIGEST = re.compile(re.escape(CHECK_KEY) + rb".{1,8}?([0-9a-f]{%d})" % len(BLANK
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Name one part: the dataset's folder and the file below it."""
+    """One part: the dataset's folder and the file below it."""
 
     folder: Folder
     name: str
 
     @property
     def path(self) -> str:
-        """Return where the file is, for messages."""
+        """Return the path of the file, for messages."""
         return self.folder.path(self.name)
 
 
 def encode_part(table: pa.Table, about: dict[str, str]) -> memoryview:
-    """Return the bytes of a part that holds the table and says ``about`` itself."""
+    """Return the bytes of a part that holds the table, with the metadata ``about``."""
     images = {field.name for field in table.schema if _holds_images(field.type)}
     leaves = _leaf_paths(table.schema)
     options: dict[str, Any] = {
         "compression": {path: "none" if path.split(".")[0] in images else "zstd" for path in leaves},
-        "use_dictionary": False,  # zstd finds what repeats
+        "use_dictionary": False,  # zstd finds repetitions
         "write_statistics": False,  # keys are random: no row group could be skipped
         "data_page_size": PAGE_BYTES,
         "write_batch_size": ROWS_PER_BATCH,
     }
     starts = range(0, max(1, len(table)), ROWS_PER_GROUP)
     chunks = len(starts) * len(leaves)
-    # Room for more than the bytes can be (each cell is stored once); what is not used takes no memory.
+    # An upper bound of the bytes (each cell is stored once); unused pages take no memory.
     footer = FOOTER_BYTES + sum(len(value.encode()) for value in about.values())
     room = memoryview(pa.allocate_buffer(2 * table.nbytes + chunks * CHUNK_BYTES + footer)).cast("B")
     sink = pa.FixedSizeBufferWriter(pa.py_buffer(room))
@@ -98,7 +98,7 @@ def _leaf_paths(schema: pa.Schema) -> list[str]:
 
 
 def _seal(data: memoryview) -> None:
-    """Write the chunks' hashes and the footer's digest over the blanks, in place."""
+    """Overwrite the blanks with the chunks' hashes and the footer's digest, in place."""
     start = _footer_start(data)
     footer = bytes(data[start:])
     ends = _chunk_ends(pq.read_metadata(pa.BufferReader(pa.py_buffer(data))), start)
@@ -110,7 +110,7 @@ def _seal(data: memoryview) -> None:
 
 
 def _chunk_ends(metadata: pq.FileMetaData, footer_start: int) -> list[int]:
-    """Return where the first column chunk starts and where each ends; they follow one another up to the footer."""
+    """Return the start of the first column chunk and the end of each; they fill the file up to the footer."""
     ends = [len(MAGIC)]
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in range(metadata.num_columns):
@@ -129,7 +129,7 @@ def _digest(data: bytes | bytearray | memoryview) -> bytes:
 
 
 def _find_digest(footer: bytes | bytearray) -> int:
-    """Return where the digest is in a footer; what else the part says of itself may imitate it, but comes before."""
+    """Return the position of the digest in a footer; other metadata may imitate it, but precede it."""
     found = list(DIGEST.finditer(footer))
     if not found:
         raise ValueError("its footer has no digest")
@@ -142,7 +142,7 @@ def _footer_start(data: bytes | bytearray | memoryview) -> int:
 
 
 class OpenPart:
-    """Read an open part: its footer is checked now, and every column chunk before it is decoded."""
+    """Open part: its footer is checked on opening, every column chunk before it is decoded."""
 
     def __init__(self, file: BinaryIO) -> None:
         """Read and check the footer."""
@@ -155,11 +155,11 @@ class OpenPart:
         self._sums: bytes = self._metadata.metadata[CHUNKS_KEY]
         schema = self._metadata.schema
         self._names = [schema.column(number).path.split(".")[0] for number in range(self._metadata.num_columns)]
-        self._image = mmap.mmap(-1, size)  # as large as the file, but only what is read takes memory
+        self._image = mmap.mmap(-1, size)  # as large as the file; only the bytes read take memory
 
     @property
     def about(self) -> dict[str, str]:
-        """Return what the part says of itself (stage, fingerprint, counts, versions)."""
+        """Return the metadata of the part (stage, fingerprint, counts, versions)."""
         pairs: dict[bytes, bytes] = self._metadata.metadata
         own = (b"ARROW:schema", CHUNKS_KEY, CHECK_KEY)
         return {key.decode(): value.decode() for key, value in pairs.items() if key not in own}
@@ -175,7 +175,7 @@ class OpenPart:
         return range(self._metadata.num_row_groups)
 
     def read(self, groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
-        """Return some row groups, and all or some of their columns."""
+        """Return some row groups, with all or some of their columns."""
         for group in groups:
             for number, name in enumerate(self._names):
                 if columns is None or name in columns:
@@ -184,21 +184,21 @@ class OpenPart:
         return file.read_row_groups(groups, columns=None if columns is None else list(columns), use_threads=False)
 
     def check(self) -> None:
-        """Check every byte that is not in the footer."""
+        """Check every byte outside the footer."""
         self._file.seek(0)
         if self._file.read(len(MAGIC)) != MAGIC:
-            raise ValueError("it does not start like a Parquet file")
+            raise ValueError("its start is not that of a Parquet file")
         for chunk in range(len(self._ends) - 1):
             self._fetch(chunk)
 
     def _fetch(self, chunk: int) -> None:
-        """Read a column chunk to its place and check it."""
+        """Read a column chunk into its place and check it."""
         start, end = self._ends[chunk], self._ends[chunk + 1]
         place = memoryview(self._image)[start:end]
         self._file.seek(start)
         stated = self._sums[SUM_DIGITS * chunk : SUM_DIGITS * (chunk + 1)]
         if self._file.readinto(place) != len(place) or _sum(place) != stated:  # pyright: ignore[reportAttributeAccessIssue]
-            raise ValueError(f"bytes {start} to {end} do not have the hash that its footer states")
+            raise ValueError(f"bytes {start} to {end} do not match the hash in its footer")
 
 
 def _read_tail(file: BinaryIO, size: int) -> bytes:
@@ -211,9 +211,9 @@ def _read_tail(file: BinaryIO, size: int) -> bytes:
 
 
 def _check_footer(tail: bytes) -> int:
-    """Return where the footer starts in the tail of a file."""
+    """Return the start of the footer in the tail of a file."""
     if len(tail) < 12 or tail[-4:] != MAGIC:
-        raise ValueError("it does not end like a Parquet file (cut off?)")
+        raise ValueError("its end is not that of a Parquet file (cut off?)")
     start = _footer_start(tail)
     if start < 0:
         raise ValueError("its footer has an impossible length")
@@ -222,25 +222,25 @@ def _check_footer(tail: bytes) -> int:
     stated = bytes(footer[place : place + len(BLANK)])
     footer[place : place + len(BLANK)] = BLANK
     if _digest(footer) != stated:
-        raise ValueError("its footer does not have the digest that it states")
+        raise ValueError("its footer does not match its digest")
     return start
 
 
 def read_part(part: Part, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the whole table of a part, or some of its columns; ``StoreError`` where a byte of the file has changed."""
+    """Return the table of a part, or some of its columns; ``StoreError`` if a byte of the file has changed."""
     with open_part(part) as file:
         file.check()
         return file.read(file.groups, columns)
 
 
 def read_columns(part: Part, columns: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
-    """Return those of the columns that the part has, reading little more than them, and what it says of itself."""
+    """Return those of the columns that the part has, reading little else, and its metadata."""
     with open_part(part) as file:
         return file.read(file.groups, [name for name in columns if name in file.names]), file.about
 
 
 def read_rows(part: Part, rows: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the rows at the given positions (rising, each once), reading only the row groups that hold them."""
+    """Return the rows at some positions (sorted, distinct), reading only their row groups."""
     with open_part(part) as file:
         groups = sorted({row // ROWS_PER_GROUP for row in rows})
         starts = {group: index * ROWS_PER_GROUP for index, group in enumerate(groups)}
@@ -250,44 +250,47 @@ def read_rows(part: Part, rows: Sequence[int], columns: Sequence[str] | None = N
 
 
 def read_about(part: Part) -> dict[str, str]:
-    """Return what the part says of itself (stage, fingerprint, counts, versions)."""
+    """Return the metadata of the part (stage, fingerprint, counts, versions)."""
     with open_part(part) as file:
         return file.about
 
 
 @contextmanager
 def open_part(part: Part) -> Generator[OpenPart]:
-    """Open a part for reading some of it."""
+    """Open a part to read some of it."""
     try:
         with part.folder.open(part.name) as file:
-            yield OpenPart(file)
+            opened, own = OpenPart(file), part.name.rpartition("/")[2]
+            if (stated := opened.about.get("name", own)) != own:  # parts of earlier releases state none
+                raise ValueError(f"it was written as {stated}")
+            yield opened
     except StoreError as error:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
         again = f"pairwright resume {shlex.quote(part.folder.url)}"
-        raise StoreError(f"{part.path}: the part is missing. Make what it held again: {again}") from error
+        raise StoreError(f"{part.path}: the part is missing. Make its rows again: {again}") from error
     except (ValueError, KeyError, OSError, IndexError, struct.error, pa.ArrowException) as error:
-        if isinstance(error, OSError) and error.errno:  # Arrow's own complaints are OSErrors without a number
+        if isinstance(error, OSError) and error.errno:  # Arrow's own errors are OSErrors without a number
             raise StoreError(f"{part.path}: could not be read: {error.strerror or error}") from error
         raise StoreError(
-            f"{part.path}: the part is damaged: {error}. Delete it and run `pairwright resume`: its rows are made anew."
+            f"{part.path}: the part is damaged: {error}. Delete it and run `pairwright resume` to make its rows again."
         ) from error
 
 
 def describe_part(name: str, table: pa.Table, *, version: int) -> dict[str, str]:
-    """Return what a part under this name ("tables/STAGE/FINGERPRINT/part-...") says of itself."""
-    _, stage, mark, _ = name.split("/")
+    """Return the metadata of a part of this name ("tables/STAGE/FINGERPRINT/part-...")."""
+    _, stage, mark, file = name.split("/")
     counts = {"rows": len(table), "ok": 0, "dropped": 0, "failed": 0, **count_statuses(table)}
-    about = {"stage": stage, "fingerprint": mark, "version": str(version)}
+    about = {"name": file, "stage": stage, "fingerprint": mark, "version": str(version)}
     return about | {name: str(count) for name, count in counts.items()}
 
 
 def count_statuses(table: pa.Table) -> dict[str, int]:
-    """Return how many rows have each status, for the part's metadata."""
+    """Return the number of rows by status, for the part's metadata."""
     return {item["values"]: item["counts"] for item in table.column("status").value_counts().to_pylist()}
 
 
 def count_failures(table: pa.Table) -> dict[str, int]:
-    """Return how many rows failed for each reason."""
+    """Return the number of failed rows by reason."""
     reasons = table.filter(pc.field("status") == "failed").column("reason")
     return {item["values"]: item["counts"] for item in reasons.value_counts().to_pylist()}

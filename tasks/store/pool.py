@@ -1,9 +1,9 @@
-"""Run shards in worker processes of this machine, which end with the build, also when it is killed.
+"""Run shards in worker processes of this machine, which end with the build, even if it is killed.
 
-A worker that dies breaks the pool: a new one is made, and each shard that was running is done again in a process of its
-own, so that the one at fault is known. A stage that loads models gets as many processes of its own as its devices
-allow, which end with it, so that the devices' memory is free for the next; the workers that it leaves idle help these
-(``helpers``): they decode while the device computes.
+A worker that dies breaks the pool: a new one is made, and each running shard is repeated in its own process, to find
+the one at fault. A stage that loads models gets its own processes, as many as its devices allow; they end with it,
+which frees the devices' memory for the next stage. Idle workers help them (``helpers``): they decode while the device
+computes.
 """
 
 import logging
@@ -35,13 +35,13 @@ OUT_OF_MEMORY = "Out of memory? Try a smaller run.rows_per_shard, or fewer run.w
 DIED = f"the worker process died. {OUT_OF_MEMORY}"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
 PLACE, HELPERS = "PAIRWRIGHT_PLACE", "PAIRWRIGHT_HELPERS"
-"""In a worker's environment: its number among those of its pool, and how many helpers it may have."""
+"""Environment variables of a worker: its number in its pool, and its maximum number of helpers."""
 Run = Callable[[Planned, ShardRef], ShardDone]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardFailed:
-    """Say that a shard wrote nothing: its rows are still owed."""
+    """Result of a shard that wrote nothing: its rows are still owed."""
 
     name: str
     error: str
@@ -49,16 +49,16 @@ class ShardFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Outcome of one shard, and how long it took."""
+    """Outcome and duration of one shard."""
 
     shard: ShardRef
     result: ShardDone | ShardFailed
     seconds: float
     records: tuple[logging.LogRecord, ...] = ()
-    """What another process logged meanwhile."""
+    """Log records of the process that ran it."""
 
     def logged(self) -> Self:
-        """Log here what another process has logged, and return the outcome."""
+        """Log these records in this process, and return the outcome."""
         for record in self.records:
             logger = logging.getLogger(record.name)
             if logger.isEnabledFor(record.levelno):
@@ -67,7 +67,7 @@ class Outcome:
 
 
 class Runner(Protocol):
-    """Run shards, wherever it does: in processes of this machine, in the workers of a cluster."""
+    """Runner of shards, in processes of this machine or in the workers of a cluster."""
 
     @property
     def count(self) -> int:
@@ -84,14 +84,14 @@ class Runner(Protocol):
 
 
 class Workers:
-    """Keep worker processes through a build; with one worker, shards that use no GPU run in this process."""
+    """Worker processes of a build; with one worker, shards that use no GPU run in this process."""
 
     def __init__(self, count: int, run: Run = run_shard) -> None:
-        """Start no process yet; ``count`` 0 means one per core."""
+        """Prepare the pool without starting a process; ``count`` 0: one per core."""
         self.count = count or count_cores()
         self._run = run
         self._pools: dict[str, ProcessPoolExecutor] = {}
-        """By the stage that they are for; "" for all that need none of their own."""
+        """Pools by stage; "" is the shared pool."""
         self._changing = threading.Lock()
         self._quarantine = threading.Lock()
         self._stopped = False
@@ -107,7 +107,7 @@ class Workers:
                 pool.shutdown()
 
     def run(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
-        """Yield the outcome of each shard as it ends, in no certain order; what the stage had of its own ends then."""
+        """Yield the outcome of each shard as it ends, in any order; then the stage's own processes end."""
         if self._runs_here(planned):
             yield from (attempt(self._run, planned, shard) for shard in shards)
             return
@@ -132,7 +132,7 @@ class Workers:
                     del self._pools[name]
         if self._stopped:
             return failed(shard, "stopped")
-        log.warning("%s: a worker process died; trying it again by itself", shard.name)
+        log.warning("%s: a worker process died; running the shard again in its own process", shard.name)
         with self._quarantine, _new_pool(1) as alone:
             try:
                 return alone.submit(attempt_apart, self._run, planned, shard).result().logged()
@@ -152,7 +152,7 @@ class Workers:
             return name, self._pools[name]
 
     def _stop(self) -> None:
-        """Kill the workers: their shards are owed, and a half-written part has no final name."""
+        """Kill the workers: their shards stay owed, and a half-written part has no final name."""
         with self._changing:  # a thread may be adding a pool
             self._stopped = True
             for pool in self._pools.values():
@@ -175,7 +175,7 @@ def spread(
     most: int,
     stop: Callable[[], None],
 ) -> Iterator[Outcome]:
-    """Yield the outcome of each shard as it ends, ``most`` of them running at once; ``stop`` where the caller stops."""
+    """Yield the outcome of each shard as it ends, at most ``most`` running at once; ``stop`` if the caller stops."""
     with ThreadPoolExecutor(most) as threads:
         try:
             for future in as_completed([threads.submit(run_one, planned, shard) for shard in shards]):
@@ -187,7 +187,7 @@ def spread(
 
 
 def loads_models(planned: Planned) -> bool:
-    """Say whether a stage loads models, which a worker then holds for it alone."""
+    """Return whether a stage loads models, which a worker then holds for this stage only."""
     return _count_own(planned) is not None
 
 
@@ -197,27 +197,27 @@ def _count_own(planned: Planned) -> int | None:
 
 @lru_cache(maxsize=1)
 def helpers() -> ProcessPoolExecutor | None:
-    """Return this worker's own worker processes, started at the first call; ``None`` where it may have none."""
+    """Return this worker's helper processes, started at the first call; ``None`` if it may have none."""
     count = int(os.environ.get(HELPERS, "0"))
     if not count:
         return None
     pool = _new_pool(count)
-    # A worker's end waits for its children, which wait for work. They have to be told first, while the queue (which
-    # closes with priority 10) still carries it.
+    # A worker waits for its children at exit, and they wait for work. They must be told to end first, while the queue
+    # (closed with priority 10) still works.
     Finalize(None, pool.shutdown, kwargs={"cancel_futures": True}, exitpriority=100)
     return pool
 
 
 def count_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def limit_threads() -> None:
-    """Give this process and those that it starts one thread each: the shards are the parallelism."""
+    """Limit this process and its children to one thread each: shards are the parallelism."""
     for name in THREADS:
         os.environ.setdefault(name, "1")
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait leave the core to other workers
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting threads leave the core to other workers
 
 
 def _new_pool(count: int, *, helpers: int = 0) -> ProcessPoolExecutor:
@@ -228,7 +228,7 @@ def _new_pool(count: int, *, helpers: int = 0) -> ProcessPoolExecutor:
 
 
 def attempt(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
-    """Run one shard; the boundary at which a fault becomes a record instead of ending the build."""
+    """Run one shard; the boundary at which an error becomes a record instead of ending the build."""
     start = time.monotonic()
     try:
         result = run(planned, shard)
@@ -241,7 +241,7 @@ def attempt(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
 
 
 def attempt_apart(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
-    """Run one shard in a worker process, whose log lines travel with the outcome to where the build is shown."""
+    """Run one shard in a worker process; its log records travel with the outcome."""
     ours, records = logging.getLogger("pairwright"), SimpleQueue[logging.LogRecord]()
     level, handler = ours.level, QueueHandler(records)
     ours.addHandler(handler)
@@ -256,9 +256,9 @@ def attempt_apart(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
 
 @contextmanager
 def deaf() -> Generator[None]:
-    """Let processes that start here inherit that Ctrl-C waits, until ``_begin`` tells them to leave it to the parent.
+    """Make processes that start here inherit blocked Ctrl-C, until ``_begin`` leaves it to the parent.
 
-    Otherwise those that are still importing would each show a traceback.
+    Otherwise each process that is still importing would show a traceback.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -271,7 +271,7 @@ def deaf() -> Generator[None]:
 
 
 def _begin(parent: int, places: "Synchronized[int]", helpers: int) -> None:
-    """Take a number, leave Ctrl-C to the parent, and end when it is gone."""
+    """Take a number, leave Ctrl-C to the parent, and end with the parent."""
     with places.get_lock():
         os.environ[PLACE], os.environ[HELPERS] = str(places.value), str(helpers)
         places.value += 1

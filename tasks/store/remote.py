@@ -1,7 +1,7 @@
-"""Ask an object store, and ask again where a fault may pass: overload, a lost connection, a time-out.
+"""Requests to an object store, retried after temporary faults: overload, a lost connection, a time-out.
 
-Bounded: ``TRIES`` tries with pauses that double and have a random length, 16 s of pauses at the most, beside the
-time-outs of the tries themselves. The file systems' own repetitions are switched off: those of several layers multiply.
+At most ``TRIES`` attempts, with doubling random pauses of at most 16 s in all, beside the time-outs of the attempts.
+The file systems' own retries are off, since those of several layers multiply.
 """
 
 import errno
@@ -19,7 +19,7 @@ from pairwright.schemas.errors import StoreError
 TRIES = 7
 FIRST_PAUSE_S = 0.25
 AHEAD_BYTES = 256 << 10
-"""Read at once where a file is read here and there: key columns and footers lie close together."""
+"""Bytes per request of random access reading: key columns and footers lie close together."""
 PASSING = frozenset(
     {
         *("ConnectionError", "HTTPClientError", "IncompleteReadError", "ResponseParserError"),  # botocore
@@ -27,7 +27,7 @@ PASSING = frozenset(
         *("ServiceRequestError", "ServiceResponseError", "TransportError", "RetryError"),  # Azure, Google
     }
 )
-"""Names of errors that are no ``OSError`` and that may pass."""
+"""Names of temporary errors other than ``OSError``."""
 LASTING = frozenset(
     getattr(errno, name)
     for name in ("EACCES", "EINVAL", "EMSGSIZE", "ENAMETOOLONG", "ENOSPC", "ENOSYS", "EPERM", "EREMCHG")
@@ -37,9 +37,9 @@ T = TypeVar("T")
 
 
 def open_store(url: str) -> tuple[Any, str]:
-    """Return the file system of an address, and the path in it; nothing is asked yet."""
+    """Return the file system of an address, and the path in it, without a request."""
     protocol = url.partition("://")[0]
-    options: dict[str, Any] = {"use_listings_cache": False}  # other workers write, too
+    options: dict[str, Any] = {"use_listings_cache": False}  # other workers write as well
     if protocol in ("s3", "s3a"):
         known: dict[str, Any] = {**conf.get("s3", {}), **conf.get(protocol, {})}.get("config_kwargs", {})
         options["config_kwargs"] = {**known, "retries": {"total_max_attempts": 1, "mode": "standard"}}
@@ -50,11 +50,11 @@ def open_store(url: str) -> tuple[Any, str]:
 
 
 def ask(call: Callable[[], T], *, place: str, what: str) -> T:
-    """Return what an object store answers.
+    """Return the result of a request to an object store.
 
     Raises:
-        FileNotFoundError, FileExistsError: as they come.
-        StoreError: it fails, and goes on failing.
+        FileNotFoundError, FileExistsError: unchanged.
+        StoreError: all attempts failed.
     """
     tries = 0
     while True:
@@ -69,18 +69,17 @@ def ask(call: Callable[[], T], *, place: str, what: str) -> T:
                 about = " ".join(str(error).split()) or type(error).__name__
                 bucket = "/".join(place.split("/")[:3])
                 raise StoreError(
-                    f"{place}: could not be {what}{often}: {about[:300]}. Look whether {bucket} is there, whether this "
-                    "machine's credentials may read and write it, and whether the store answers at the address that "
-                    "this machine has for it (AWS_ENDPOINT_URL, for another S3 than Amazon's); `pairwright resume` "
-                    "goes on"
+                    f"{place}: could not be {what}{often}: {about[:300]}. Check that {bucket} exists, that this "
+                    "machine's credentials may read and write it, and that the store answers at the configured "
+                    "address (AWS_ENDPOINT_URL for an S3 other than Amazon's); `pairwright resume` continues"
                 ) from error
         time.sleep(random.uniform(0.5, 1) * FIRST_PAUSE_S * 2 ** (tries - 1))
 
 
 def may_pass(error: Exception) -> bool:
-    """Say whether the same question may be answered another time."""
+    """Return whether an error is temporary, so that a retry may succeed."""
     if isinstance(error, IndexError) and isinstance(error.__context__, OSError):
-        error = error.__context__  # s3fs 2026.9 looks for the number of a time-out that has none
+        error = error.__context__  # s3fs 2026.9 reads the errno of a time-out, which has none
     if isinstance(error, PermissionError):
         return False
     if isinstance(error, OSError | EOFError):
@@ -90,13 +89,13 @@ def may_pass(error: Exception) -> bool:
 
 
 def open_file(system: Any, path: str, place: str) -> BinaryIO:
-    """Open a file for reading at any place in it."""
+    """Open a file for random access reading."""
     file = ask(lambda: system.open(path, "rb", block_size=AHEAD_BYTES), place=place, what="opened")
     return cast("BinaryIO", _RemoteFile(file, place))
 
 
 class _RemoteFile(io.RawIOBase):
-    """Open file of an object store; each read is asked for again where a fault may pass."""
+    """Open file of an object store; reads are retried after temporary faults."""
 
     def __init__(self, file: Any, place: str) -> None:
         self._file, self._place = file, place
@@ -122,7 +121,7 @@ class _RemoteFile(io.RawIOBase):
             self._file.seek(start)
             data: bytes = self._file.read(len(room))
             if wanted is not None and len(data) != wanted:
-                raise EOFError(f"{len(data)} bytes came instead of {wanted}")
+                raise EOFError(f"got {len(data)} bytes instead of {wanted}")
             return data
 
         data = ask(read, place=self._place, what="read")

@@ -1,8 +1,8 @@
-"""Folders for the time of one process, and folders that are replaced as a whole.
+"""Scratch folders of one process, and folders that are replaced as a whole.
 
-A scratch folder is deleted when its process ends, or by the next process where it was killed. A replaced one grows
-beside the old one under a hidden name and takes its place by renaming; a process that is killed between the two renames
-leaves the old one beside, and the next call puts it back before it starts.
+A scratch folder is deleted when its process ends, or by the next process if it was killed. A replacement is written
+beside the old folder under a hidden name and renamed into its place; if the process is killed between the two renames,
+the next call restores the old folder first.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ USER = os.getuid() if hasattr(os, "getuid") else 0  # elsewhere the temporary fo
 
 @contextlib.contextmanager
 def scratch_folder(parent: Path) -> Generator[Path]:
-    """Make a folder below ``parent`` that nobody else has, and first delete those there whose processes are dead.
+    """Make a folder of this process below ``parent``, after deleting those of dead processes.
 
-    A lock beside each says that its process lives; it comes before the folder and goes after it, so that a kill between
-    the two leaves nothing that is not found again.
+    A lock beside each folder shows that its process lives; it is made before the folder and deleted after it, so that a
+    kill between the two leaves nothing behind unnoticed.
     """
     path = parent / uuid.uuid4().hex
     lock = Path(f"{path}{ENDING}")
@@ -49,10 +49,9 @@ def scratch_folder(parent: Path) -> Generator[Path]:
 
 
 def own_temporary_folder() -> Path:
-    """Return this user's folder for scratch folders, below the system's folder for temporary files.
+    """Return this user's folder for scratch folders, below the system's temporary folder.
 
-    Others may have put something under its name, where everybody may write: then a new name is taken each time, and
-    nothing is cleaned up after a kill.
+    If another user has taken its name, a new name is used each time, and nothing is cleaned up after a kill.
     """
     path = Path(tempfile.gettempdir()) / f"pairwright-{USER}"
     with contextlib.suppress(FileExistsError):
@@ -64,9 +63,9 @@ def own_temporary_folder() -> Path:
 
 @contextlib.contextmanager
 def replacing(target: Path) -> Generator[Path]:
-    """Yield an empty folder that takes the target's place when the block ends well, and is deleted when it does not.
+    """Yield an empty folder that replaces the target if the block succeeds, and is deleted otherwise.
 
-    Where the target is a link, the folder that it leads to is replaced.
+    If the target is a link, the folder that it points to is replaced.
     """
     target = target.resolve()
     new, old = (target.with_name(f".{target.name}.{kind}") for kind in ("new", "old"))
@@ -97,15 +96,15 @@ def _delete(*folders: Path) -> None:
 
 @contextlib.contextmanager
 def _alone(target: Path) -> Generator[None]:
-    """Hold the target's lock, which dies with its process; it is kept elsewhere, so that nothing is left beside it."""
+    """Target's lock, which ends with its process; it lies elsewhere, so that nothing is left beside the target."""
     lock = Path(tempfile.gettempdir()) / f"pairwright-{make_key(str(target), USER)}.lock"
-    with holding(lock, f"{target}: another process is writing it now; wait for that and run this again"):
+    with holding(lock, f"{target}: another process is writing it; wait until it ends and run this again"):
         yield
 
 
 @contextlib.contextmanager
 def holding(path: Path, fault: str) -> Generator[None]:
-    """Hold a lock, which dies with its process; ``StoreError`` with the fault where somebody else has it."""
+    """Lock, which ends with its process; ``StoreError`` with the fault if another process has it."""
     lock = FileLock(path)
     with naming(str(path), "locked"):
         try:

@@ -1,7 +1,7 @@
-"""JSON files of a dataset: each holds a digest of its own bytes, by which a changed one is found and named.
+"""JSON files of a dataset, each with a digest of its own bytes, so that a changed file is found.
 
-The digest is the last field, and was taken while zeros stood in its place. A file of an earlier release has none: it is
-read all the same, and ``status --verify`` names it.
+The digest is the last field, computed with zeros in its place. A file of an earlier release has none: it is read, and
+``status --verify`` names it.
 """
 
 import hashlib
@@ -17,15 +17,15 @@ BLANK = "0" * (2 * SIZE)
 
 
 def seal(content: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a JSON file with this content and its digest."""
+    """Return the bytes of a JSON file with a content and its digest."""
     text = json.dumps({**content, FIELD: BLANK}, indent=1)
     return text.replace(f'"{BLANK}"', f'"{_digest(text)}"').encode()
 
 
 def read_sealed(folder: Folder, name: str, *, mend: str, strictly: bool = False) -> dict[str, Any]:
-    """Return the content of a JSON file; ``StoreError`` where a byte has changed, with how to mend that.
+    """Return the content of a JSON file; ``StoreError``, with the remedy, if a byte has changed.
 
-    ``strictly``: also where it has no digest.
+    ``strictly``: also if it has no digest.
     """
     data = folder.read(name)
     try:
@@ -33,11 +33,11 @@ def read_sealed(folder: Folder, name: str, *, mend: str, strictly: bool = False)
         content = dict(json.loads(text))
         stated = str(content.pop(FIELD, ""))
         if stated and _digest(text.replace(f'"{stated}"', f'"{BLANK}"')) != stated:
-            raise ValueError("its bytes do not have the digest that it states")
+            raise ValueError("its bytes do not match its digest")
     except (ValueError, TypeError, RecursionError) as error:  # JSON's and Unicode's are ValueErrors
         raise StoreError(f"{folder.path(name)}: is damaged: {error}. {mend}") from error
     if strictly and not stated:
-        raise StoreError(f"{folder.path(name)}: has no digest: it is damaged, or an earlier release wrote it. {mend}")
+        raise StoreError(f"{folder.path(name)}: has no digest: damaged, or written by an earlier release. {mend}")
     return content
 
 

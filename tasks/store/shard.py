@@ -1,7 +1,7 @@
-"""Run one shard: read what it owes, call the stage's function, write one part.
+"""Run one shard: read its owed rows, call the stage's function, write one part.
 
-A shard is a slice of a plan file; nothing else is passed between processes. The part's name is the hash of the inputs
-that it covers, so a shard that is done twice writes the same file.
+A shard is a slice of a plan file; nothing else is passed between processes. The part's name is the hash of its inputs,
+so a shard that runs twice writes the same file.
 """
 
 import json
@@ -42,31 +42,31 @@ NOTHING = "gave nothing"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardRef:
-    """Say where a shard's work is described; a few hundred bytes, whatever the rows are."""
+    """Reference to the work of a shard; a few hundred bytes, whatever the rows."""
 
     folder: Folder
     name: str
-    """"captions-00012": the stage and the number of the slice."""
+    """Stage and number of the slice: "captions-00012"."""
     plan: str
-    """The plan file, below the dataset's folder."""
+    """Plan file, below the dataset's folder."""
     start: int
-    """First row of the plan that belongs to the shard."""
+    """First row of the shard in the plan."""
     stop: int
     indexes: tuple[tuple[str, str, str], ...]
-    """Per argument its name, the index file, and the table's folder."""
+    """Per argument: its name, the index file, the table's folder."""
     journals: str
     """Local folder for journals."""
     about: tuple[tuple[str, str], ...] = ()
-    """What its part is to say of itself beside the counts."""
+    """Metadata of its part beside the counts."""
     removed: str = ""
-    """The file, below the dataset's folder, with the marks of what is left out, where the shard reads the source."""
+    """File, below the dataset's folder, with the marks of removed images, if the shard reads the source."""
     takedowns: int = 0
-    """Number of the last removal that is in it: another one gives another part."""
+    """Number of the last removal that it takes into account; another number gives another part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardDone:
-    """Say what a shard wrote."""
+    """Counts of a shard that wrote its part."""
 
     name: str
     part: str
@@ -77,7 +77,7 @@ class ShardDone:
 
 
 def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
-    """Do a shard's work and write its part; all its rows or none are in the table afterwards."""
+    """Do a shard's work and write its part; afterwards all of its rows or none are in the table."""
     plan = read_plan(shard)
     sources: dict[str, str] = dict(
         zip(plan.column("key").to_pylist(), plan.column("source_key").to_pylist(), strict=True)
@@ -85,13 +85,13 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
     salt = [f"removed {shard.takedowns}"] if shard.removed else []
     name = f"{planned.table}/part-{make_key(*sources.values(), *salt)}.parquet"
     with _open_kept(planned, Path(shard.journals) / Path(name).stem) as kept:
-        if done := _done_before(shard, name, set(sources.values())):  # also while the file was waited for
+        if done := _done_before(shard, name, set(sources.values())):  # perhaps while this waited for the file
             if kept is not None:
                 kept.delete()
             return done
         table = _results(planned, shard, list(_input_rows(planned, shard, plan)), kept)
         if unknown := set(table.column("source_key").to_pylist()) - sources.keys():
-            raise ValidationError(f"{shard.name}: results name inputs that the shard does not have: {min(unknown)}")
+            raise ValidationError(f"{shard.name}: the stage's results name inputs outside the shard: {min(unknown)}")
         table = _rename_sources(_in_order(table, list(sources), planned.stage.writes), sources)
         if shard.removed:
             table = bury(table, frozenset(json.loads(shard.folder.read(shard.removed))))
@@ -105,10 +105,10 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
 
 
 def _done_before(shard: ShardRef, name: str, sources: AbstractSet[str]) -> ShardDone | None:
-    """Return what a part says that covers exactly these inputs, none of which failed; ``None`` where there is none.
+    """Return the counts of an existing part with exactly these inputs, none of them failed; ``None``: there is none.
 
-    A cluster may run a shard again whose worker died after it was done, and on an object store another build may have
-    written the part meanwhile.
+    A cluster may repeat a shard after its worker died, although it was done, and on an object store another build may
+    have written the part meanwhile.
     """
     if not shard.folder.exists(name):
         return None
@@ -120,7 +120,7 @@ def _done_before(shard: ShardRef, name: str, sources: AbstractSet[str]) -> Shard
 
 
 def write_plan(path: Path, owed: pa.RecordBatchReader, names: Sequence[str]) -> list[tuple[int, int, int]]:
-    """Write a plan file; return the number, first and last row (exclusive) of each shard that owes something.
+    """Write a plan file; return number, first and last row (exclusive) of each shard with owed rows.
 
     ``names`` are the parts of the input below the dataset's folder, by number.
     """
@@ -168,7 +168,7 @@ def _open_kept(planned: Planned, place: Path) -> AbstractContextManager[Answers 
 
 
 def _results(planned: Planned, shard: ShardRef, inputs: Sequence[Row], kept: Answers | None) -> pa.Table:
-    """Return the stage's results for the inputs; with a journal, what a killed run had finished is taken from it."""
+    """Return the stage's results for the inputs; with a journal, results of a killed process are reused."""
     stage = planned.stage
 
     def run(owed: Sequence[Row]) -> Iterator[Row | Dropped | Failed]:
@@ -178,7 +178,7 @@ def _results(planned: Planned, shard: ShardRef, inputs: Sequence[Row], kept: Ans
     if not stage.journal or kept is None:
         return to_table(list(run(inputs)), stage.writes)
     schema = schema_of(stage.writes)
-    form = schema.serialize().to_pybytes()  # in the keys, so that rows of another form are not found
+    form = schema.serialize().to_pybytes()  # in the keys, so that rows of another schema are not found
     tables: list[pa.Table] = [schema.empty_table()]
     owed: list[Row] = []
     for row in inputs:
@@ -194,7 +194,7 @@ def _results(planned: Planned, shard: ShardRef, inputs: Sequence[Row], kept: Ans
 
 
 def _in_order(table: pa.Table, keys: Sequence[str], row_type: type[Row]) -> pa.Table:
-    """Order results as their inputs were, and leave each input with ok rows, or one failed, or one dropped row."""
+    """Order results like their inputs, and leave each input with ok rows, or one failed, or one dropped row."""
     by_source: dict[str, list[int]] = {key: [] for key in keys}
     sources, statuses = table.column("source_key").to_pylist(), table.column("status").to_pylist()
     for position, source in enumerate(sources):
@@ -209,19 +209,19 @@ def _in_order(table: pa.Table, keys: Sequence[str], row_type: type[Row]) -> pa.T
             silent.append(Dropped(source_key=key, reason=NOTHING))
         chosen += kept if best == "ok" else kept[:1]
     if chosen == list(range(len(table))):
-        return table  # a copy less of a shard's images
+        return table  # saves a copy of the shard's images
     return pa.concat_tables([table, to_table(silent, row_type)]).take(chosen)
 
 
 def _rename_sources(table: pa.Table, sources: Mapping[str, str]) -> pa.Table:
-    """Put the names by which the ledger knows the inputs in place of their keys."""
+    """Replace the inputs' keys by their names in the ledger."""
     names = [sources[key] for key in table.column("source_key").to_pylist()]
     column = table.schema.get_field_index("source_key")
     return table.set_column(column, "source_key", pa.array(names, pa.string())).combine_chunks()
 
 
 def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterator[tuple[str, Any]]:
-    """Yield each used table, as the stage asked for it, holding the rows that this shard needs."""
+    """Yield each used table in the form that the stage declares, with the rows that this shard needs."""
     opened: dict[str, Sequence[Row]] = {"": rows}
     places = {name: (file, folder) for name, file, folder in shard.indexes}
     for use in planned.stage.uses:
@@ -271,7 +271,7 @@ def _all_rows(folder: Folder, file: str, table: str, *, use: Uses, most: int | N
 
 @lru_cache(maxsize=4)
 def _whole_table(folder: Folder, file: str, table: str, use: Uses) -> pa.Table:
-    """Read the columns asked for of a whole table, once per process; in no certain order."""
+    """Read the requested columns of a whole table, once per process; in any order."""
     index = open_index(folder, file, table)
     columns = columns_without(use.row, use.without)
     empty = schema_of(use.row).empty_table().select(columns)

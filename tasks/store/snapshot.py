@@ -1,10 +1,10 @@
-"""Versions of a dataset: which tables and parts belong to it, and how many rows they hold.
+"""Versions of a dataset: its tables and parts, and their counts.
 
-A snapshot is a small JSON file that is never changed. Its parts may also hold rows that are no longer live (their
-source is gone); readers leave those out by the same rule as a build.
+A snapshot is a small JSON file that is never changed. Its parts may also hold stale rows; readers leave those out by
+the same rule as a build.
 """
 
-import json
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -24,8 +24,9 @@ from pairwright.tasks.store.stage import Planned, table_folder
 
 FOLDER = "snapshots"
 DELETED = f"{FOLDER}/deleted.json"
-MEND_DELETED = "Delete it: versions that were deleted on purpose are missing then"
-MEND_SNAPSHOT = "No rows are in it: `pairwright resume` publishes a version anew; delete a damaged one first"
+PART = re.compile(r"tables/[\w-]+/[\w-]+/[\w-]+\.parquet")
+MEND_DELETED = "Delete it: versions that were deleted on purpose are then reported as missing"
+MEND_SNAPSHOT = "It holds no rows: `pairwright resume` publishes a new version; delete a damaged one first"
 
 
 def latest_snapshot(folder: Folder) -> Snapshot | None:
@@ -35,18 +36,25 @@ def latest_snapshot(folder: Folder) -> Snapshot | None:
 
 
 def snapshot_numbers(folder: Folder) -> list[int]:
-    """Return the numbers of the versions that there are, rising."""
+    """Return the sorted numbers of the existing versions."""
     return list(numbered(folder, FOLDER))
 
 
 def snapshot_file(number: int) -> str:
-    """Return the name of a version's file, below the dataset's folder."""
+    """Return the name of a version's file below the dataset's folder."""
     return f"{FOLDER}/{number:06d}.json"
 
 
 def read_snapshot(folder: Folder, number: int) -> Snapshot:
-    """Return one version."""
-    return Snapshot(number, read_sealed(folder, snapshot_file(number), mend=MEND_SNAPSHOT))
+    """Return one version, whose files are all below the dataset's folder."""
+    snapshot = Snapshot(number, read_sealed(folder, snapshot_file(number), mend=MEND_SNAPSHOT))
+    try:
+        strange = [name for name in part_files(snapshot) if not PART.fullmatch(name)]
+    except (AttributeError, KeyError, TypeError) as error:
+        strange = [f"{type(error).__name__}: {error}"]
+    if strange:
+        raise StoreError(f"{folder.path(snapshot_file(number))}: names no part: {strange[0]}. {MEND_SNAPSHOT}")
+    return snapshot
 
 
 def deleted_versions(folder: Folder) -> list[int]:
@@ -55,7 +63,7 @@ def deleted_versions(folder: Folder) -> list[int]:
 
 
 def write_deleted(folder: Folder, numbers: Iterable[int]) -> None:
-    """Remember that versions are deleted on purpose, before they are."""
+    """Record that versions are deleted on purpose, before deleting them."""
     folder.write(DELETED, seal({"versions": sorted({*deleted_versions(folder), *numbers})}))
 
 
@@ -68,7 +76,7 @@ def part_files(snapshot: Snapshot) -> Iterator[str]:
 
 
 def missing_files(folder: Folder, snapshot: Snapshot) -> list[str]:
-    """Return the files of a version that are gone; each folder is listed once."""
+    """Return the missing files of a version, listing each folder once."""
     wanted = list(part_files(snapshot))
     tables = {name.rpartition("/")[0] for name in wanted}
     there = {f"{table}/{name}" for table in tables for name in folder.names(table)}
@@ -76,18 +84,18 @@ def missing_files(folder: Folder, snapshot: Snapshot) -> list[str]:
 
 
 def check_parts(folder: Folder, snapshot: Snapshot) -> None:
-    """Raise a ``StoreError`` that names the first file of a version that is gone."""
+    """Raise a ``StoreError`` that names the first missing file of a version."""
     if gone := missing_files(folder, snapshot):
         more = f" (and {len(gone) - 1:,} others)" if gone[1:] else ""
         raise StoreError(
-            f"{folder.path(gone[0])}{more}: version {snapshot.number} names it, and it is gone: `pairwright gc` or a "
-            f"hand took it. Make it anew: pairwright resume {shlex.quote(folder.url)}. Or open another version "
+            f"{folder.path(gone[0])}{more}: missing, but version {snapshot.number} names it: `pairwright gc` or a "
+            f"person deleted it. Make it again: pairwright resume {shlex.quote(folder.url)}. Or open another version "
             "(`pairwright versions`)"
         )
 
 
 def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, record: BuildRecord) -> Snapshot:
-    """Publish what the settled stages hold as the next version; nothing new gives no new version."""
+    """Publish the state of the settled stages as the next version; an unchanged state gives no new version."""
     stages = {
         planned.stage.name: {
             "fingerprint": planned.fingerprint,
@@ -105,7 +113,7 @@ def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, reco
     }
     while True:
         before = latest_snapshot(build.folder)
-        if before and {name: before.content.get(name) for name in content} == json.loads(json.dumps(content)):
+        if before and {name: before.content.get(name) for name in content} == content:
             return before
         number = before.number + 1 if before else 1
         about = {
@@ -114,11 +122,11 @@ def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, reco
         }
         whole = {"version": number, **about, **content}
         if build.folder.create(snapshot_file(number), seal(whole)):
-            return Snapshot(number, json.loads(json.dumps(whole)))
+            return Snapshot(number, whole)
 
 
 def describe_version(build: Build, planned: Sequence[Planned]) -> str:
-    """Say in words which version the settled stages hold: the newest snapshot, or what became of it."""
+    """Return which version the settled stages are, in words: the newest snapshot, or a change of it."""
     if build.pinned:
         return f"version {build.pinned.number}"
     snapshot = latest_snapshot(build.folder)
@@ -133,7 +141,7 @@ def describe_version(build: Build, planned: Sequence[Planned]) -> str:
 
 
 def read_live(build: Build, planned: Planned, row_type: type[R], *, without: Sequence[str] = ()) -> Iterator[R]:
-    """Yield the live rows of a settled stage in the order of their subjects, a few hundred in memory at a time."""
+    """Yield the live rows of a settled stage in the order of their subjects, with a few hundred in memory."""
     index = live_index(build, planned)
     columns = columns_without(row_type, without)
     for start in range(0, len(index), 256):
@@ -151,7 +159,7 @@ def find_live(
 
 
 def stream_live(build: Build, planned: Planned, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield some columns of a settled stage's live rows as its parts hold them, each byte read once."""
+    """Yield some columns of a settled stage's live rows in the order of its parts, reading each byte once."""
     return live_index(build, planned).batches(columns)
 
 

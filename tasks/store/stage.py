@@ -1,6 +1,6 @@
-"""What a stage is: one pure function of rows, and which tables it reads, uses and writes.
+"""Stages: a pure function of rows, and the tables that it reads, uses and writes.
 
-A stage file ends with its ``STAGE``; fingerprints, what is owed, shards, look-ups and counts all follow from it.
+A stage file ends with its ``STAGE``; fingerprints, owed rows, shards, look-ups and counts all follow from it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,30 +17,30 @@ Group = Literal["sources", "mining", "captioning", "rejected", "preferences", "t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uses:
-    """Hand another table to the stage's function, as the keyword argument ``name``."""
+    """Another table that the stage's function gets as the keyword argument ``name``."""
 
     table: str
     row: type[Row]
-    """What it holds."""
+    """Type of its rows."""
     kind: Literal["one", "many", "all", "table", "vectors"] = "one"
     """``one``: mapping from subject to row. ``many``: to a tuple of rows. ``all``: every row, as a list. ``table``:
     every row, as an Arrow table (tens of bytes per row where ``all`` takes a thousand). ``vectors``: mapping from
     embedder to ``Vectors``."""
     on: str = "subject"
-    """Which rows a shard needs: those about what this column names ("subject", "key", "element"; an empty name: none),
-    for "images" about the two images of a pair, for "shown" about these or the one that a preference is about."""
+    """Column of the input that holds the subjects of the rows that a shard needs ("subject", "key", "element"; empty:
+    none); "images": the two images of a pair; "shown": these, or the one image that a preference is about."""
     of: str = ""
-    """The argument (named before) whose rows give the subject or the images; empty: the stage's own input rows."""
+    """Earlier argument that provides this column instead; empty: the stage's own input rows."""
     without: tuple[str, ...] = ()
-    """Columns that the function does not look at, and that are not read (image bytes, above all)."""
+    """Columns that the function does not use and that are not read, such as image bytes."""
     counts: bool = False
-    """Whether a row is owed again when one of these changes. Off where the input's key says everything already."""
+    """Whether a row is owed again when one of these changes; off if the input's key covers it already."""
     most: str = ""
-    """Field of the stage's configuration that says how many rows ``all`` gives at the most."""
+    """Field of the stage's configuration with the maximum rows of ``all``."""
     only_in: str = ""
-    """A table: only rows about what one of its rows is about are handed over (``vectors``)."""
+    """Table that restricts the rows: only those with a subject of its rows are passed (``vectors``)."""
     name: str = ""
-    """The argument's name; empty: the table's."""
+    """Name of the argument; empty: the table's."""
 
     @property
     def argument(self) -> str:
@@ -50,70 +50,70 @@ class Uses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Declare one stage; its table has its name."""
+    """Declaration of one stage; its table has its name."""
 
     name: str
     version: int = 1
-    """Raise it when the function's results change for the same configuration."""
+    """Number to raise when the function's results change for the same configuration."""
     group: Group
     reads: Mapping[str, type[Row]]
-    """The tables that give its input rows ("items": the source's listing); of one key, the first table's row counts.
-    Without any the stage is off: its table is empty."""
+    """Tables of its input rows ("items": the source's listing); for a key in several, the first table's row counts.
+    Without any, the stage is off and its table empty."""
     writes: type[Row]
     function: Callable[..., Results]
     """``function(rows, config, **uses)``; every result carries the ``key`` of its input row as ``source_key``."""
     config: str | type[Section]
-    """The section of the profile that it receives; of a plugin's stage, the model of its settings."""
+    """Section of the profile that it receives; for a plugin's stage, the model of its settings."""
     uses: tuple[Uses, ...] = ()
     prompts: tuple[str, ...] = ()
-    """Prompt files whose words end up in the rows."""
+    """Prompt files that affect the rows."""
     models: Callable[[Any], tuple[str, ...]] | None = None
-    """Names the models of a configuration, with their revisions."""
+    """Function that returns the models of a configuration with their revisions."""
     enabled: Callable[[Any], bool] | None = None
-    """Whether a configuration has the stage switched on; ``None``: every one has."""
+    """Function that returns whether a configuration has the stage on; ``None``: always on."""
     fit: "Callable[[Stage, Any], Stage] | None" = None
-    """``fit(stage, config)`` returns the stage as a configuration runs it: which columns are read, what is used."""
+    """``fit(stage, config)`` returns the stage for a configuration, with the columns and tables that it needs."""
     pin: Callable[[Any], Any] | None = None
-    """Returns the configuration with its models at this machine's revisions; ``ModelError`` where one is missing."""
+    """Function that pins a configuration's models to this machine's revisions; ``ModelError`` if one is missing."""
     processes: Callable[[Any], int | None] | None = None
-    """How many processes of its own the stage may have, which end with it and free what its models hold: one per
-    device; 0: as many as there are workers. ``None``: it runs in the build's workers."""
+    """Function that returns the number of the stage's own processes, which end with it and free its models' memory: one
+    per device; 0: as many as workers. ``None``: it runs in the build's workers."""
     only_in: tuple[str, ...] = ()
-    """Tables of pairs or of preferences: only images that one of their rows is about are read."""
+    """Tables of pairs or of preferences: only images of their rows are read."""
     whole: bool = False
     """Whether each row depends on the whole input: any change of it then owes every row again."""
     by_source: bool = False
-    """Whether a row is owed again when its input has the same key, but another source: that key does not hash all."""
+    """Whether a row is owed again when its input's source key changes, for inputs with a key that does not hash all."""
     tie: Literal["source_key", "anchor"] = "source_key"
-    """Which of several ok rows with one key counts: the smallest of this column."""
+    """Column that decides between ok rows of one key: the smallest value counts."""
     without: tuple[str, ...] = ()
-    """Columns of the input that the function does not look at."""
+    """Columns of the input that the function does not use."""
     journal: bool = False
-    """Whether a shard's results are kept as they come; the function then gives all of one input before the next's."""
+    """Whether a shard's results are journalled; the function must then yield all of one input before the next."""
     remembers: bool = False
-    """Whether the function gets ``answers`` (``Answers``): what served models have answered to this shard already."""
+    """Whether the function gets ``answers`` (``Answers``): earlier answers of served models to this shard."""
     rows_per_shard: int = 0
-    """Input rows of a shard where the profile names none for this stage; 0: the profile's general number."""
+    """Input rows of a shard, unless the profile sets them for this stage; 0: the profile's general number."""
 
     @property
     def section(self) -> str:
-        """Return the section of the profile that it receives."""
+        """Return the name of the profile's section that it receives."""
         return self.config if isinstance(self.config, str) else f"stages.{self.name}"
 
     @property
     def is_on(self) -> bool:
-        """Say whether it has anything to read; a stage that is off leaves an empty table."""
+        """Return whether it reads any table; a stage that is off leaves an empty table."""
         return bool(self.reads)
 
     @property
     def tables(self) -> set[str]:
-        """Return the tables that it is made of."""
+        """Return the tables that its table is made from."""
         used = {use.table for use in self.uses}
         return {*self.reads, *self.only_in, *used, *(use.only_in for use in self.uses if use.only_in)}
 
 
 def fingerprint(stage: Stage, config: Section, *, prompts: Mapping[str, str], tables: Mapping[str, str]) -> str:
-    """Return the hash of everything that decides a stage's rows, apart from the input rows themselves.
+    """Return the hash of everything that determines a stage's rows, except the input rows themselves.
 
     ``prompts`` has the SHA-256 of each prompt file, ``tables`` the fingerprint of each table made so far.
     """
@@ -124,7 +124,7 @@ def fingerprint(stage: Stage, config: Section, *, prompts: Mapping[str, str], ta
 
 
 def _uncounted(config: Section) -> dict[str, Any]:
-    """Return the fields that do not count, of a section and of those inside it, in pydantic's form."""
+    """Return the uncounted fields of a section and of sections inside it, in pydantic's form."""
     inner = {name: _uncounted(value) for name, value in config if isinstance(value, Section)}
     return {name: fields for name, fields in inner.items() if fields} | dict.fromkeys(config.uncounted, True)
 
@@ -143,7 +143,7 @@ class Planned:
         return table_folder(self.stage.name, self.fingerprint)
 
     def __reduce__(self) -> tuple[Callable[..., "Planned"], tuple[Any, ...]]:
-        """Let a worker load the plugin files before it meets what is of them."""
+        """Pickle so that a worker loads the plugin files before it needs them."""
         return _unpickled, (LoadedFiles(), self.stage, self.config, self.fingerprint)
 
 
@@ -152,7 +152,7 @@ def _unpickled(_: None, stage: Stage, config: Any, mark: str) -> Planned:
 
 
 def table_folder(name: str, mark: str) -> str:
-    """Return where a table's parts are, below the dataset's folder."""
+    """Return the folder of a table's parts, below the dataset's folder."""
     return f"tables/{name}/{mark}"
 
 

@@ -1,11 +1,11 @@
 """Images that were removed on request: a list that every build reads.
 
-DIR/takedowns/000001.json    when, which images, why; or that they were taken back. Files are added, none is changed.
+DIR/takedowns/000001.json    time, images, reason; or that the removal was undone. Files are added, never changed.
 
-The next build leaves out every part that holds something of a removed image and makes its other rows anew, so that its
-version names none of these parts; ``gc`` deletes them then. Where an item of the source gave a removed image, a
-*tombstone* finishes it: a dropped row that names nothing but marks (hashes of keys), by which the item is owed again
-when the image is taken back.
+The next build leaves out every part that holds anything of a removed image and makes its other rows again, so that its
+version names none of these parts; ``gc`` then deletes them. An item of the source that gave a removed image is finished
+by a *tombstone*: a dropped row that holds only marks (hashes of keys), by which the item is owed again when the removal
+is undone.
 """
 
 import hashlib
@@ -22,12 +22,12 @@ from pairwright.tasks.store.sealed import read_sealed, seal
 
 FOLDER = "takedowns"
 SWEPT = f"{FOLDER}/swept.json"
-"""Names the last entry of which nothing is left in the tables."""
-MEND = "Write it anew, without a digest: it says what was removed"
-MEND_SWEPT = "Delete it: the next `pairwright gc` writes it anew"
+"""File with the number of the last entry that is gone from the tables completely."""
+MEND = "Restore it from a copy, or write it by hand without a digest: it lists removed images"
+MEND_SWEPT = "Delete it: the next `pairwright gc` writes it again"
 REMOVED = "removed on request"
 NAMES = ("key", "subject", "first", "second")
-"""Columns by which a row that was read from the source says which images it is about."""
+"""Columns in which a row of the source names its images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +37,14 @@ class Takedown:
     number: int
     when: str
     keys: tuple[str, ...]
-    """Of images."""
+    """Keys of images."""
     reason: str
     undo: bool = False
-    """Whether the images are taken back."""
+    """Whether the removal is undone."""
 
 
 def read_takedowns(folder: Folder) -> list[Takedown]:
-    """Return the list in its order; without a damaged entry nothing goes on, or what was removed would come back."""
+    """Return the list in order; a damaged entry is an error, since a removed image could come back."""
     found: list[Takedown] = []
     for name in numbered(folder, FOLDER).values():
         content = read_sealed(folder, name, mend=MEND)
@@ -56,7 +56,7 @@ def read_takedowns(folder: Folder) -> list[Takedown]:
 
 
 def write_takedown(folder: Folder, keys: Sequence[str], *, reason: str, undo: bool = False) -> Takedown:
-    """Add an entry to the list; it counts from the next build on."""
+    """Add an entry to the list; it takes effect with the next build."""
     when = datetime.now(UTC).isoformat(timespec="seconds")
     while True:
         before = read_takedowns(folder)
@@ -67,12 +67,12 @@ def write_takedown(folder: Folder, keys: Sequence[str], *, reason: str, undo: bo
 
 
 def write_swept(folder: Folder, number: int) -> None:
-    """Remember that nothing is left in the tables of what was removed up to an entry."""
+    """Record that the removals up to an entry are gone from the tables completely."""
     folder.write(SWEPT, seal({"swept": number}))
 
 
 def last_unswept(folder: Folder, entries: Sequence[Takedown]) -> int:
-    """Return the number of the last entry of which something may be left in the tables; 0: there is none."""
+    """Return the number of the last entry that may have left rows in the tables; 0: none."""
     swept = int(read_sealed(folder, SWEPT, mend=MEND_SWEPT)["swept"]) if entries and folder.exists(SWEPT) else 0
     removed = removed_by(entries)
     open_ones = (one for one in entries if not one.undo and removed.intersection(one.keys))
@@ -80,7 +80,7 @@ def last_unswept(folder: Folder, entries: Sequence[Takedown]) -> int:
 
 
 def removed_by(entries: Iterable[Takedown]) -> frozenset[str]:
-    """Return the images that are removed after these entries."""
+    """Return the images that these entries remove."""
     found: set[str] = set()
     for entry in entries:
         found = found - set(entry.keys) if entry.undo else found | set(entry.keys)
@@ -88,12 +88,12 @@ def removed_by(entries: Iterable[Takedown]) -> frozenset[str]:
 
 
 def mark_of(key: str) -> str:
-    """Return what a tombstone says in place of a key; the ledger's queries say it, too."""
+    """Return the mark of a key in a tombstone; the ledger's queries compute the same."""
     return hashlib.md5(f"removed {key}".encode(), usedforsecurity=False).hexdigest()
 
 
 def bury(table: pa.Table, marks: Collection[str]) -> pa.Table:
-    """Return a table with a tombstone in the place of each ok row that is about what these are the marks of."""
+    """Return a table with tombstones in place of the ok rows about marked images."""
     rows = table.select([name for name in (*NAMES, "source_key", "status") if name in table.column_names]).to_pylist()
     order, stones = list(range(len(table))), list[dict[str, str]]()
     for place, row in enumerate(rows):

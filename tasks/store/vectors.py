@@ -1,4 +1,4 @@
-"""The vectors of all live images as one matrix per embedder, mapped into memory by the stages that search them.
+"""Vectors of all live images as one matrix per embedder, mapped into memory by the stages that search them.
 
 State per image: 2 bytes per dimension (float16), 4 for the norm and 32 for the key, on disk and shared by all workers.
 """
@@ -25,28 +25,28 @@ ORDER = "embedders.txt"
 
 @dataclass(frozen=True)
 class Vectors:
-    """Hold one embedder's unit vectors, in rising order of the image keys."""
+    """Unit vectors of one embedder, sorted by image key."""
 
     keys: NDArray[np.bytes_]
     """(N,) image keys as 32 ASCII bytes."""
     matrix: NDArray[np.float16]
     """(N, d) unit vectors."""
     norms: NDArray[np.float32]
-    """(N,) lengths before they were normalised."""
+    """(N,) lengths before normalisation."""
     index: Path | None = None
-    """Where an index of the matrix is, or may be made for all workers; it goes when the matrix goes."""
+    """Path of an index of the matrix, which any worker may make for all; deleted with the matrix."""
 
     def rows_of(self, keys: Iterable[str]) -> NDArray[np.int64]:
-        """Return the row of each image, in the order asked for; ``KeyError`` where one has no vector."""
+        """Return the row of each image, in the order of the keys; ``KeyError`` if one has no vector."""
         wanted = np.array([key.encode() for key in keys], dtype=KEY_TYPE)
         rows = np.searchsorted(self.keys, wanted)
         inside = np.minimum(rows, max(len(self.keys) - 1, 0))
         if len(wanted) and (not len(self.keys) or not np.array_equal(self.keys[inside], wanted)):
-            raise KeyError("an image that has no vector was asked for")
+            raise KeyError("an image has no vector")
         return rows
 
     def units_of(self, keys: Iterable[str]) -> NDArray[np.float64] | None:
-        """Return the vector of each image, at unit length again; ``None`` where one has none."""
+        """Return the vector of each image, normalised again; ``None`` if one has none."""
         try:
             found = self.matrix[self.rows_of(keys)].astype(np.float64)
         except KeyError:
@@ -61,7 +61,7 @@ def write_vectors(folder: Path, index: Index) -> None:
     filled: dict[str, int] = {}
     open_files: dict[str, tuple[NDArray[np.float16], NDArray[np.float32]]] = {}
     for table in index.tables(["subject", "embedder", "vector", "norm"]):
-        names = table.column("embedder").unique().to_pylist()  # in the order in which each image's vectors were made
+        names = table.column("embedder").unique().to_pylist()  # in the order of each image's vectors
         for name in names:
             own = table.filter(pc.field("embedder") == name)
             subjects = np.array([key.encode() for key in own.column("subject").to_pylist()], dtype=KEY_TYPE)
@@ -83,7 +83,7 @@ def write_vectors(folder: Path, index: Index) -> None:
 
 
 def add_vectors(folder: Path, rows: Iterable[EmbeddingRow]) -> None:
-    """Add the vectors of new subjects, all of embedders that have some, to matrices that nobody has open."""
+    """Add the vectors of new subjects, of embedders that have a matrix, to matrices that no process has open."""
     new = {(row.embedder, row.subject): row for row in rows}
     for name, held in open_vectors(folder).items():
         own = {subject.encode(): row for (embedder, subject), row in sorted(new.items()) if embedder == name}
@@ -100,12 +100,12 @@ def add_vectors(folder: Path, rows: Iterable[EmbeddingRow]) -> None:
 
 
 def place_vectors(folder: Folder, name: str, *, table: str) -> Path:
-    """Return where the vectors of a table are, by its index file ``name``; made now if they are not there."""
+    """Return the folder of a table's vectors, by its index file ``name``; made now if missing."""
     return made(folder, name, Path(name).stem, lambda new: write_vectors(new, open_index(folder, name, table)))
 
 
 def map_new(path: Path, kind: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
-    """Map a new array's file; its room on the disk is taken now, for a full disk kills whoever writes to a map."""
+    """Map a new array's file; its disk space is allocated now: a full disk kills a process that writes to a map."""
     array = np.lib.format.open_memmap(path, "w+", dtype=kind, shape=shape)
     if hasattr(os, "posix_fallocate"):
         with path.open("r+b") as file:

@@ -1,4 +1,4 @@
-"""Find what is missing or changed of a dataset: files carry digests of themselves, and versions name their parts."""
+"""Find missing or changed files of a dataset: files have digests of themselves, and versions name their parts."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -23,18 +23,20 @@ from pairwright.tasks.store.snapshot import (
 
 
 def find_faults(folder: Folder, tables: Iterable[str], parts: Iterable[str] = ()) -> Iterator[str]:
-    """Yield a message for each file that is missing or has another byte than was written; reads them all.
+    """Yield a message for each file that is missing or changed; reads all of them.
 
-    Looked at are what versions name, all parts that are in ``tables``, and ``parts``, which must be there.
+    These are the files that versions name, all parts in ``tables``, and ``parts``, which must exist.
     """
     versions = snapshot_numbers(folder)
     beside = (DECISIONS, *(f"{evaluations.FOLDER}/{run}" for run in folder.folders(evaluations.FOLDER)))
     wanted = {*parts} | {f"{table}/{name}" for table in (*tables, *beside) for name in folder.names(table, ".parquet")}
-    for name, mend in _records(folder, versions):
-        yield from _look(folder, name, mend)
+    told = [fault for name, mend in _records(folder, versions) for fault in _look(folder, name, mend)]
     for number in versions:
-        with suppress(StoreError):  # told above
+        try:
             wanted.update(part_files(read_snapshot(folder, number)))
+        except StoreError as error:
+            told += [str(error)] if str(error) not in told else []
+    yield from told
     for name in sorted(wanted):
         try:
             read_part(Part(folder, name))
@@ -43,7 +45,7 @@ def find_faults(folder: Folder, tables: Iterable[str], parts: Iterable[str] = ()
 
 
 def _records(folder: Folder, versions: list[int]) -> Iterator[tuple[str, str]]:
-    """Yield the JSON files that there must be, and how to mend each."""
+    """Yield the required JSON files, each with its remedy."""
     yield RECORD, MEND_RECORD
     published = versions[-1] if versions else 0
     if versions or folder.exists(gates.FILE):

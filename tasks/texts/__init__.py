@@ -1,1 +1,1 @@
-"""Read texts that models and people wrote: their parts, their sentences and words, and why they will not do."""
+"""Parsers, checks and wordings of the texts that models and people write."""

@@ -2,7 +2,7 @@
 
 Follows the layout of paper 003's published summaries, tolerantly: axes may be missing, merged or unlabelled,
 commonalities a list or prose, headings Markdown, the two halves below each axis, or there may be no headings at all.
-Nothing is published about refusing summaries: the reasons are ours.
+The reasons for refusing a summary are ours.
 """
 
 import re
@@ -38,7 +38,7 @@ def read_axes(label: str) -> tuple[Axis, ...]:
     return tuple(found) if plain == words else (*found, "relative positions")
 
 
-# Possessive throughout: whatever a model writes, each line is read in linear time.
+# Possessive throughout, so that each line is matched in linear time, whatever a model writes.
 MARKUP = r"[ \t>#]*+(?:[-*•+–][ \t]++)?+[*_#]*+[ \t]*+(?:\(?+(?:\d{1,2}+|[A-D]|[IVX]{1,3}+)[.):][ \t]*+)?+[*_]*+"
 COMMON = (
     r"(?P<common>commonalit(?:y|ies)|similarit(?:y|ies)"
@@ -93,24 +93,24 @@ LISTED = re.compile(r"^[ \t]*+(?:[-*•+–]|[*_]*+\(?\d{1,2}[.)])[*_]*+[ \t]", 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What stands below a heading, and the label that holds for all of it: of an axis, or empty."""
+    """Text below a heading, with the label of its axis or an empty one."""
 
     is_common: bool
     label: str
     text: str
 
 
-def _without_frame(text: str) -> str:
-    """Take off what frames a summary: fences, rules, and what the model says at the end to the person who asked."""
+def _strip_frame(text: str) -> str:
+    """Return the summary without fences, rules and the model's closing words to the reader."""
     lines = FENCE.sub("", re.sub(r"\r\n?", "\n", text)).strip().split("\n")
     is_list = any(LISTED.match(line) for line in lines)
-    while lines and _is_over(lines, is_list=is_list):
+    while lines and _is_closing(lines, is_list=is_list):
         lines.pop()
     return "\n".join(lines).rstrip()
 
 
-def _is_over(lines: Sequence[str], *, is_list: bool) -> bool:
-    """Say whether the last line is empty or a rule, bids farewell or, after a list and an empty line, sums it up."""
+def _is_closing(lines: Sequence[str], *, is_list: bool) -> bool:
+    """Return whether the last line is empty, a rule, a farewell or, after a list and an empty line, a conclusion."""
     last = lines[-1]
     apart = len(lines) > 1 and not lines[-2].strip()
     return bool(
@@ -121,7 +121,7 @@ def _is_over(lines: Sequence[str], *, is_list: bool) -> bool:
 
 
 def _find_blocks(text: str) -> tuple[str, list[Block]]:
-    """Return the text from its first heading on, and its blocks in order; none where there is no heading."""
+    """Return the text from its first heading on, and its blocks in order; no blocks without a heading."""
     heads = _find_heads(text)
     if not heads:
         return text, []
@@ -155,7 +155,7 @@ def _find_heads(text: str) -> list[re.Match[str]]:
 
 
 def _label_before(text: str, end: int, start: int) -> tuple[int, str]:
-    """Return the label of an axis that stands last before a heading, and where it begins; else nothing, and the end."""
+    """Return the start and text of an axis label just before a heading; without one, the end and an empty label."""
     before = text[start:end].rstrip()
     line = LABEL_LINE.match(before, before.rfind("\n") + 1)
     return (start + line.start(), line["label"]) if line and _is_label(line) else (end, "")
@@ -189,7 +189,7 @@ class Item:
 
 
 def _read_item(text: str, label: str = "") -> Item:
-    """Return an item without its label; one that has none gets the axes of the ``label`` that stands above it."""
+    """Return an item without its label; an unlabelled one gets the axes of the block's ``label``."""
     for pattern, max_words in ((COLON, MAX_WORDS), (DASH, MAX_WORDS_BEFORE_DASH)):
         match = pattern.match(text)
         if match and len(match[1].split()) <= max_words and not _names_image(match[1]):
@@ -203,16 +203,16 @@ def _split_items(block: Block) -> tuple[str, ...]:
     text = block.text.strip("\n").rstrip()
     if not text.startswith((" ", "\t")) or "\n" not in block.text[: len(block.text) - len(block.text.lstrip())]:
         text = text.lstrip()
-    parts = [_tidied(part) for part in _parts(text, is_one=bool(block.label))]
-    return tuple(part for part in _joined(parts) if re.search(r"\w", part) and not part.endswith(":"))
+    parts = [_clean_item(part) for part in _parts(text, is_one=bool(block.label))]
+    return tuple(part for part in _join_items(parts) if re.search(r"\w", part) and not part.endswith(":"))
 
 
 def _parts(text: str, *, is_one: bool) -> Sequence[str]:
-    """Cut a block at its labels, numbers, bullets or lines; ``is_one``: else it is one item, not prose to be split."""
+    """Cut a block at labels, numbers, bullets or lines; ``is_one``: else keep it whole, not cut at sentences."""
     marks = list(MARK.finditer(text))
-    if labels := _labels(text, marks):
+    if labels := _find_labels(text, marks):
         return _cut(text, [(match.start(), match.start()) for match in labels])
-    if starts := _starts(text, marks):
+    if starts := _find_items(text, marks):
         return _cut(text, [match.span() for match in starts])
     if is_one:
         return [text]
@@ -220,29 +220,29 @@ def _parts(text: str, *, is_one: bool) -> Sequence[str]:
     return lines if len(lines) > 1 else split_by_rules(text)
 
 
-def _labels(text: str, marks: Sequence[re.Match[str]]) -> list[re.Match[str]]:
-    """Find the lines that only name an axis, where the block begins with one and they are no items of a list."""
+def _find_labels(text: str, marks: Sequence[re.Match[str]]) -> list[re.Match[str]]:
+    """Return the lines that only name an axis, if the block begins with one and they are no list items."""
     marked = {match.start() for match in marks}
     found = [line for line in LABEL_LINE.finditer(text) if _is_label(line) and line.start() not in marked]
     return found if found and not text[: found[0].start()].strip() else []
 
 
-def _starts(text: str, marks: Sequence[re.Match[str]]) -> list[re.Match[str]]:
-    """Find the numbers or else the bullets of the outermost list, or else numbers within a line."""
+def _find_items(text: str, marks: Sequence[re.Match[str]]) -> list[re.Match[str]]:
+    """Return the numbers or else the bullets of the outermost list, or else numbers within a line."""
     least = min((len(match["indent"]) for match in marks), default=0)
     outer = [match for match in marks if len(match["indent"]) == least]
-    numbered = _in_order([match for match in outer if match["number"]])
+    numbered = _keep_counting([match for match in outer if match["number"]])
     if len(numbered) > 1:
         return numbered
-    # "…but not in Image 1. Only…" is why a number within a line counts only where there are no lines.
-    inline = _in_order(list(NUMBERED_INLINE.finditer(text)))
+    # A number within a line counts only without lines, because of "...but not in Image 1. Only...".
+    inline = _keep_counting(list(NUMBERED_INLINE.finditer(text)))
     if len(inline) > 1 or (inline and not outer):
         return inline
     return numbered or [match for match in outer if match["bullet"]] or inline
 
 
-def _in_order(matches: Sequence[re.Match[str]]) -> list[re.Match[str]]:
-    """Keep the matches that count on from the first of them, so that other numbers in the text split nothing."""
+def _keep_counting(matches: Sequence[re.Match[str]]) -> list[re.Match[str]]:
+    """Keep consecutive numbers from the first one on, so that other numbers split nothing."""
     numbers = [int(match["number"]) for match in matches]
     if len(numbers) > 1 and set(numbers) == {1}:  # Markdown's lazy lists
         return list(matches)
@@ -269,8 +269,8 @@ def _lines(text: str) -> Iterator[str]:
         yield held
 
 
-def _tidied(part: str) -> str:
-    """Put an item on one line, without markup; bullets below it end like sentences."""
+def _clean_item(part: str) -> str:
+    """Return an item on one line without markup; nested bullets end like sentences."""
     lines = [line for line in part.splitlines() if line.strip()]
     if lines and (label := LABEL_LINE.match(lines[0])) and _is_label(label) and len(lines) > 1:
         lines[0] = f"{label['label']}:"
@@ -283,7 +283,7 @@ def _tidied(part: str) -> str:
     return " ".join(spoken.split())
 
 
-def _joined(parts: Sequence[str]) -> list[str]:
+def _join_items(parts: Sequence[str]) -> list[str]:
     found: list[str] = []
     is_open = False
     for part in parts:
@@ -300,7 +300,7 @@ def _names_image(label: str) -> bool:
 
 
 END = re.compile(r"(?<!\.\.)[.!?][\"'”’“»«›」)*_`]*$")
-"""A full stop, perhaps within quotation marks of any kind; "..." trails off."""
+"""A full stop, also within quotation marks; not "..."."""
 SHARED = re.compile(
     r"\b(?:both|in common|commonalit\w*|similarit\w*|similarly|likewise|shares?|shared|alike|same|each of the)\b",
     re.IGNORECASE,
@@ -323,12 +323,12 @@ class Comparison:
     commonalities: tuple[str, ...]
     differences: tuple[Item, ...]
     text: str = field(default="", compare=False)
-    """The summary itself: the whole text without greeting and farewell."""
+    """The whole summary, without greeting and farewell."""
 
 
 def read_comparison(text: str, *, finish_reason: str = "stop") -> Comparison | RefusedText:
     """Return the parts of a summary, or the first reason to refuse it."""
-    text = _without_frame(text)
+    text = _strip_frame(text)
     if finish_reason == "length":
         return RefusedText("cut off", finish_reason)
     if declines(text):
@@ -350,27 +350,27 @@ def _read_blocks(text: str, blocks: Sequence[Block]) -> Comparison | RefusedText
     apart = tuple(
         _read_item(item, block.label) for block in blocks if not block.is_common for item in _split_items(block)
     )
-    return _found(shared, apart, text)
+    return _make_comparison(shared, apart, text)
 
 
 def _read_prose(text: str) -> Comparison | RefusedText:
-    """Tell sentences on both images from those that set them apart; others go with the sentence before them."""
+    """Sort sentences into commonalities and differences; others follow the sentence before them."""
     while match := GREETING.match(text):
         text = text[match.end() :]
     shared: list[str] = []
     apart: list[str] = []
     current = None
-    for sentence in map(_tidied, split_by_rules(text)):
+    for sentence in map(_clean_item, split_by_rules(text)):
         if CONTRAST.search(sentence) or (ONE_OF_TWO.search(sentence) and not OF_BOTH.match(sentence)):
             current = apart
         elif SHARED.search(sentence):
             current = shared
         if current is not None:
             current.append(sentence)
-    return _found(tuple(shared), tuple(_read_item(sentence) for sentence in apart), text)
+    return _make_comparison(tuple(shared), tuple(_read_item(sentence) for sentence in apart), text)
 
 
-def _found(shared: tuple[str, ...], apart: tuple[Item, ...], text: str) -> Comparison | RefusedText:
+def _make_comparison(shared: tuple[str, ...], apart: tuple[Item, ...], text: str) -> Comparison | RefusedText:
     if not shared:
         return RefusedText("no commonalities", text[:60])
     return Comparison(shared, apart, text) if apart else RefusedText("no differences", text[-60:])

@@ -1,6 +1,6 @@
-"""Conversations about images: what user and assistant say in turn, as each written table has it.
+"""Conversations about images: the turns of user and assistant for each written table.
 
-A preference is one, too: its prompt, then its chosen text.
+A preference is a conversation, too: its prompt, then its chosen text.
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ from pairwright.schemas.rows import (
 
 TellingRow = CaptionRow | ComparisonRow | DifferenceRow | QuestionRow
 SHOWN = "Image 1: <image>\nImage 2: <image>\n"
-"""Before a question of CaD-QA, as published."""
+"""Prefix of a CaD-QA question, as published."""
 ASK, DESCRIBE = "ask_difference", "describe_image"
 
 
 def turns_of(row: TellingRow | PreferenceRow) -> tuple[Turn, ...]:
-    """Return a row's conversation; what was asked behind its last answer is left out."""
+    """Return a row's conversation, up to its last answer."""
     match row:
         case PreferenceRow():
             return *row.prompt, Turn(role="assistant", text=row.chosen)
@@ -44,7 +44,7 @@ def turns_of(row: TellingRow | PreferenceRow) -> tuple[Turn, ...]:
 
 
 def converse(row: TellingRow, pair: PairRow, shown: Sequence[ImageRow], split: SplitRow) -> PreferenceRow:
-    """Return a row's conversation about the images of a pair, one or both, as a preference that rejects nothing."""
+    """Return a row's conversation about one or both images of a pair, as a preference that rejects nothing."""
     *asked, answer = turns_of(row)
     return PreferenceRow(
         key=row.key,

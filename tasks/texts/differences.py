@@ -1,8 +1,8 @@
-"""Read an implicit-change description back into its two halves, or refuse it with a reason (paper 001, 3.1.2 and D.2).
+"""Parse an implicit-change description into its two halves, or refuse it (paper 001, 3.1.2 and D.2).
 
-A description that a served model writes and one that is written from scene graphs pass through here alike. The verbs
-are given: ``prompts.difference_verbs()``. What the paper leaves open is ours: which inflections count, that a second
-sentence is off the template, and the order of the reasons.
+Descriptions of served models and those from scene graphs are parsed alike. The verbs are given:
+``prompts.difference_verbs()``. Ours, where the paper is silent: the accepted inflections, that a second sentence is
+off the template, and the order of the reasons.
 """
 
 import re
@@ -26,7 +26,7 @@ Reason = Literal[
     "too short",
 ]
 START = re.compile(r"the difference between (?:the )?two images is that (?:the )?first image(?=\s|,)", re.IGNORECASE)
-# Descriptions contain commas and "while": nothing shorter may split.
+# Descriptions contain commas and "while", so nothing shorter may split.
 MIDDLE = re.compile(r", while the second image(?=\s|$)", re.IGNORECASE)
 FULL_STOP = re.compile(r"\.[\"'”’]?$")
 QUOTES = "\"'“”‘’`"
@@ -35,7 +35,7 @@ SECOND_SENTENCE = re.compile(
 )
 PLACEHOLDER = re.compile(r"\[object description\]|\{descriptive verb\}", re.IGNORECASE)
 MIN_WORDS = 2
-"""Of each half, where length is looked at."""
+"""Of each half, where length is checked."""
 AUXILIARIES = (
     "am is are was were be been being do does did doing done has have had having will would shall should can could may "
     "might must"
@@ -46,7 +46,7 @@ NEGATIONS = (
 )
 EMPTY_WORDS = "it that this the something anything one so same too either"
 HOLLOW = frozenset(f"{AUXILIARIES} {NEGATIONS} {EMPTY_WORDS}".split())
-"""Auxiliary verbs, negations, and the words that stand beside them: nothing that could be seen."""
+"""Auxiliary verbs, negations and pronouns: words without visible content."""
 IRREGULAR = {
     "is": ("is", "are", "was", "were", "be", "been", "being"),
     "has": ("has", "have", "had", "having"),
@@ -68,21 +68,21 @@ STEMS_IN_E = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Description in its parts; a half is what follows its verb."""
+    """Description in its parts; a half begins after its verb."""
 
     first_half: str
     second_half: str
     verbs: tuple[str, ...]
-    """As they stand in the text, in lower case; none where it says that nothing has changed."""
+    """As in the text, in lower case; none where nothing has changed."""
     text: str
-    """The whole, on one line and without quotation marks around it."""
+    """The whole description on one line, unquoted."""
 
 
 def read_difference(text: str, known: tuple[str, ...], *, finish_reason: str = "stop") -> Difference | RefusedText:
     """Return the halves and verbs of a description, or the first reason to refuse it.
 
-    ``known`` are the verbs that may open a half, in the third person singular; the finish reason "length" says that the
-    writer was cut off.
+    ``known`` are the verbs that may open a half, in the third person singular; the finish reason "length" stands for a
+    text that was cut off.
     """
     text = _unquoted(text)
     if finish_reason == "length" or not FULL_STOP.search(text):
@@ -99,7 +99,7 @@ def read_difference(text: str, known: tuple[str, ...], *, finish_reason: str = "
 
 
 def read_plain(text: str, *, finish_reason: str = "stop") -> Difference | RefusedText:
-    """Return a description off the template, as people write them; both of its halves are all of it."""
+    """Return a description off the template, as people write them; both halves are the whole text."""
     text = _unquoted(text)
     if finish_reason == "length" or not text:
         return RefusedText("cut off" if text else "no text", text[-40:])
@@ -113,19 +113,19 @@ def _unquoted(text: str) -> str:
 
 
 def read_composed(text: str, known: tuple[str, ...]) -> Difference | RefusedText:
-    """Read a description that was written from scene graphs: where nothing has changed, it says so off the template.
+    """Parse a description from scene graphs, which states off the template that nothing has changed.
 
-    Its halves are then what both images show, and the statement that they show the same.
+    Its halves are then the things that both images show, and the statement that they are the same.
     """
     unchanged = re.escape(UNCHANGED).replace(r"\{second\}", "(.+?)").replace(r"\{first\}", "(.+)")
     found = re.fullmatch(unchanged, text)
     return Difference(found[2], found[1], (), text) if found else read_difference(text, known)
 
 
-def refuse_length(read: Difference, max_words: int) -> RefusedText | None:
-    """Say that a description is too long as a whole, or a half too short to describe anything (ours)."""
+def refuse_length(read: Difference, max_words: int, setting: str = "words") -> RefusedText | None:
+    """Refuse a description that is too long, or has a half that is too short (ours)."""
     if (count := len(read.text.split())) > max_words:
-        return RefusedText("too long", f"{count} words")
+        return RefusedText(f"too long ({setting}={max_words})", f"{count} words")
     shortest = min((read.first_half, read.second_half), key=lambda half: len(half.split()))
     return RefusedText("too short", shortest) if len(shortest.split()) < MIN_WORDS else None
 
@@ -159,7 +159,7 @@ def _split_half(half: str, forms: re.Pattern[str]) -> tuple[str, str] | RefusedT
 
 
 def inflections(verb: str) -> tuple[str, ...]:
-    """Return the forms of a verb that is given in the third person singular."""
+    """Return the inflections of a verb, given in the third person singular."""
     if verb in IRREGULAR:
         return IRREGULAR[verb]
     if STEMS_IN_E.fullmatch(verb):

@@ -1,4 +1,4 @@
-"""Read the sentences that a model split a text into, and hold them against the text (ours). English only."""
+"""Parse the sentences into which a model split a text, and check them against the text (ours). English only."""
 
 import json
 import re
@@ -7,12 +7,12 @@ from typing import Any
 from pairwright.tasks.texts.words import content_words, split_by_rules
 
 LEAST_KNOWN, LEAST_KEPT = 0.75, 0.5
-"""Share of a sentence's content words that the text has, and of each of the text's that is kept."""
+"""Least share of a sentence's content words that occur in the text, and of the text's that are kept."""
 ENDINGS = re.compile(r"(?:ing|ed|ly|e)$")
 
 
 def read_sentences(answer: str, text: str, *, least_known: float = LEAST_KNOWN) -> tuple[str, ...]:
-    """Return the sentences that a model split a text into; none where they do not say what it says."""
+    """Return the sentences of a model's answer; none where they add to the text or omit some of it."""
     sentences = _listed(answer)
     told, said = _stems(text), _stems(" ".join(sentences))
     is_known = all(_share(_stems(sentence), told) >= least_known for sentence in sentences)
@@ -21,7 +21,7 @@ def read_sentences(answer: str, text: str, *, least_known: float = LEAST_KNOWN) 
 
 
 def _listed(answer: str) -> tuple[str, ...]:
-    """Return the different texts of a JSON list, also in an object; none where there is no such list."""
+    """Return the different texts of a JSON list, also one in an object; none without a list."""
     found = find_json(answer)
     if isinstance(found, dict):
         found = found.get("sentences")
@@ -39,7 +39,7 @@ def _share(words: set[str], known: set[str], *, empty: float = 0.0) -> float:
 
 
 def find_json(text: str) -> Any:
-    """Return what the JSON in an answer says, which may stand in a fence or among other words; ``None``: none is."""
+    """Return the value of the JSON in an answer, also in a fence or among other words; ``None``: there is none."""
     starts = [place for sign in "[{" if (place := text.find(sign)) >= 0]
     for part in (text, text[min(starts, default=0) : max(text.rfind(sign) + 1 for sign in "]}")]):
         try:

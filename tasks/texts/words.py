@@ -1,6 +1,6 @@
-"""Words and sentences of descriptions: what they say, affirm and deny, and what makes a text no answer (ours).
+"""Words and sentences of descriptions: their content, their denials, and reasons to refuse them (ours).
 
-Looks at words alone, and knows English only.
+By words alone, without a parser; English only.
 """
 
 import re
@@ -15,16 +15,16 @@ SMALL = (
 )
 NEGATIONS = frozenset(DENYING.split())
 EMPTY = frozenset(f"{PICTURE} {SMALL}".split())
-"""Words that say little: articles, pronouns, forms of "be" and "have", short prepositions, the picture as such."""
+"""Words without content: articles, pronouns, forms of "be" and "have", short prepositions, words for a picture."""
 
 
 def content_words(text: str) -> list[str]:
-    """Return the words of a text that say something, in order, in lower case and the singular; a negation is "no"."""
-    found = (_plain(word.lower().replace("’", "'")) for word in WORD.findall(text))
+    """Return the content words of a text in order, in lower case and the singular; a negation is "no"."""
+    found = (_normalise(word.lower().replace("’", "'")) for word in WORD.findall(text))
     return [word for word in found if word not in EMPTY]
 
 
-def _plain(word: str) -> str:
+def _normalise(word: str) -> str:
     if word in NEGATIONS or word.endswith("n't"):
         return "no"
     word = word.removesuffix("'s")
@@ -37,11 +37,11 @@ OPENER = re.compile(
     r" [\"'“‘(\[]*(?:The|An?|It|Its|In|On|At|To|There|This|That|These|Those|He|She|They|His|Her|Their|Some|Several|Many"
     r"|Both|One|Two|Three|Behind|Below|Above|Next|Near|Another|Overall|Also|Beside|Beyond|Under|With|And|But)\b(?!\.)"
 )
-"""What a sentence usually begins with; after an abbreviation that may end one, nothing else does."""
+"""Common first words of a sentence; after an abbreviation that may end one, no others count."""
 TITLES = "mr mrs ms dr prof gen col capt lt sgt rev fig figs vs approx cf al e.g i.e ca"
 SHORTENED = "st mt ave blvd rd sq jr sr co inc ltd corp etc dept est min max p.m a.m"
 NEVER_LAST, SOMETIMES_LAST = frozenset(TITLES.split()), frozenset(SHORTENED.split())
-"""Abbreviations that end no sentence, and those that may."""
+"""Abbreviations that never end a sentence, and those that may."""
 LETTERS = re.compile(r"[A-Z]|[^\W\d_](?:\.[^\W\d_])+")
 """An initial ("J."), or letters with full stops ("U.S.")."""
 ENUMERATED = re.compile(r"\(?(?:\d{1,2}|[a-z])[.)]+", re.IGNORECASE)
@@ -60,7 +60,7 @@ def split_by_rules(text: str) -> tuple[str, ...]:
 
 
 def _is_end(before: str, after: str) -> bool:
-    """Say whether a sentence ends between the two: not after an abbreviation, an initial, or the number of an item."""
+    """Return whether a sentence ends here: not after an abbreviation, an initial, or the number of an item."""
     if ENUMERATED.fullmatch(before):
         return False
     last = before.rpartition(" ")[2].lstrip("\"'“‘([")
@@ -73,20 +73,20 @@ def _is_end(before: str, after: str) -> bool:
 
 
 def ends_short(text: str) -> bool:
-    """Say whether a text ends in an abbreviation that ends no sentence: it was cut off at its full stop."""
+    """Return whether a text ends in an abbreviation that never ends a sentence: it was cut off."""
     return text.rpartition(" ")[2].lower().lstrip("\"'“‘([").removesuffix(".") in NEVER_LAST
 
 
 LETTERS_ONLY = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 LONGEST_ROUND = 60
-"""Words of a piece that is said again and again."""
+"""Most words of a repeated piece."""
 LEAST_REPEATED = 24
-"""Words that such pieces fill at the least: "a dog, a dog, a dog" is no loop yet."""
+"""Least words that repetitions fill: "a dog, a dog, a dog" is no loop yet."""
 TIMES = 4
 RUN = re.compile(r"([^\w]{1,4}?)\1{60,}")
-"""Signs without words: a run of dashes is a rule of Markdown, one without end is none."""
+"""Runs of punctuation: a run of dashes is a rule of Markdown, an endless one is not."""
 QUOTED = re.compile(r"\"[^\"\n]{0,200}\"|[“„«][^”“»\n]{0,200}[”“»]|(?<!\w)['‘][^'’\n]{0,200}['’](?!\w)")
-"""What a picture shows in writing; a sign may say anything."""
+"""Quoted writing within a picture, which may say anything."""
 DECLINED = re.compile(
     r"\bas an? (?:\w+ ){0,3}(?:ai|language model|assistant)\b|\bi(?:['’]m| am) (?:\w+ ){0,3}language model\b"
     r"|\bi(?:['’]m| am) (?:(?:very|so|truly) )?(?:sorry|afraid|unable|not able)\b|\bi(?: must)? apologi[sz]e\b"
@@ -119,25 +119,25 @@ TOKENS = re.compile(
 
 
 def declines(text: str) -> bool:
-    """Say whether the model speaks of itself instead of the images: it cannot see them, or is sorry."""
+    """Return whether the model speaks of itself, not of the images: it cannot see them, or apologises."""
     return DECLINED.search(QUOTED.sub(" ", text)) is not None
 
 
 def names_captions(text: str) -> bool:
-    """Say whether a text speaks of captions that its reader, who sees images, does not have.
+    """Return whether a text mentions captions, which its reader does not have.
 
-    What a picture itself shows may be called a caption ("a newspaper with a caption below the photo").
+    A caption within a picture is allowed ("a newspaper with a caption below the photo").
     """
     return CAPTIONS.search(QUOTED.sub(" ", text)) is not None
 
 
 def has_tokens(text: str) -> bool:
-    """Say whether a text holds what chat templates tell turns and images apart by: nothing may be trained on it."""
+    """Return whether a text has control tokens of chat templates, which must not be trained on."""
     return TOKENS.search(text) is not None
 
 
 def repeats_itself(text: str) -> bool:
-    """Say whether a piece of at most 60 words comes four times or more on end, whatever numbers stand between."""
+    """Return whether a piece of up to 60 words occurs four times or more in a row, numbers between them ignored."""
     if RUN.search(text):
         return True
     words = [word.lower() for word in LETTERS_ONLY.findall(text)]
@@ -145,7 +145,7 @@ def repeats_itself(text: str) -> bool:
 
 
 def _longest_echo(words: list[str], size: int) -> int:
-    """Return the length of the longest stretch whose words are each the one that stands ``size`` words earlier."""
+    """Return the length of the longest run in which each word equals the one ``size`` words earlier."""
     longest = run = 0
     for word, earlier in zip(words[size:], words, strict=False):
         run = run + 1 if word == earlier else 0
@@ -172,23 +172,23 @@ JOINING = re.compile(
 
 
 def affirmed(half: str) -> str:
-    """Return the half without what it denies; empty where no content is left.
+    """Return the half without its denials; empty where no content is left.
 
     Encoders of images and texts hardly know "no": they find "no dog" most like a dog. From "no", "without" and their
     like on, the rest of a clause is cut; a clause whose verb is denied, or that says something is gone, is cut whole.
     """
     if not denies(half):
         return half if content_words(half) else ""
-    kept = (_kept(clause) for clause in CLAUSE.split(half))
+    kept = (_strip_denial(clause) for clause in CLAUSE.split(half))
     return ", ".join(clause for clause in kept if content_words(clause))
 
 
 def denies(half: str) -> bool:
-    """Say whether a half says of anything that it is not there."""
+    """Return whether a half denies anything."""
     return bool(REST_DENIED.search(half) or ALL_DENIED.search(half))
 
 
-def _kept(clause: str) -> str:
+def _strip_denial(clause: str) -> str:
     if ALL_DENIED.search(clause):
         return ""
     kept = REST_DENIED.split(clause, maxsplit=1)[0].strip()
@@ -199,7 +199,7 @@ def _kept(clause: str) -> str:
 
 ALIKE = frozenset(("same", "identical", "unchanged", "unaltered", "unmodified"))
 VAGUE = re.compile(r"\b(?<!exact )(?<!exactly the )(?<!very )same (?!image|picture|photo)")
-"""The same scene, view or setting may hold other things."""
+""""Same" before a noun other than "image": the same scene may hold other things."""
 CHANGES = (
     "change changes changed changing difference differences different differ differs alteration alterations altered "
     "modification modifications modified variation variations added removed moved replaced missing taken"
@@ -219,7 +219,7 @@ KNOWN = ALIKE | CHANGE | DENIAL | frozenset(AROUND.split())
 
 
 def says_no_change(half: str) -> bool:
-    """Say whether the half, its verb left out, says that both images show the same and nothing else.
+    """Return whether the half, without its verb, only states that both images show the same.
 
     Every word must be about sameness: "the same scene with no visible change" is no change; "the same scene with a car"
     and "no change in the colour of the car" are not, since something else may have changed.

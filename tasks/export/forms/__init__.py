@@ -1,1 +1,1 @@
-"""The forms of export, a file each."""
+"""The forms of export, one file each."""

@@ -1,6 +1,6 @@
-"""Write ``data/*.parquet`` that ``datasets.load_dataset`` reads: every column of a preference, TRL's messages.
+"""Write ``data/*.parquet`` for ``datasets.load_dataset``: every column of a preference, as TRL's messages.
 
-The Hub makes its Croissant description of these files itself.
+The Hub makes the Croissant description of these files.
 """
 
 from collections.abc import Iterator
@@ -36,13 +36,13 @@ SCORE = {"removal": TEXT, "tag": TEXT, "side": value("int32"), "score": NUMBER, 
 COLUMNS: dict[str, tuple[Feature, str]] = {
     "images": (
         IMAGES,
-        "The images, in order, as their source gave them: two, or one where the preference is about one.",
+        "The images in order, as their source gave them: two, or one if the preference is about one.",
     ),
     "prompt": (MESSAGES, "The question about the images (one message, an `image` slot per image)."),
     "chosen": (MESSAGES, "A description of how the images differ, or the preferred answer (one message)."),
     "rejected": (
         MESSAGES,
-        "A description that is wrong for these images (one message); an empty list where there is none.",
+        "A description that is wrong for these images (one message); an empty list if there is none.",
     ),
     "rejected_images": (
         IMAGES,
@@ -56,7 +56,7 @@ COLUMNS: dict[str, tuple[Feature, str]] = {
         TEXT,
         "How the rejected text was made: `retrieved`, `swapped`, `edited`, `given` by the source, or `mined`.",
     ),
-    "rejected_note": (TEXT, "What was done to make it."),
+    "rejected_note": (TEXT, "How it was made, in detail."),
     "negatives": (
         listed({"text": TEXT, "maker": TEXT, "note": TEXT, "score": NUMBER}),
         "Further wrong descriptions, hardest first.",
@@ -66,23 +66,23 @@ COLUMNS: dict[str, tuple[Feature, str]] = {
         "Every removal that was tried: what, from which image, by how much worse the chosen text then "
         "fits, whether it was taken, the text's CLIP score with it (0: none), and the check that it failed.",
     ),
-    "chosen_model": (TEXT, "What wrote the chosen text."),
+    "chosen_model": (TEXT, "Writer of the chosen text."),
     "kind": (
         TEXT,
-        'What the prompt asks for, and the answers are: `template` ("The difference between the two images is that '
+        'Kind of the texts, which the prompt asks for: `template` ("The difference between the two images is that '
         '..."), `changes`, `sentences`, `list` or `short`; empty: unknown.',
     ),
-    "description": (TEXT, "What the chosen text says, as a description of the pair; empty: the chosen text is it."),
-    "claims": (TEXT, "What the chosen text says in statements that a scene graph can confirm, JSON; `[]`: unknown."),
-    "rejected_claims": (TEXT, "What the rejected text says, the same."),
-    "key": (TEXT, "Names the row: a hash of all that it was made from."),
-    "pair": (TEXT, "Names the pair of images, or the one image."),
-    "image_keys": (listed(TEXT), "Name the images."),
-    "component": (TEXT, "Rows that share an image or a group are in one component, which is in one split only."),
-    "sources": (listed(TEXT), "Where each image came from."),
-    "licences": (listed(TEXT), "The licence of each image; empty where none was stated."),
+    "description": (TEXT, "The pair's description, if the chosen text states it in another kind; empty: the same."),
+    "claims": (TEXT, "Claims of the chosen text, which a scene graph can confirm, as JSON; `[]`: unknown."),
+    "rejected_claims": (TEXT, "Claims of the rejected text, in the same form."),
+    "key": (TEXT, "Key of the row: a hash of everything that it was made from."),
+    "pair": (TEXT, "Key of the pair of images, or of the one image."),
+    "image_keys": (listed(TEXT), "Keys of the images."),
+    "component": (TEXT, "Component: rows that share an image or a group, all in one split."),
+    "sources": (listed(TEXT), "Source of each image."),
+    "licences": (listed(TEXT), "Licence of each image; empty if none is stated."),
 }
-"""Every column: what it is, and in words for the card."""
+"""Every column: its feature, and a description for the card."""
 FEATURES: Feature = {name: feature for name, (feature, _) in COLUMNS.items()}
 SCHEMA = arrow_schema(FEATURES)
 
@@ -104,7 +104,7 @@ def to_record(row: PreferenceRow, setting: Setting | None = None) -> Record:  # 
 
 
 def _rejected_names(row: PreferenceRow) -> list[str]:
-    """Return the names of the rejected images: that of the removal, or of the crop, where one was altered."""
+    """Return the names of the rejected images; the altered one is named after its removal or crop."""
     names = list(row.image_keys) if row.rejected_images else []
     for score in row.removal_scores:
         if score.chosen and names:
@@ -116,7 +116,7 @@ def _rejected_names(row: PreferenceRow) -> list[str]:
 
 
 def _prompt(row: PreferenceRow) -> list[Record]:
-    """Return the prompt's messages; the first one of the user shows all images."""
+    """Return the prompt's messages; the user's first one shows all images."""
     messages = [message(turn) for turn in row.prompt]
     first = next(one for one in messages if one["role"] == "user")
     first["content"][:0] = [{"type": "image", "text": None} for _ in row.images]
@@ -129,7 +129,7 @@ def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - 
 
 
 def card_features(features: Feature = FEATURES) -> list[Record]:
-    """Return the features as a dataset card's YAML states them."""
+    """Return the features in the form of a dataset card's YAML."""
     return [{"name": name, **_card_feature(feature)} for name, feature in features.items()]
 
 
@@ -148,7 +148,7 @@ def _card_feature(feature: Feature) -> Record:
 FORM = Form(
     name="hf",
     about="Parquet with every column, for datasets.load_dataset",
-    cannot="It holds preferences; another table is exported with its images by --table, conversations by llava.",
+    cannot="It holds preferences; --table exports another table with its images, llava exports conversations.",
     opens=open_parquet(SCHEMA, to_record),
     check=_check,
     use='```python\ndataset = datasets.load_dataset("FOLDER", split="train")\n```',

@@ -1,8 +1,8 @@
-"""Write what LLaMA-Factory takes for a multimodal preference: sharegpt with ``ranking``, and its ``dataset_info.json``.
+"""Write multimodal preferences for LLaMA-Factory: sharegpt with ``ranking``, and its ``dataset_info.json``.
 
-The folder is a ``dataset_dir``: each split is an entry of its own, and paths of images are from there. Rows are read
-back by its rules, as its data/README.md and converters have them: it skips a row whose roles do not alternate or whose
-prompt has an even number of turns, and fails where marks of images and images differ in number, or a file is missing.
+The folder is a ``dataset_dir``: each split is an entry, and paths of images are relative to it. Rows are read back by
+its rules, as in its data/README.md and converters: it skips a row if roles do not alternate or the prompt has an even
+number of turns, and fails if the numbers of image marks and images differ, or a file is missing.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Write conversations about commonalities and differences (CaD) as LLaVA's training takes them: one JSON list.
+"""Write conversations about commonalities and differences (CaD) for LLaVA's training: one JSON list.
 
-``image`` is one name, or a list where there are two, which CaD-VI's and VLM-R1's trainers take. A list is read back as
-trainers do: as a whole, human and gpt in turn, a mark per image.
+``image`` is one name, or a list of two, which CaD-VI's and VLM-R1's trainers accept. A list is read back as trainers
+do: as a whole, human and gpt alternating, a mark per image.
 """
 
 import json
@@ -52,7 +52,7 @@ def _sample(folder: Path, where: str, record: Record) -> Sample:
         where = f"{where} ({record['id']})"
         turns = [(ROLES[turn["from"]], str(turn["value"])) for turn in record["conversations"]]
         names = record["image"]
-    need(true=bool(turns) and turns[-1][0] == "assistant", where=where, why="the last message is no answer")
+    need(true=bool(turns) and turns[-1][0] == "assistant", where=where, why="the last message is not an answer")
     images = opened_files(folder, [names] if isinstance(names, str) else names, where)
     check_turns(turns[:-1], len(images), where)
     answer = check_answer(turns[-1][1], where, "last")
@@ -63,7 +63,7 @@ FORM = Form(
     name="llava",
     about="conversations about commonalities and differences (CaD), for LLaVA-style tuning: JSON and image files",
     cannot=(
-        "It holds conversations, which have no rejected side: preferences are in the other formats. The original "
+        "It holds conversations without a rejected side: the other formats hold preferences. The original "
         "LLaVA-1.5 takes one image per conversation; trainers such as CaD-VI's and VLM-R1's take these lists of two."
     ),
     opens=open_lines(_to_records, JSON_LIST),

@@ -1,8 +1,8 @@
-"""Write what ms-swift takes for a preference: JSON Lines of messages, with a rejected text or with rejected images.
+"""Write preferences for ms-swift: JSON Lines of messages, with a rejected text or rejected images.
 
-A line rejects one thing, so a preference that rejects a text and an image gives two, in files of their own: of a column
-that some lines of a file lack, the loader makes an empty one, which ms-swift refuses. Rows are read back by its rules,
-as its documentation of custom datasets and its preprocessor have them.
+A line rejects one thing, so a preference that rejects a text and an image gives two lines, in separate files: if some
+lines of a file lack a column, the loader fills in an empty one, which ms-swift refuses. Rows are read back by its
+rules, as in its documentation of custom datasets and its preprocessor.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from pairwright.tasks.export.sample import (
 )
 
 MARKS = (*MEDIA, "<bbox>", "<ref-object>")
-"""What ms-swift replaces in texts."""
+"""Marks that ms-swift replaces in texts."""
 
 
 def _to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
@@ -53,7 +53,7 @@ def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - 
 def _sample(folder: Path, where: str, record: Record) -> Sample:
     with naming_row(where, "no messages"):
         turns = [(str(turn["role"]), str(turn["content"])) for turn in record["messages"]]
-    need(true=bool(turns) and turns[-1][0] == "assistant", where=where, why="the last message is no answer")
+    need(true=bool(turns) and turns[-1][0] == "assistant", where=where, why="the last message is not an answer")
     images = opened_files(folder, record.get("images"), where)
     check_turns(turns[:-1], len(images), where)
     answers = [check_answer(turns[-1][1], where, "chosen")]
@@ -71,8 +71,8 @@ FORM = Form(
     name="ms-swift",
     about="preferences for ms-swift, with rejected texts and with rejected images: JSON Lines and image files",
     cannot=(
-        "A line rejects one text or one set of images, so further negatives are not in it; nor are licences and how "
-        "something was made. Rejected images are in files of their own (train-images.jsonl)."
+        "A line rejects one text or one set of images, so it lacks further negatives; it also lacks licences and "
+        "how texts and images were made. Rejected images are in separate files (train-images.jsonl)."
     ),
     opens=open_lines(_to_records),
     check=_check,
@@ -81,8 +81,8 @@ FORM = Form(
         "ROOT_IMAGE_DIR=FOLDER swift rlhf --rlhf_type dpo --dataset FOLDER/data/train.jsonl \\\n"
         "    --val_dataset FOLDER/data/validation.jsonl --model MODEL\n"
         "```\n\n"
-        "Paths of images are from the folder, which `ROOT_IMAGE_DIR` names. `train-images.jsonl` has the rows whose\n"
-        "images are rejected; train on either file or on both."
+        "Paths of images are relative to `ROOT_IMAGE_DIR`. `train-images.jsonl` has the rows with rejected images;\n"
+        "train on either file or on both."
     ),
     owns=frozenset({"data", "images"}),
 )

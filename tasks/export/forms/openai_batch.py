@@ -1,7 +1,7 @@
-"""Write requests, JSON Lines as OpenAI's batch API and ``vllm run-batch`` take them: a model is asked every prompt.
+"""Write requests for OpenAI's batch API and ``vllm run-batch``, JSON Lines: a model is asked every prompt.
 
-One request per preference: its images as data URLs, its question. The answer comes back under the row's key, which is
-the request's ``custom_id``. A file has at most 50,000 requests and 200 MB, the batch API's limits.
+One request per preference: its images as data URLs, its question. The answer has the row's key as ``custom_id``. A file
+has at most 50,000 requests and 200 MB, the batch API's limits.
 """
 
 import base64
@@ -45,7 +45,7 @@ def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - 
         need(true=path.stat().st_size <= most_bytes, where=name, why=f"larger than {most_bytes:,} bytes")
         for where, record in read_lines(folder, name):
             need(true=set(record) == KEYS, where=where, why=f"has {', '.join(sorted(record))}")
-            need(true=record["custom_id"] not in seen, where=where, why="its custom_id came before")
+            need(true=record["custom_id"] not in seen, where=where, why="its custom_id is used twice")
             seen.add(record["custom_id"])
             need(true=len(seen) <= most_requests, where=where, why=f"more than {most_requests:,} requests")
             yield _sample(where, record)
@@ -53,7 +53,7 @@ def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - 
 
 def _sample(where: str, record: Record) -> Sample:
     posted = (record["method"], record["url"])
-    need(true=posted == ("POST", URL), where=where, why=f"{posted} is no chat request")
+    need(true=posted == ("POST", URL), where=where, why=f"{posted} is not a chat request")
     with naming_row(where, "no messages"):
         body = record["body"]
         need(true=bool(body["model"]), where=where, why="names no model")
@@ -65,7 +65,7 @@ def _sample(where: str, record: Record) -> Sample:
             {"role": turn["role"], "content": [slots.get(part["type"], part) for part in turn["content"]]}
             for turn in body["messages"]
         ]
-    need(true=messages[-1]["role"] == "user", where=where, why="the last message is no question")
+    need(true=messages[-1]["role"] == "user", where=where, why="the last message is not a question")
     return Sample(where=where, messages=messages, images=images, answers=[])
 
 
@@ -73,7 +73,7 @@ FORM = Form(
     name="openai-batch",
     about="requests that ask a model every prompt, for OpenAI's batch API and vllm run-batch: JSON Lines",
     cannot=(
-        "It holds prompts and images, no answers: those are what is asked for, and come back under the rows' keys. "
+        "It holds prompts and images, but no answers: those are requested, and come back under the rows' keys. "
         "OpenAI's own models take PNG, JPEG, WebP and GIF only."
     ),
     opens=open_lines(to_records, LIMITED),

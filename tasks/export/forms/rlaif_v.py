@@ -1,7 +1,7 @@
 """Write the columns of RLAIF-V-Dataset: one image, a question, a chosen and a rejected answer, in Parquet.
 
-A row about two images gets a new one with both side by side, since the form has one image per row. That is the only
-place of any export where an image is not the source's bytes; it is a PNG, so no pixel changes.
+A row about two images gets a new image with both side by side, since the form has one image per row. No other export
+changes an image's bytes; it is a PNG, so no pixel changes.
 """
 
 import json
@@ -70,8 +70,8 @@ FORM = Form(
     name="rlaif-v",
     about="the columns of RLAIF-V-Dataset, Parquet: one image per row",
     cannot=(
-        "It has one image per row: of a pair a new PNG with both, the first on the left. Rejected images, further "
-        "negatives, prompts of several turns and log-probabilities (logps) are not in it."
+        "It has one image per row: for a pair, a new PNG with both, the first on the left. It lacks rejected images, "
+        "further negatives, prompts of several turns and log-probabilities (logps)."
     ),
     opens=open_parquet(SCHEMA, _to_record),
     check=_check,

@@ -1,4 +1,4 @@
-"""Write a table as it is, with the images that each row is about, to Parquet that ``datasets.load_dataset`` reads."""
+"""Write a table with the images of each row to Parquet for ``datasets.load_dataset``."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -31,27 +31,27 @@ TABLES: dict[str, type[Row]] = {
 }
 INTERNAL = ("source_key",)
 SHOWN = {"images": IMAGES, "decision": TEXT, **dict.fromkeys(("names", "sources", "licences"), listed(TEXT))}
-"""What each row has beside its table's columns: its images and people's decision."""
+"""Columns of each row beside its table's: its images and the decision about it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownRow(PreferenceRow):
-    """Row of another table as a preference that rejects nothing."""
+    """Row of another table, as a preference without a rejected side."""
 
     record: Mapping[str, Any]
-    """Its table's columns and ``SHOWN``."""
+    """Columns of its table and ``SHOWN``."""
 
 
 def table_form(name: str) -> Form:
-    """Return the form of a table; ``ConfigError``: it is not exported."""
+    """Return the form of a table; ``ConfigError``: it cannot be exported."""
     if name not in TABLES:
-        raise ConfigError(f"--table {name}: cannot be exported. Choose from preferences, {', '.join(TABLES)}")
+        raise ConfigError(f"--table {name}: cannot be exported; choose from preferences, {', '.join(TABLES)}")
     schema, columns = schema_of(TABLES[name]), columns_without(TABLES[name], INTERNAL)
     features = {column: feature_of(schema.field(column).type) for column in columns}
     return replace(
         hf.FORM,
         about=f"Parquet with every column of the table {name} and its images, for datasets.load_dataset",
-        cannot=f"It holds the table {name} only; what a trainer of preferences reads is the table preferences.",
+        cannot=f"It holds the table {name} only; trainers of preferences need the table preferences.",
         opens=open_parquet(arrow_schema(SHOWN | features), lambda row, _: dict(cast("ShownRow", row).record)),
         check=_check,
         reads=name,

@@ -1,6 +1,6 @@
-"""Write what TRL's ``DPOTrainer`` takes for a vision preference: prompt, chosen, rejected and images, in Parquet.
+"""Write vision preferences for TRL's ``DPOTrainer``: prompt, chosen, rejected and images, in Parquet.
 
-A message's content is a list, with a slot per image in the prompt, which the trainer fills in order.
+A message's content is a list; in the prompt it has a slot per image, which the trainer fills in order.
 """
 
 from collections.abc import Iterator
@@ -53,8 +53,8 @@ FORM = Form(
     name="trl",
     about="vision preferences for TRL's DPOTrainer, Parquet",
     cannot=(
-        "TRL shows both answers the same images, so rejected images are not in it; nor are further negatives, licences "
-        "and how a text was made."
+        "TRL shows both answers the same images, so it lacks rejected images; it also lacks further negatives, "
+        "licences and how a text was made."
     ),
     opens=open_parquet(
         arrow_schema({"prompt": MESSAGES, "chosen": MESSAGES, "rejected": MESSAGES, "images": IMAGES}), _to_record
@@ -68,7 +68,7 @@ FORM = Form(
         '    model, args=trl.DPOConfig(max_length=None), train_dataset=dataset["train"], processing_class=processor\n'
         ")\n"
         "```\n\n"
-        "`max_length=None`: a limit would cut image tokens."
+        "`max_length=None`, since a limit would cut image tokens."
     ),
     owns=frozenset({"data"}),
 )

@@ -1,7 +1,7 @@
-"""Write WebDataset shards: tars in which the members of one name, up to the first dot, are one preference.
+"""Write WebDataset shards: tars in which members with one name, up to the first dot, are a preference.
 
-``KEY.image1.png`` and ``KEY.image2.png`` are the images, ``KEY.rejected1.png`` ... the rejected ones, ``KEY.json`` all
-else. Members carry no time and no owner, so the same rows give the same bytes. Shards are read back by WebDataset's
+``KEY.image1.png`` and ``KEY.image2.png`` are the images, ``KEY.rejected1.png`` ... the rejected ones, ``KEY.json`` the
+rest. Members have no time and no owner, so the same rows give the same bytes. Shards are read back by WebDataset's
 naming rules: adjacent members of one name are a sample.
 """
 
@@ -35,7 +35,7 @@ TOLD = (
     *("kind", "description", "claims", "rejected_claims"),
     *("key", "image_keys", "component", "split", "sources", "licences"),
 )
-"""What the JSON has of a row as it is, beside its lists."""
+"""Fields of a row that the JSON has unchanged, beside its lists."""
 NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)")
 IMAGE = re.compile(r"(image|rejected)([1-9]\d*)\.(png|jpg|webp|gif|bmp|tiff)")
 
@@ -97,13 +97,13 @@ def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - 
 
 
 def _members(path: Path) -> Iterator[tuple[str, str, bytes]]:
-    """Yield each member's sample, what follows the first dot, and its bytes."""
+    """Yield each member's sample, the name after the first dot, and its bytes."""
     with naming_row(f"data/{path.name}", "no tar"), tarfile.open(path) as tar:
         for member in tar:
             name = NAME.fullmatch(member.name)
             file = tar.extractfile(member)
             if name is None or file is None:
-                raise BrokenRowError(f"data/{path.name}, {member.name}: is no member of a sample")
+                raise BrokenRowError(f"data/{path.name}, {member.name}: is not a member of a sample")
             yield name[1], name[2], file.read()
 
 
@@ -115,7 +115,7 @@ def _sample(where: str, members: list[tuple[str, bytes]]) -> Sample:
         told = json.loads(found.pop("json"))
     named = {suffix: IMAGE.fullmatch(suffix) for suffix in found}
     strange = next((suffix for suffix, name in named.items() if name is None), "")
-    need(true=not strange, where=where, why=f"{strange} is no member that readers decode")
+    need(true=not strange, where=where, why=f"{strange} is not a member that readers decode")
     shown = {name[1] + name[2]: decoded(found[suffix], where) for suffix, name in named.items() if name}
     images = [shown[f"image{n}"] for n in range(1, len(shown) + 1) if f"image{n}" in shown]
     need(true=len(images) == len(told["image_keys"]), where=where, why=f"{len(images)} images")
@@ -131,8 +131,8 @@ FORM = Form(
     name="webdataset",
     about="WebDataset shards: tars of images and JSON, for streaming",
     cannot=(
-        "Members are named by what images are (image1.png, image2.jpg), and rows without rejected images have no "
-        "member for them: readers that want equal members in all samples take rows of one kind (--kind)."
+        "Members have the extensions of their images (image1.png, image2.jpg), and rows without rejected images lack "
+        "these members: for readers that need equal members in all samples, export one kind (--kind)."
     ),
     opens=_opens,
     check=_check,

@@ -10,6 +10,7 @@ from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.rows import DifferenceRow, Dropped
 from pairwright.tasks.captioning.describe_differences import describe_differences
 from tests.fixtures.asking import ask_stage
+from tests.fixtures.chat_server import Reply
 from tests.fixtures.coloured import caption_of, colour_of, image_of, pair_of
 
 RED, BLUE, GREEN = image_of("red"), image_of("blue"), image_of("green")
@@ -116,6 +117,8 @@ def test_one_that_was_cut_off_may_be_longer_the_next_time():
     [row], requests = describe(lambda asked: painter(asked)[: asked.body["max_tokens"]], max_tokens=100)
     assert [asked.body["max_tokens"] for asked in requests] == [100, 200]
     assert row.text == painter(requests[1])
+    [dropped], _ = describe(lambda asked: Reply(painter(asked), finish_reason="length"), max_tokens=100)
+    assert dropped.reason == "cut off (differences.max_tokens=100)", "the setting, of which later tries have twice"
 
 
 BAD = {
@@ -129,7 +132,8 @@ BAD = {
 def test_a_refused_answer_is_asked_for_again_with_another_seed_and_other_verbs(reason):
     [dropped], _ = describe(lambda asked: BAD[reason] if asked.number else "Sorry.", max_attempts=2)
     assert isinstance(dropped, Dropped)
-    assert (dropped.source_key, dropped.reason) == (PAIR.key, reason)  # the last one
+    bound = " (differences.max_words=120)" * (reason == "too long")
+    assert (dropped.source_key, dropped.reason) == (PAIR.key, f"{reason}{bound}")  # the last one
     [row], requests = describe(lambda asked: BAD[reason] if asked.number < 2 else painter(asked))
     assert row.text == painter(requests[2])
     assert row.attempts == 3

@@ -182,9 +182,12 @@ def test_counts_add_up_and_only_what_passed_everything_is_taken(tmp_path, clip):
     assert counts["controlled"].reasons == {checks.NOT_TURNED_ROUND: 3}
     assert outcome(counts["regions"]) == (6, 6, 0, 0, 0, 6)
     assert counts["regions"].reasons == {"regions: too few features to align": 6}, "walls: counted, and nothing is held"
-    assert counts["judged"].reasons == {checks.LOW_RATING: 1}
+    assert counts["judged"].reasons == {f"{checks.LOW_RATING} (judging.min_rating=3)": 1}
     assert outcome(counts["differences"]) == (6, 2, 4, 0, 0, 2)
-    assert counts["differences"].reasons == {checks.NOT_TURNED_ROUND: 3, checks.LOW_RATING: 1}
+    assert counts["differences"].reasons == {
+        checks.NOT_TURNED_ROUND: 3,
+        f"{checks.LOW_RATING} (judging.min_rating=3)": 1,
+    }
     described = {row.key: row for row in rows["described"]}
     for row in rows["differences"]:
         assert row.key in described

@@ -149,8 +149,11 @@ def test_ways_to_say_that_there_is_no_difference(answer):
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Reply(template("shows a blue wall", "shows a red wall"), finish_reason="length"), "cut off"),
-        (Reply(NONE, finish_reason="length"), "cut off"),
+        (
+            Reply(template("shows a blue wall", "shows a red wall"), finish_reason="length"),
+            "cut off (controls.max_tokens=160)",
+        ),
+        (Reply(NONE, finish_reason="length"), "cut off (controls.max_tokens=160)"),
         ("I am sorry, but I cannot see images.", "off the template"),
         (template("shows a blue wall", "does not"), "negation or auxiliary only"),
     ],

@@ -119,8 +119,10 @@ UNFIT = {
         "A dog stands there. A cat is beside it. A dog stands there. It is a sunny day. A dog stands there.",
         "There is a red cup" + ", a blue cup and a plate" * 8 + ".",
     ],
-    "too short": ["A red car.", "A red car stands in front of a white house today."],
-    "too long": [" ".join(f"word{chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(MOST_WORDS)) + " end."],
+    "too short (words=12)": ["A red car.", "A red car stands in front of a white house today."],
+    "too long (words=600)": [
+        " ".join(f"word{chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(MOST_WORDS)) + " end."
+    ],
 }
 
 

@@ -67,9 +67,9 @@ def test_one_wrong_half_fails_and_is_named(config, embed):
     [row] = ground(config, (between, -cube), said(BALL, CUBE))
     # The second half is at sqrt((1 + c) / 2) from the first image and at -1 from its own.
     assert row.score == pytest.approx(-1 - np.sqrt((1 + cosine) / 2), abs=2e-3)
-    assert (row.passed, row.why) == (False, checks.SECOND_UNGROUNDED)
+    assert (row.passed, row.why) == (False, f"{checks.SECOND_UNGROUNDED} (grounding.min_margin=0)")
     [row] = ground(config, (-ball, between), said(BALL, CUBE))
-    assert (row.passed, row.why) == (False, checks.FIRST_UNGROUNDED)
+    assert (row.passed, row.why) == (False, f"{checks.FIRST_UNGROUNDED} (grounding.min_margin=0)")
 
 
 def test_the_margin_is_a_margin(config, embed):
@@ -93,7 +93,8 @@ def test_the_margin_is_a_margin(config, embed):
     ],
 )
 def test_what_decides(gaps, score, why):
-    assert judge_gaps(said(BALL, CUBE), gaps, GroundingConfig(enabled=True, min_margin=0.1)) == (score, why)
+    bound = " (grounding.min_margin=0.1)" * (why not in ("", checks.NOTHING_AFFIRMED))
+    assert judge_gaps(said(BALL, CUBE), gaps, GroundingConfig(enabled=True, min_margin=0.1)) == (score, why + bound)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,9 @@ def judge(answer, rows, *, pairs=None, images=IMAGES, captions=CAPTIONS, **confi
     return ask_stage(answer, judge_differences, rows, partial(JudgingConfig, enabled=True, **config), **tables)
 
 
-@pytest.mark.parametrize(("row", "rating", "why"), [(RIGHT, 5, ""), (WRONG, 0, checks.LOW_RATING)])
+@pytest.mark.parametrize(
+    ("row", "rating", "why"), [(RIGHT, 5, ""), (WRONG, 0, f"{checks.LOW_RATING} (judging.min_rating=3)")]
+)
 def test_a_judge_that_looks(row, rating, why):
     [found], _ = judge(by_the_images, [row])
     assert isinstance(found, CheckRow)

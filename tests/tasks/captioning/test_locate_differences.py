@@ -50,7 +50,7 @@ def test_what_is_named_must_lie_where_the_images_differ():
     changed = right.places[0]
     np.testing.assert_allclose([changed.x0, changed.y0, changed.x1, changed.y1], PLACE, atol=10)
     assert (half.passed, half.score) == (True, 0.5), "of two things that were found one is where nothing changed"
-    assert (wrong.passed, wrong.score, wrong.why) == (False, 0.0, checks.UNCHANGED)
+    assert (wrong.passed, wrong.score, wrong.why) == (False, 0.0, f"{checks.UNCHANGED} (regions.min_overlap=0.5)")
     assert checks.speaks_against(wrong)
     assert (none.passed, none.is_off, none.reason) == (True, True, checks.NOTHING_FOUND)
 

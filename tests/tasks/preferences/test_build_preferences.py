@@ -20,12 +20,11 @@ from pairwright.schemas.rows import (
     PreferenceRow,
     RejectedTextRow,
     RejectionRow,
-    RemovalScore,
     SplitRow,
     Turn,
     make_key,
 )
-from pairwright.tasks.preferences.build_preferences import NOT_MADE, ask, build_preferences, reject_image
+from pairwright.tasks.preferences.build_preferences import NOT_MADE, build_preferences, reject_image
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.texts.say_claims import KINDS
 from tests.fixtures.graphs import pair_row
@@ -204,13 +203,6 @@ def test_any_makers_will_do(made: tuple[str, ...]) -> None:
     assert [maker for maker in (row.rejected_maker, *(n.maker for n in row.negatives)) if maker] == longest_first
 
 
-def test_without_removals_nothing_of_them_is_needed() -> None:
-    tables = {name: table for name, table in EVERYTHING.items() if name not in ("removals", "rejections")}
-    (row,) = build_preferences([PAIR], HARDEST, **tables)
-    assert isinstance(row, PreferenceRow)
-    assert (row.rejected_images, row.removal_scores) == ((), ())
-
-
 def test_makers_that_came_to_the_same_text_count_once() -> None:
     same = {PAIR.key: (replace(text("refuted", 0.95)[PAIR.key][0], text="swapped text"),)}
     row = build(refuted=same)
@@ -231,12 +223,6 @@ def test_what_a_judge_found_right_is_not_rejected() -> None:
     row = build(judged_rejected={PAIR.key: tuple(checks)}, **tables)
     assert isinstance(row, PreferenceRow)
     assert (row.rejected_maker, row.negatives) == ("retrieved", ())
-
-
-def test_questions_vary_and_stay_with_their_pair() -> None:
-    asked = [ask(replace(PAIR, key=make_key(number)), "template", HARDEST) for number in range(100)]
-    assert len(set(asked)) > 5
-    assert asked[7] == ask(replace(PAIR, key=make_key(7)), "template", HARDEST)
 
 
 def says(*colours: str) -> str:
@@ -344,10 +330,6 @@ GIVEN = row_of(
     images=(IMAGE.image,), image_keys=(IMAGE.key,), chosen="A dog.", rejected="A cat.", rejected_maker="given",
 )  # fmt: skip
 GIVEN_REJECTION = rejection_of(GIVEN.key, BALL)
-SCORE = RemovalScore(removal=BALL.key, tag="ball", side=0, score=0.0, chosen=False, clip=2.5)
-NO_REMOVAL = replace(
-    GIVEN_REJECTION, key=make_key("none"), maker="", element="", removal_scores=(SCORE,), why="no removal"
-)
 
 
 def reject(rejection: RejectionRow | None, row: PreferenceRow = GIVEN) -> PreferenceRow | Dropped:
@@ -365,24 +347,6 @@ def test_the_image_without_its_element_is_rejected() -> None:
     new = {"key": GIVEN.key, "source_key": "item", "rejected_images": (), "removal_scores": ()}
     assert replace(row, **new, rejected_image_maker="") == GIVEN, "all else is as the source gave it"
     assert row.source_key == GIVEN.key
-
-
-def test_where_nothing_is_rejected_the_scores_are_told() -> None:
-    row = reject(NO_REMOVAL)
-    assert isinstance(row, PreferenceRow)
-    assert (row.rejected_images, row.removal_scores, row.rejected_image_maker) == ((), (SCORE,), "")
-
-
-def test_a_crop_of_a_given_one_is_rejected() -> None:
-    row = reject(replace(NO_REMOVAL, maker="crop", window=(0, 0, 24, 20)))
-    assert isinstance(row, PreferenceRow)
-    assert decode_rgb(row.rejected_images[0]).shape == (40, 48, 3)
-    assert row.rejected_image_maker == "crop"
-
-
-def test_a_given_key_changes_with_what_is_rejected() -> None:
-    rows = [reject(GIVEN_REJECTION), reject(NO_REMOVAL), GIVEN]
-    assert len({row.key for row in rows if isinstance(row, PreferenceRow)}) == 3
 
 
 def test_what_has_to_go_says_why() -> None:

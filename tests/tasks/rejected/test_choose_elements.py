@@ -90,11 +90,3 @@ def test_of_nearly_equal_masks_the_first_that_is_not_refused_is_kept():
     assert whys(*masks) == ["", SAME_MASK, ""]
     large = rectangle(0, 0, 26, 40)
     assert whys(large, large[:, ::-1], rectangle(0, 0, 25, 40)) == [TOO_LARGE, TOO_LARGE, ""]
-
-
-def test_keys_tell_elements_apart():
-    masks = [rectangle(10, 10, 30, 30), rectangle(11, 10, 30, 30), rectangle(0, 0, 2, 2)]
-    elements = chosen(*masks)
-    again = chosen(*masks, min_area=0.001)
-    assert len({element.key for element in (*elements, *again)}) == 4
-    assert [a.key == b.key for a, b in zip(elements, again, strict=True)] == [True, True, False]

@@ -239,12 +239,6 @@ def test_ways_out_where_nothing_can_be_chosen(config):
     assert other.window != crops[3].window
 
 
-def test_a_crop_that_would_be_the_whole_image_is_none(config):
-    images = {row.key: replace(row, image=b"", width=1, height=1) for row in IMAGES}
-    (row,) = without_candidates(config.model_copy(update={"fallback": "crop"}), images=images)
-    assert (row.maker, row.reason) == ("", NO_ELEMENT)
-
-
 def tables_of(made, **config):
     fitted = made.fit(made, RejectionsConfig(**config))
     return {use.argument: use for use in fitted.uses}

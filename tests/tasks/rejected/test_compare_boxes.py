@@ -1,7 +1,6 @@
 """Boxes and holes on squared paper: what stands in the place of a removed thing, and what grew there."""
 
 import numpy as np
-import pytest
 
 from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.rejected.inspect_removals import Place, find_grown, look_for_element
@@ -14,31 +13,6 @@ PLACE = Place((100, 50), np.ones((20, 40), dtype=bool))
 
 def box(tag, x0, y0, x1, y1, score=0.5):
     return Box(tag=tag, score=score, x0=x0, y0=y0, x1=x1, y1=y1)
-
-
-@pytest.mark.parametrize(
-    ("corners", "covered", "spanned"),
-    [
-        ((100, 50, 140, 70), 1, 1),
-        ((110, 55, 120, 65), 1, 1),
-        ((90, 50, 130, 70), 0.75, 0.75),
-        ((80, 40, 160, 80), 0.25, 0.25),
-        ((0, 0, 100, 50), 0, 0),
-        ((140, 70, 150, 80), 0, 0),
-        ((100.4, 50.4, 100.4, 60), 0, 0),
-        ((-1e9, -1e9, 1e9, 1e9), 0, 0),
-    ],
-)
-def test_how_much_of_a_box_was_filled(corners, covered, spanned):
-    assert PLACE.covered(box(DOG, *corners)) == pytest.approx(covered, abs=1e-6)
-    assert PLACE.spanned(box(DOG, *corners)) == pytest.approx(spanned, abs=1e-6)
-
-
-def test_a_thin_thing_spans_its_box():
-    pole = Place((10, 10), np.eye(50, dtype=bool))
-    assert pole.covered(box(DOG, 10, 10, 60, 60)) == 50 / 2500
-    assert pole.spanned(box(DOG, 10, 10, 60, 60)) == 1
-    assert pole.spanned(box(DOG, 10, 10, 110, 60)) == 0.5
 
 
 def look(before, after, place=PLACE):

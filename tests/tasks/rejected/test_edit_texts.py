@@ -146,12 +146,6 @@ def test_numbers_change_by_one():
     assert found == {"shows one object", "shows three objects"}
 
 
-def test_true_edits_are_skipped():
-    scene = graph(thing(colour="red"), *(thing(c, colour=c) for c in SCENE_WORDS["colour"]))
-    found = halves("shows a red ball", [claim(shape="ball", colour="red")], scene)
-    assert found == {f"shows a red {text.split()[-1]}" for text in found}
-
-
 def test_a_phrase_that_stands_twice_is_left_alone():
     place = Claim(side=0, kind="place", value="a wooden table-top")
     claims = [claim(shape="ball", colour="red"), claim(shape="ball", colour="red", column="left"), place]
@@ -164,19 +158,6 @@ def test_a_sign_that_says_something_stays_a_sign():
     found = halves("shows a sign reading 'CAFE'", [claim(shape="sign", text="CAFE")], scene)
     assert len(found) > 1
     assert all(text.startswith("shows a sign reading '") for text in found)
-
-
-def test_poses_become_their_opposites():
-    scene = graph(thing("a", "box", pose="with its lid open"))
-    found = halves("shows a box with its lid open", [claim(shape="box", pose="with its lid open")], scene)
-    assert found == {"shows a box with its lid closed"}
-
-
-def test_places_keep_their_preposition():
-    place = Claim(side=0, kind="place", value="a wooden table-top")
-    found = halves("shows a ball on a wooden table-top", [place], graph(thing()))
-    assert "shows a ball in a room corner" in found
-    assert "shows a ball on a toy street" in found
 
 
 @pytest.mark.parametrize(
@@ -193,14 +174,6 @@ def test_reasons(claims, graphs, reason):
     (found,) = edit_texts([row], CONFIG, pairs={pair.key: pair}, images=images)
     assert isinstance(found, Dropped)
     assert found.reason == reason
-
-
-def test_edits_do_not_depend_on_their_neighbours():
-    rows, pairs, images = described(range(20))
-    forward = list(edit_texts(rows, CONFIG, pairs=pairs, images=images))
-    assert forward == list(edit_texts(rows[::-1], CONFIG, pairs=pairs, images=images))[::-1]
-    again = list(edit_texts(rows, RejectedTextsConfig(seed=1), pairs=pairs, images=images))
-    assert sum(a == b for a, b in zip(forward, again, strict=True)) < 5
 
 
 def both(first, second, claims, scenes):
@@ -229,15 +202,6 @@ def test_both_halves_name_the_edited_thing_alike():
     assert ("shows a green ball on the left", "has a blue ball on the left") in found
     assert all(a.split()[3:] == b.split()[3:] for a, b in found), "shape and column of both"
     assert all(a.split()[2] != b.split()[2] for a, b in found), "the colour still changes"
-
-
-def test_what_is_denied_is_edited_with_what_is_shown():
-    bowl = {"shape": "bowl", "colour": "red"}
-    claims = [on_side(0, **bowl), claim("absent", **bowl).model_copy(update={"side": 1})]
-    scenes = (graph(thing(shape="bowl")), graph(thing("b", "cube")))
-    found = both("shows a red bowl", "presents no red bowl", claims, scenes)
-    assert len(found) > 3
-    assert all(a.split()[2:] == b.split()[2:] for a, b in found)
 
 
 def test_the_place_changes_in_both_halves():

@@ -76,18 +76,6 @@ def test_texts_without_mentions_say_why(config: NounsConfig) -> None:
     ]
 
 
-def test_rows_come_in_order_and_do_not_depend_on_the_shard(config: NounsConfig) -> None:
-    halves = [("a dog", "cats"), ("", "a cup"), ("it", "it"), ("men", "a shirt"), ("a knife", "")]
-    rows = [difference(first, second, number=n) for n, (first, second) in enumerate(halves)]
-    pairs = {row.subject: pair(n) for n, row in enumerate(rows)}
-    whole = list(find_mentions(rows, config, pairs=pairs))
-    assert whole == [found for row in rows for found in find_mentions([row], config, pairs=pairs)]
-    assert [(row.nouns, row.subject == FIRST) for row in whole if isinstance(row, MentionRow)] == [
-        (("dog",), True), (("cat",), False), (("cup",), False), (("man",), True), (("shirt",), False),
-        (("knife",), True),
-    ]  # fmt: skip
-
-
 def test_proper_nouns_count_as_the_profile_says(config: NounsConfig) -> None:
     row = difference("Anna with a dog", "Rome")
     assert [found.nouns for found in mentions(row, config=config) if isinstance(found, MentionRow)] == [

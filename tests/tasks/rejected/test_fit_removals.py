@@ -72,12 +72,6 @@ def test_vectors_are_those_of_the_altered_images(config, reference):
     assert len({row.key for row in made}) == 4
 
 
-def test_rows_do_not_depend_on_their_neighbours(config):
-    alone = [row for _, removal, _ in removals() for row in fit(config, [removal])]
-    assert [row.key for row in alone] == [row.key for row in fit(config)]
-    np.testing.assert_allclose([row.vector for row in alone], [row.vector for row in fit(config)], atol=2e-3)
-
-
 def test_what_does_not_fit_or_decode_is_a_reason(config):
     image, removal, _ = removals()[0]
     rows = [

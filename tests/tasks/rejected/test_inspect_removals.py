@@ -256,23 +256,6 @@ def test_a_tag_that_nobody_asked_for_before_is_asked_for_now(asked, known):
     assert (made.found_before, made.why) == (0, STILL)
 
 
-def test_a_row_does_not_depend_on_the_others(asked):
-    pixels = painted((BALL, RED), (disc(70, 150, 15), RED), (disc(30, 30, 15), BLUE))
-    image = photograph(pixels)
-    rows = [
-        removal_row(image, BALL, painted((disc(70, 150, 15), RED), (disc(30, 30, 15), BLUE))),
-        removal_row(image, BALL, pixels),
-        removal_row(image, disc(30, 30, 15), painted((BALL, RED), (disc(70, 150, 15), RED)), tag="blue ball"),
-    ]
-    given = {"images": {image.key: image}, "boxes": {image.key: boxes_row(image, pixels)}}
-    config = InspectionConfig(detection=LOOKING)
-    together = list(inspect_removals(rows, config, **given))
-    assert [row.passed for row in together] == [True, False, True]
-    assert together == [one for row in rows for one in inspect_removals([row], config, **given)]
-    assert together == list(inspect_removals(rows[::-1], config, **given))[::-1]
-    assert len({row.key for row in together}) == 3
-
-
 def test_the_lowest_threshold_that_matters_is_asked_for(asked):
     inspected(painted((BALL, RED)), GROUND, min_remaining_score=0.2, batch_size=3)
     inspected(painted((BALL, RED)), GROUND, min_remaining_score=0.5, min_grown_score=0.6)

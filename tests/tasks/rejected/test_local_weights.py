@@ -10,7 +10,6 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import RamConfig, TaggingConfig
 from pairwright.schemas.section import Section
 from pairwright.tasks.rejected import segment_boxes, tag_images
-from tests.fixtures.hostile_checkpoints import write_payloads
 from tests.fixtures.ram_checkpoints import Checkpoint, write_ram
 from tests.fixtures.sam_checkpoints import write_sam
 
@@ -51,18 +50,3 @@ def test_the_right_ones_are_pinned_and_others_refused(ram: Checkpoint, sam: Path
     short = str(tmp_path / "short.txt")
     assert "2" in refusal(tag_images.STAGE.pin, tagging(ram.config, tags=short, thresholds=""))
     assert refusal(tag_images.STAGE.pin, tagging(ram.config, thresholds=short)).startswith("tagging.ram.thresholds")
-
-
-def test_files_that_are_cut_short_are_refused(ram: Checkpoint, sam: Path) -> None:
-    for path in (sam, Path(ram.config.checkpoint)):
-        path.write_bytes(path.read_bytes()[:-1000])
-    assert "sam.pth" in refusal(segment_boxes.STAGE.pin, segmenting(sam))
-    assert "ram.pth" in refusal(tag_images.STAGE.pin, tagging(ram.config))
-
-
-def test_pickles_that_want_more_are_refused_and_not_run(ram: Checkpoint, tmp_path: Path) -> None:
-    marker = tmp_path / "marker"
-    path = write_payloads(tmp_path / "hostile", marker)["zip"]
-    assert "mkdir" in refusal(segment_boxes.STAGE.pin, segmenting(path))
-    assert "mkdir" in refusal(tag_images.STAGE.pin, tagging(ram.config, checkpoint=str(path)))
-    assert not marker.exists()

@@ -14,33 +14,15 @@ from pairwright.schemas.rows import DifferenceRow, RejectionRow
 from pairwright.schemas.scene import SceneChange
 from pairwright.tasks.rejected.choose_removals import choose_removals
 from pairwright.tasks.rejected.pick_removal import (
-    MAX_PIECES,
     Candidate,
     ClipScores,
-    Fit,
     draw_crop,
-    read_texts,
     score_by_graphs,
-    sentences_of,
 )
 from pairwright.tasks.store.vectors import Vectors
 from tests.fixtures.graphs import graph, image_row, pair_row, thing
 from tests.fixtures.removals import element_of, inspection_of
 from tests.fixtures.rows import row_of
-
-
-class Plain:
-    """Read a text as numbers: the first letters of its words; a piece is three words at the most."""
-
-    version = "plain"
-
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
-        found = np.array([[text.count(letter) for letter in "abc"] for text in texts], dtype=np.float32)
-        return found.reshape(len(texts), 3)
-
-    def pieces(self, text: str) -> tuple[str, ...]:
-        words = text.split()
-        return tuple(" ".join(words[start : start + 3]) for start in range(0, len(words), 3))
 
 
 def space(**vectors: Sequence[float]) -> dict[str, Vectors]:
@@ -52,37 +34,6 @@ def space(**vectors: Sequence[float]) -> dict[str, Vectors]:
 
 def key(name: str) -> str:
     return name.ljust(32, "0")
-
-
-IMAGES, REMOVALS = space(a1=(1, 0, 0), a2=(0, 3, 4)), space(e1=(0, 0, 2), e2=(0, 0, 0))
-
-
-def read(*texts: str) -> ClipScores:
-    return read_texts(texts, Plain(), images=IMAGES, removals=REMOVALS)
-
-
-def test_sums_of_cosines() -> None:
-    scores = read("a b. C c c c", "")
-    # Sentences: "a b." is (1, 1, 0); "C c c" is (0, 0, 2) and "c", cut off from it, (0, 0, 1).
-    assert scores.fit("a b. C c c c", key("a1"), key("e1")) == Fit(drop=1 - 3, clip=3)
-    # The second image is (0, 0.6, 0.8) at unit length.
-    assert scores.fit("a b. C c c c", key("a2"), key("e1")) == Fit(drop=0.0, clip=3)
-    # An image in which the model sees nothing is at 0 from everything.
-    assert scores.fit("a b. C c c c", key("a2"), key("e2")) == Fit(drop=3.0, clip=0)
-    assert scores.fit("", key("a1"), key("e1")) == Fit(drop=0, clip=0)
-
-
-def test_without_a_vector_there_is_no_score() -> None:
-    scores = read("a")
-    assert scores.fit("a", key("a3"), key("e1")) is None
-    assert scores.fit("a", key("a1"), key("e3")) is None
-    assert read_texts(["a"], Plain(), images={}, removals=REMOVALS).fit("a", key("a1"), key("e1")) is None
-    assert read_texts(["a"], Plain(), images=IMAGES, removals={}).fit("a", key("a1"), key("e1")) is None
-    assert read_texts([], Plain(), images=IMAGES, removals=REMOVALS).sentences.size == 0
-    assert sentences_of("A cat sits there. A dog runs.", Plain()) == ("A cat sits", "there.", "A dog runs.")
-    assert len(sentences_of("A b c. " * 5000, Plain())) == MAX_PIECES
-    assert sum(map(len, sentences_of("x" * 50_000, Plain()))) == 20_000
-    assert sentences_of("", Plain()) == ()
 
 
 @settings(max_examples=100)
@@ -218,13 +169,3 @@ def test_a_crop_is_in_its_image_and_is_not_all_of_it(seed: int, width: int, heig
     assert (x1 - x0) * (y1 - y0) < width * height
     if min(x1 - x0, y1 - y0) >= 50:
         assert 0.72 < (x1 - x0) / (y1 - y0) < 1.38
-
-
-@pytest.mark.parametrize("size", [(8000, 100), (100, 8000)])
-def test_in_a_panorama_the_crop_is_smaller_not_longer(size: tuple[int, int]) -> None:
-    for seed in range(50):
-        window = draw_crop(Random(seed), *size, area=AREA)
-        assert window is not None
-        wide, high = window[2] - window[0], window[3] - window[1]
-        assert max(wide, high) <= 134
-        assert min(wide, high) >= 70

@@ -7,10 +7,9 @@ import pytest
 from pairwright.schemas.checks import LOW_RATING, NO_RATING, NONE_IN_SWAPPED, SEEN_IN_SAME
 from pairwright.schemas.claims import Claim, Selector
 from pairwright.schemas.config import RejectedTextsConfig
-from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, RejectedTextRow, Served, make_key
-from pairwright.tasks.rejected.check_texts import likeness
+from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, Served, make_key
 from pairwright.tasks.rejected.refute_texts import refute_texts
-from tests.fixtures.descriptions import description, person_said
+from tests.fixtures.descriptions import description, person_said, rejected_text
 from tests.fixtures.graphs import graph, pair_row, rows_of, thing
 from tests.fixtures.rows import row_of
 
@@ -44,17 +43,8 @@ def test_a_description_that_failed_becomes_a_rejected_text():
     served = (Served(prompt="p", model="m", revision="", seed=1, prompt_tokens=1, completion_tokens=1, latency=0.5,
                      finish_reason="stop"),)  # fmt: skip
     failed = replace(CLOSE, served=served)
-    assert refute([CHOSEN, failed], judged=[check(failed), check(CHOSEN, "", passed=True)]) == RejectedTextRow(
-        key=make_key(PAIR.key, "refuted", CLOSE.text),
-        source_key=CHOSEN.key,
-        subject=PAIR.key,
-        text=CLOSE.text,
-        maker="refuted",
-        note="judge: low rating (1)",
-        score=likeness(CHOSEN.text, CLOSE.text),
-        skipped_true=0,
-        description=CHOSEN.key,
-        served=served,
+    assert refute([CHOSEN, failed], judged=[check(failed), check(CHOSEN, "", passed=True)]) == rejected_text(
+        CHOSEN, "refuted", CLOSE.text, note="judge: low rating (1)", served=served
     )
 
 
@@ -108,14 +98,6 @@ def test_scene_graphs_know_better_than_checks():
     assert isinstance(known, DifferenceRow)
     assert refute([rows[0], known], judged=checks, **tables).reason == "all that failed are as true"
     assert refute([rows[0], known, rows[2]], judged=checks, **tables).text == FAR.text
-
-
-def test_rows_do_not_depend_on_their_neighbours():
-    tables = {"pairs": {PAIR.key: PAIR}, "images": {}, "described": {PAIR.key: (CHOSEN, CLOSE)}}
-    other = description("shows a dog", "shows a cat")
-    found = list(refute_texts([other, CHOSEN], CONFIG, **tables, judged={PAIR.key: (check(CLOSE),)}))
-    assert found[1] == refute([CHOSEN, CLOSE], judged=[check(CLOSE)])
-    assert found[0] == Dropped(source_key=other.key, reason="no description failed")
 
 
 def test_beside_a_person_s_text_the_template_would_give_itself_away():

@@ -9,7 +9,7 @@ from pairwright.prompts.differences import difference_regex
 from pairwright.schemas.claims import Claim
 from pairwright.schemas.config import PreferencesConfig, SampledTextsConfig
 from pairwright.schemas.errors import ServerError
-from pairwright.schemas.rows import Dropped, RejectedTextRow, make_key
+from pairwright.schemas.rows import Dropped
 from pairwright.tasks.preferences.build_preferences import ask
 from pairwright.tasks.rejected.check_texts import likeness
 from pairwright.tasks.rejected.sample_texts import sample_texts
@@ -17,7 +17,7 @@ from pairwright.tasks.store.answers import Answers
 from tests.fixtures.asking import ask_stage
 from tests.fixtures.chat_server import Reply, Status
 from tests.fixtures.coloured import colour_of, image_of, pair_of
-from tests.fixtures.descriptions import description, person_said
+from tests.fixtures.descriptions import description, person_said, rejected_text
 from tests.fixtures.graphs import graph, thing
 
 RED, BLUE, GREEN = (image_of(colour) for colour in ("red", "blue", "green"))
@@ -30,10 +30,7 @@ SECOND = description("has a blue wall", "has a green wall", subject=OTHER.key)
 
 
 def said(first, second, verbs=("shows", "displays")):
-    return (
-        f"The difference between the two images is that the first image {verbs[0]} {first}, "
-        f"while the second image {verbs[1]} {second}."
-    )
+    return description(f"{verbs[0]} {first}", f"{verbs[1]} {second}").text
 
 
 WRONG = said("a red wall", "a green wall")
@@ -74,17 +71,8 @@ def test_a_trained_model_is_asked_as_the_preference_asks():
 
 def test_the_closest_sample_that_says_something_else_is_taken():
     (found,), asked = sample(in_turn(FAR, said("the red wall", "a wall in blue"), WRONG))
-    assert found == RejectedTextRow(
-        key=make_key(CHOSEN.key, "sampled", WRONG),
-        source_key=CHOSEN.key,
-        subject=PAIR.key,
-        description=CHOSEN.key,
-        text=WRONG,
-        maker="sampled",
-        note="the closest of 2 samples, unchecked",
-        score=likeness(CHOSEN.text, WRONG),
-        skipped_true=1,
-        served=found.served,
+    assert found == rejected_text(
+        CHOSEN, "sampled", WRONG, note="the closest of 2 samples, unchecked", skipped_true=1, served=found.served
     )
     assert [served.seed for served in found.served] == [one.seed for one in asked]
     assert likeness(CHOSEN.text, FAR) < found.score < 1
@@ -114,7 +102,7 @@ def test_what_is_as_true_is_no_negative(true):
     ("answer", "why"),
     [
         ("They look alike.", "off the template"),
-        (Reply(WRONG, finish_reason="length"), "cut off"),
+        (Reply(WRONG, finish_reason="length"), "cut off (sampled_texts.max_tokens=160)"),
         (said("red", "a green wall"), "too short"),
         (said(", ".join(["a red wall"] * 12), "a green wall"), "off the template"),  # repeats itself
     ],

@@ -8,10 +8,10 @@ import pytest
 
 from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.rows import Box, BoxesRow, Dropped, MasksRow, Tag
+from pairwright.schemas.rows import Box, BoxesRow, MasksRow, Tag
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.prepare_ahead import BATCH, Seen
+from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.rejected.segment_boxes import COVERING, NO_PIXELS, OUTSIDE, STAGE, make_segmenter, segment_boxes
 from pairwright.tasks.store.masks import decode_mask, encode_mask
 from tests.fixtures.graphs import graph, thing
@@ -91,15 +91,6 @@ def test_each_image_has_a_row_of_what_the_segmenter_says(config):
     assert len({row.key for row in made}) == len(ROWS)
 
 
-def test_rows_do_not_depend_on_the_shard(config):
-    whole = list(segment_boxes(ROWS, config, images=BY_KEY))
-    again = list(segment_boxes(ROWS[2:], config, images=BY_KEY))
-    for first, second in zip(whole[2:], again, strict=True):
-        assert all(
-            (a & b).sum() >= 0.99 * (a | b).sum() for a, b in zip(masks_of(first), masks_of(second), strict=True)
-        )
-
-
 def test_boxes_that_make_no_mask_are_left_out_and_say_why(config):
     image = IMAGES["odd"]
     width, height = image.width, image.height
@@ -146,16 +137,6 @@ def test_one_pixel_and_a_panorama(config):
         assert [mask.shape for mask in masks_of(made)] == [size, size]
         assert made.whys[0] == COVERING
         assert made.whys[1] in ("", NO_PIXELS)
-
-
-def test_more_images_than_a_group_and_one_that_does_not_decode(config):
-    image = replace(IMAGES["tall"], image=IMAGES["tall"].image[:-60])
-    rows = [ROWS[n % 2] for n in range(BATCH + 3)]
-    rows[5] = replace(ROWS[0], key="broken", subject="broken")
-    made = list(segment_boxes(rows, config, images={**BY_KEY, "broken": image}))
-    (dropped,) = [row for row in made if isinstance(row, Dropped)]
-    assert (dropped.source_key, dropped.reason) == ("broken", "truncated image")
-    assert len(made) == BATCH + 3
 
 
 def test_scenes_have_the_renderers_masks():

@@ -38,7 +38,7 @@ def test_statements_are_those_of_the_model():
         (json.dumps({"sentences": [*FACTS[:2], "The man wears a long red coat."]}), "say something else"),
         (json.dumps({"sentences": FACTS[:2]}), "say something else"),
         ("Sure!", "say something else"),
-        (Reply(json.dumps({"sentences": FACTS}), finish_reason="length"), "cut off"),
+        (Reply(json.dumps({"sentences": FACTS}), finish_reason="length"), "cut off (statements.max_tokens="),
         (Status(400), "refused"),
     ],
     ids=["a word of its own", "a sentence lost", "no statements", "cut off", "refused"],

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from pairwright.prompts import difference_verbs
 from pairwright.schemas.claims import CLAIMS, Claim, Selector
 from pairwright.schemas.config import RejectedTextsConfig
-from pairwright.schemas.rows import Dropped, RejectedTextRow, make_key
+from pairwright.schemas.rows import Dropped
 from pairwright.tasks.rejected.swap_texts import swap_texts
 from pairwright.tasks.texts.differences import Difference, read_difference
-from tests.fixtures.descriptions import described, description, exchanged, person_said, truth
+from tests.fixtures.descriptions import described, description, exchanged, person_said, rejected_text, truth
 from tests.fixtures.graphs import PROPERTY, graph, rows_of, thing
 
 CONFIG = RejectedTextsConfig()
@@ -32,17 +32,8 @@ def test_swapped_texts_are_false_and_in_the_template(seed):
 def test_the_halves_change_places():
     row = description("shows a red ball", "depicts two cones")
     (found,) = swap_texts([row], CONFIG, pairs={}, images={})
-    assert found == RejectedTextRow(
-        key=make_key(row.key, "swapped", found.text),
-        source_key=row.key,
-        subject=row.subject,
-        description=row.key,
-        text=description("depicts two cones", "shows a red ball").text,
-        maker="swapped",
-        note="first and second exchanged, unchecked",
-        score=found.score,
-        skipped_true=0,
-    )
+    text = description("depicts two cones", "shows a red ball").text
+    assert found == rejected_text(row, "swapped", text, note="first and second exchanged, unchecked")
     assert 0.8 < found.score < 1
 
 

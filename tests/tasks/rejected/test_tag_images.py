@@ -104,16 +104,6 @@ def test_images_of_all_shapes_are_tagged(ram: TaggingConfig) -> None:
     assert found == [one for row in rows for one in tag_images([row], ram.model_copy(update={"batch_size": 1}))]
 
 
-def test_an_image_that_does_not_decode_is_dropped_alone(ram: TaggingConfig) -> None:
-    rows = [image(0), image(1, encoded(1)[:60]), image(2)]
-    found = {one.source_key: one for one in tag_images(rows, ram)}
-    bad = found[rows[1].key]
-    assert isinstance(bad, Dropped)
-    assert bad.detail.startswith("1.png")
-    assert isinstance(found[rows[0].key], TagsRow)
-    assert isinstance(found[rows[2].key], TagsRow)
-
-
 def test_names_of_texts_come_first_and_once(ram: TaggingConfig) -> None:
     row = image(3)
     both = ram.model_copy(update={"taggers": ("ram", "nouns")})

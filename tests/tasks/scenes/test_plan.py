@@ -2,14 +2,10 @@ from dataclasses import replace
 
 import cv2
 import numpy as np
-import pytest
 
 from pairwright.tasks.scenes.plan import (
     all_visible,
-    fits,
     overlap,
-    put_on_carrier,
-    put_on_ground,
     rests_on,
     stands_free,
     visible_shares,
@@ -75,16 +71,3 @@ def test_a_thing_behind_a_large_one_is_hidden():
     assert shares["ball"] < 0.35
     assert not all_visible(scene(CUBE, behind), CAMERA)
     assert all_visible(scene(CUBE, beside), CAMERA)
-
-
-def test_drawn_places_hold():
-    rng = np.random.default_rng(5)
-    now = scene(CUBE)
-    for k in range(6):
-        now = put_on_ground(rng, replace(BALL, id=f"ball-{k}", size="medium"), now, camera=CAMERA) or now
-    assert len(now.things) == 7
-    assert all(fits(now, thing, CAMERA) for thing in now.things)
-    stacked = put_on_carrier(rng, BALL, scene(CUBE), camera=CAMERA)
-    assert stacked is not None
-    assert stacked.thing("ball").z == pytest.approx(CUBE.height)
-    assert put_on_carrier(rng, replace(BALL, id="second"), stacked, camera=CAMERA) is None

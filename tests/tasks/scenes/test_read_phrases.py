@@ -59,6 +59,8 @@ def of(kind="exists", count=0, **named):
         ("no red ball", of("absent", shape="ball", colour="red")),
         ("with no sign of any red ball", of("absent", shape="ball", colour="red")),
         ("a scene that lacks any ball", of("absent", shape="ball")),
+        ("a red ball but no sign of a mug", (*of(shape="ball", colour="red"), *of("absent", shape="mug"))),
+        ("a red ball but without any mug", (*of(shape="ball", colour="red"), *of("absent", shape="mug"))),
         ("four objects", of("count", 4)),
         ("a ball on the left", of(shape="ball", column="left")),
         ("a ball on the left of a lamp", (*of(shape="ball"), *of(shape="lamp"))),

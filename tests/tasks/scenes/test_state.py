@@ -40,12 +40,6 @@ def test_facing_is_as_the_viewer_sees_it(yaw, facing):
         assert np.sign(step[1]) == (1 if facing == "front" else -1)
 
 
-def test_yaw_is_the_inverse_of_facing():
-    for facing in ("left", "right", "front", "back"):
-        turned = replace(CAR, yaw=FRONT.yaw(CAR, facing, off_degrees=12))
-        assert FRONT.facing(turned) == (facing, pytest.approx(12))
-
-
 def test_frame_and_distance():
     assert FRONT.frames(CAR)
     assert not FRONT.frames(replace(CAR, x=2.9))

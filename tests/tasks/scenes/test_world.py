@@ -22,12 +22,6 @@ def ball(name, **where):
     return Thing(name, "ball", "red", "rubber", "medium", **where)
 
 
-def test_columns_and_depths_are_thirds():
-    spots = {("left", "front"): (-1.4, -1.2), ("centre", "middle"): (0.0, 0.1), ("right", "back"): (1.7, 1.6)}
-    graph = look(*(ball(f"object-{k}", x=x, y=y) for k, (x, y) in enumerate(spots.values())))[1]
-    assert [(thing.column, thing.depth) for thing in graph.objects] == list(spots)
-
-
 def test_what_a_thing_rests_on_is_named():
     cube = Thing("object-1", "cube", "blue", "rubber", "large")
     graph = look(cube, ball("object-2", z=cube.height, support="object-1"))[1]

@@ -32,7 +32,7 @@ FAULTS: dict[str, tuple[Fault | Reply, str, str]] = {
     "reset": (Close(reset=True), "broken answer", ""),
     "cut after the head": (Raw(GOOD, cut=0), "broken answer", "peer closed connection"),
     "aborted": (Reply("go", finish_reason="abort"), "server error", "finish reason abort"),
-    "compressed": (GZIPPED, "broken answer", "compressed, though nobody asked for that"),
+    "compressed": (GZIPPED, "broken answer", "compressed against"),
     "too long": (Raw(b" " * 30_000 + GOOD), "broken answer", "longer than 20000 bytes"),
     "error too long": (Status(500, body=b" " * 30_000), "broken answer", "longer than 20000 bytes"),
     "hang": (Hang(), "no answer in time", "0.5 s of models.*.timeout_seconds"),

@@ -83,7 +83,7 @@ def test_a_key_of_a_prefect_block(tmp_path: Path) -> None:
         assert run_python(server, LOAD.format("digits")) == "12345 Key(name='block:digits')\n"
         odd, other = (run_python(server, LOAD.format(name)) for name in ("odd", "other"))
     assert "ConfigError: models.language.key: the Prefect Secret block 'odd' holds no text" in odd
-    assert "ConfigError: models.language.key: the Prefect server has no Secret block 'other': make it under" in other
+    assert "ConfigError: models.language.key: the Prefect server has no Secret block 'other': create it under" in other
 
 
 def test_a_block_needs_a_prefect_server(tmp_path: Path) -> None:

@@ -121,9 +121,9 @@ def test_a_model_that_does_not_fit_names_each_setting_that_would(machine, tmp_pa
     machine(81_559)
     with pytest.raises(ConfigError) as caught:
         check_memory(chat_of(tmp_path, "mixtral-8x7b"), "models.language")
-    said, _, advice = str(caught.value).partition("What fits: ")
+    said, _, advice = str(caught.value).partition("Use one of: ")
     # 93.4 + 1.07 + 3, and 0.9 of 81,559 MiB
-    assert "97.5 GB of each of 1 GPU (weights 93.4, cache of 8192 tokens 1.1, 3 to compute), of 77.0" in said
+    assert "97.5 GB of each of 1 GPU (weights 93.4, cache of 8192 tokens 1.1, 3 overhead), of 77.0" in said
     assert advice == "a 4-bit checkpoint of it (AWQ or GPTQ; 39 GB at most) as models.language.model; --profile gpu-24"
     assert "28.7 GB" in check_memory(chat_of(tmp_path, "mixtral-8x7b-awq"), "models.language")
     machine(24_564)
@@ -152,7 +152,7 @@ def test_gpus_are_shared_only_where_one_is_too_small_and_only_by_as_many_as_can(
     machine(16_380)
     assert flags(ChatConfig(model="owner/unknown")) == []
     machine(4_096, 24_564)
-    with pytest.raises(ConfigError, match=r"What fits: CUDA_VISIBLE_DEVICES with the larger GPUs alone$"):
+    with pytest.raises(ConfigError, match=r"Use one of: CUDA_VISIBLE_DEVICES with the larger GPUs alone$"):
         check_memory(chat_of(tmp_path, "qwen2-vl-7b"), "models.chat")
 
 

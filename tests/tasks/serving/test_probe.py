@@ -178,9 +178,9 @@ class Failing(BaseHTTPRequestHandler):
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("v1", "HTTP 500.* own log says why"),
+        ("v1", "HTTP 500.* see the server's log"),
         ("slow", r"0\.2 s of models\.\*\.timeout_seconds"),
-        (None, "is the server running"),
+        (None, "check that the server is running"),
     ],
 )
 def test_what_is_wrong_with_a_server_is_told_apart(path: str | None, said: str) -> None:
@@ -194,7 +194,7 @@ def test_what_is_wrong_with_a_server_is_told_apart(path: str | None, said: str) 
         finally:
             server.shutdown()
             thread.join()
-    assert ("is the server running" in str(caught.value)) == (path is None)
+    assert ("check that the server is running" in str(caught.value)) == (path is None)
 
 
 @pytest.mark.live

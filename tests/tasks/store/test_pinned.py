@@ -114,7 +114,7 @@ def test_of_two_that_write_at_once_the_second_takes_the_next_number(
 ) -> None:
     build_toy(tmp_path, ["a"])
     taken = Folder.create
-    other = json.dumps({"version": 2, "stages": {}}).encode()
+    other = json.dumps({"version": 2, "items": [], "stages": {}}).encode()
 
     def create_late(folder: Folder, name: str, data: bytes) -> bool:
         if name.endswith("2.json"):

@@ -1,6 +1,7 @@
 """Whatever byte of a dataset changes, and whatever file of it is deleted, is found and named."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,10 +10,10 @@ from pairwright.tasks.store.dataset import ITEMS, write_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import Verdict, write_verdict
 from pairwright.tasks.store.sealed import read_sealed, seal
-from pairwright.tasks.store.snapshot import write_deleted, write_snapshot
+from pairwright.tasks.store.snapshot import read_snapshot, snapshot_numbers, write_deleted, write_snapshot
 from pairwright.tasks.store.takedowns import write_takedown
 from pairwright.tasks.store.verify import find_faults
-from tests.tasks.store.toy import build_toy, open_toy, record_of
+from tests.tasks.store.toy import build_toy, open_toy, read_tree, record_of
 
 
 @pytest.fixture
@@ -72,8 +73,50 @@ def test_versions_deleted_on_purpose_are_not_missed(folder: Folder) -> None:
     assert "pairwright resume" in fault
 
 
+def test_a_foreign_file_beside_versions_is_none(folder: Folder) -> None:
+    for name in ("notes.json", "12.json", "0000012.json"):
+        folder.write(f"snapshots/{name}", b"{}")
+    assert snapshot_numbers(folder) == [1, 2]
+    assert faults_of(folder) == []
+
+
 def test_an_earlier_release_s_file_is_read_and_told(folder: Folder) -> None:
     folder.write("gates.json", b'{"began": "now"}')
     assert read_sealed(folder, "gates.json", mend="") == {"began": "now"}
     (fault,) = faults_of(folder)
     assert "no digest" in fault
+
+
+def test_a_part_that_was_copied_over_another_is_named_and_made_again(tmp_path: Path) -> None:
+    build_toy(tmp_path, ["a", "b"], rows_per_shard=1)
+    folder, before = Folder(str(tmp_path)), read_tree(tmp_path)
+    write_record(folder, record_of())
+    first, second = sorted(tmp_path.glob("tables/images/*/part-*.parquet"))
+    second.write_bytes(first.read_bytes())
+    (fault,) = (fault for fault in faults_of(folder) if "part-" in fault)
+    assert str(second) in fault
+    assert first.name in fault
+    with pytest.raises(StoreError, match=second.name):
+        build_toy(tmp_path, ["a", "b"], rows_per_shard=1)
+    second.unlink()
+    build_toy(tmp_path, ["a", "b"], rows_per_shard=1)
+    assert read_tree(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"items": ["../../etc/passwd"]},
+        {"items": ["/etc/passwd"]},
+        {"stages": {"images": {"fingerprint": "../..", "parts": {"part-1.parquet": 1}, "refused": []}}},
+        {"stages": {"images": {"fingerprint": "f1", "parts": {"../part-1.parquet": 1}, "refused": []}}},
+        {"stages": []},
+        {"stages": {"images": {}}},
+    ],
+)
+def test_a_version_that_names_files_elsewhere_is_refused(folder: Folder, change: dict[str, Any]) -> None:
+    folder.write("snapshots/000002.json", seal(read_snapshot(folder, 2).content | change))
+    with pytest.raises(StoreError, match=r"000002\.json: "):
+        read_snapshot(folder, 2)
+    (fault,) = faults_of(folder)
+    assert "000002.json" in fault

@@ -100,7 +100,7 @@ def test_a_long_answer_is_cut_off_even_with_a_full_stop():
 @pytest.mark.parametrize(
     ("halves", "most", "refused"),
     [
-        (("shows a red car", "shows a blue car"), 22, RefusedText("too long", "23 words")),
+        (("shows a red car", "shows a blue car"), 22, RefusedText("too long (words=22)", "23 words")),
         (("shows a red car", "shows a blue car"), 23, None),
         (("shows cars", "shows a blue car"), 120, RefusedText("too short", "cars")),
         (("shows two cars", "is bright"), 120, RefusedText("too short", "bright")),

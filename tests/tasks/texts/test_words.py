@@ -86,9 +86,8 @@ def test_ends_short(text, short):
     assert ends_short(text) is short
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+SAID = {
+    (declines, True): [
         "I'm sorry, but I cannot assist with that.",
         "As an AI language model, I do not see images.",
         "I don't have access to the two photographs.",
@@ -96,27 +95,13 @@ def test_ends_short(text, short):
         "It is hard to say without seeing the images.",
         "Please provide the captions of both images.",
     ],
-)
-def test_a_model_that_declines(text):
-    assert declines(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    (declines, False): [
         "Both images show a dog.",
         'The shirt in Image 1 reads "I\'m sorry".',
         "A sign says “I cannot park here”.",
         "No images hang on the wall.",
     ],
-)
-def test_a_model_that_answers(text):
-    assert not declines(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    (names_captions, True): [
         "According to the caption, there is a dog.",
         "Based on the descriptions, the car is red.",
         "The first caption mentions a dog.",
@@ -125,42 +110,21 @@ def test_a_model_that_answers(text):
         "Image 2 does not mention any people.",
         "The description of Image 1 says so.",
     ],
-)
-def test_words_that_speak_of_captions(text):
-    assert names_captions(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    (names_captions, False): [
         "Both images show a dog.",
         "The newspaper has a photograph with a caption below it.",
         'The poster reads "according to the caption".',
         "A plaque gives a description of the statue.",
         "No dog can be seen in Image 2.",
     ],
-)
-def test_words_that_speak_of_images(text):
-    assert not names_captions(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    (repeats_itself, True): [
         "a dog " * 12,
         "There is a tree. " + "In Image 1, the man stands to the left of the dog. " * 4,
         "".join(f"{n}. Object types: Image 1 has a dog and a cat. " for n in range(1, 6)),
         " ".join(str(n) for n in range(50)) + " and so on" * 12,
         "#" * 300,
     ],
-)
-def test_a_loop(text):
-    assert repeats_itself(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    (repeats_itself, False): [
         "",
         "A dog, a dog, a dog, and a dog.",
         "In Image 1, the man is left of the dog. In Image 2, the man is right of the dog. In Image 1, the dog is left "
@@ -168,9 +132,42 @@ def test_a_loop(text):
         "Both images show a dog.\n" + "-" * 60,
         "Image 1 shows a red boat on the water. " * 3,
     ],
+    (says_no_change, True): [
+        "the same scene with no visible change",
+        "no change",
+        "no differences from the first image",
+        "the very same scene",
+        "The same image as the first, with nothing added, taken away or moved",
+        "unchanged",
+        "identical to the first image",
+        "the same scene, in which no object has changed",
+        "nothing changed in any way",
+    ],
+    (says_no_change, False): [
+        "a car",
+        "the same scene",
+        "the same scene with a car",
+        "no change in the colour of the car",
+        "the unchanged street with a new car",
+        "the same scene with changes",
+        "not the same image",
+        "no longer the same image",
+        "nothing",
+        "no objects",
+        "no identical objects",
+        "2 identical images",
+        "",
+        "any objects that were removed",
+        "objects, any that taken",
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("judge", "expected", "text"), [(*what, text) for what, texts in SAID.items() for text in texts]
 )
-def test_no_loop(text):
-    assert not repeats_itself(text)
+def test_what_a_text_says_of_itself(judge, expected, text):
+    assert judge(text) is expected
 
 
 @pytest.mark.parametrize("half", ["a red ball, a blue cube and a dog", "a man; behind him, two dogs", "three knots"])
@@ -205,43 +202,3 @@ def test_what_is_denied_is_cut_out(half, kept):
 @pytest.mark.parametrize("half", ["", "it", "the scene", "the same picture of it"])
 def test_what_says_nothing_affirms_nothing(half):
     assert affirmed(half) == ""
-
-
-NO_CHANGE = [
-    "the same scene with no visible change",
-    "no change",
-    "no differences from the first image",
-    "the very same scene",
-    "The same image as the first, with nothing added, taken away or moved",
-    "unchanged",
-    "identical to the first image",
-    "the same scene, in which no object has changed",
-    "nothing changed in any way",
-]
-SOMETHING = [
-    "a car",
-    "the same scene",
-    "the same scene with a car",
-    "no change in the colour of the car",
-    "the unchanged street with a new car",
-    "the same scene with changes",
-    "not the same image",
-    "no longer the same image",
-    "nothing",
-    "no objects",
-    "no identical objects",
-    "2 identical images",
-    "",
-    "any objects that were removed",
-    "objects, any that taken",
-]
-
-
-@pytest.mark.parametrize("half", NO_CHANGE)
-def test_no_change_is_said(half):
-    assert says_no_change(half)
-
-
-@pytest.mark.parametrize("half", SOMETHING)
-def test_no_change_is_not_said(half):
-    assert not says_no_change(half)

@@ -84,7 +84,7 @@ def test_rows_that_trl_cannot_hold_are_counted_and_named(tmp_path: Path) -> None
     }
     readme = (tmp_path / "out/README.md").read_text()
     assert "* 1 row is left out: no rejected text." in readme
-    assert "rejected images are not in it" in readme
+    assert "it lacks rejected images" in readme
     with pytest.raises(ConfigError, match=r"--format trl: .*\(1\).*counterfactuals\.enabled=true"):
         export_some(tmp_path / "none", rows[1:2], form="trl")
     assert not (tmp_path / "none").exists()
