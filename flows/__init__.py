@@ -1,1 +1,1 @@
-"""What runs, in which order: the flow, the command line, the profiles. No arithmetic, no tables."""
+"""Orchestration: flows, the command line, profiles. No arithmetic, no tables."""

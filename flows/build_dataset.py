@@ -1,8 +1,8 @@
 """Build a dataset under Prefect: a flow run per build, a subflow per step, a task per stage, a task run per shard.
 
 Stages and shards run as without a server, in the same worker processes; Prefect shows them and decides when they start.
-Tasks get references, not rows or images. Also what all flows show in Prefect: log lines, tags, tables of numbers, and
-final states whose messages say what to do.
+Tasks get references, not rows or images. Also shared by all flows: log lines, tags and tables in Prefect, and final
+states with messages on what to do next.
 """
 
 import logging
@@ -34,6 +34,7 @@ from pairwright.flows.dataset import Dataset
 from pairwright.flows.load_profile import profile_names
 from pairwright.flows.progress import LineWatcher, log_outcome
 from pairwright.flows.run_build import Report, Request, RunShards, RunStep, Work, workers_of
+from pairwright.flows.serve_metrics import metered
 from pairwright.flows.show_status import say_owed, say_shard
 from pairwright.flows.stages import BY_NAME, GROUPS
 from pairwright.schemas.errors import PairwrightError
@@ -44,11 +45,11 @@ from pairwright.tasks.store.pool import Outcome, Runner
 from pairwright.tasks.store.shard import ShardRef
 from pairwright.tasks.store.stage import Planned, Stage
 
-RUNNER: Any = ThreadPoolTaskRunner(max_workers=512)  # threads that wait; the workers set the pace
+RUNNER: Any = ThreadPoolTaskRunner(max_workers=512)  # threads that only wait; the workers set the pace
 AHEAD = 2
-"""Task runs that are submitted per worker process: so that none waits, and few are lost with a server."""
+"""Task runs submitted per worker process: enough to keep workers busy, few to lose with a server."""
 LOCK = "schedule"
-"""One update of a dataset runs at a time; a killed process lets its lock go at once, Prefect's own limit only later."""
+"""Lock of updates, one at a time per dataset; a killed process releases it at once, Prefect's own limit only later."""
 log = logging.getLogger(__name__)
 StageName = Annotated[str, Field(json_schema_extra={"enum": ["", *GROUPS, *BY_NAME]})]
 ProfileName = Annotated[str, Field(json_schema_extra={"examples": [*profile_names()]})]
@@ -64,16 +65,16 @@ def build_dataset(
     until: StageName = "",
     exclude: list[str] | None = None,
 ) -> State[None]:
-    """Build a dataset, or do what an earlier build of it still owes.
+    """Build a dataset, or continue an earlier build of it.
 
     Args:
         out: Folder or URL of the dataset.
         source: A folder of images, or kind:path; none: the profile's own.
-        profile: A profile's name, or a .yaml file.
+        profile: Name of a profile, or a .yaml file.
         settings: Fields to set over the profile ("mining.min_similarity=0.8").
-        limit: Only the first so many images of the source.
+        limit: Only the first N images of the source.
         until: Stop after this stage.
-        exclude: Sources whose images are kept out, and what is nearly one of them.
+        exclude: Sources of images to exclude, together with near-duplicates of them.
     """
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
     with logged():
@@ -84,7 +85,7 @@ def build_dataset(
 def resume_dataset(
     dataset: str, stage: StageName = "", reason: str = "", settings: list[str] | None = None
 ) -> State[None]:
-    """Finish what a dataset still owes.
+    """Finish the owed rows of a dataset.
 
     Args:
         dataset: Folder or URL of the dataset.
@@ -100,7 +101,7 @@ def resume_dataset(
 
 @flow(name="update-dataset", flow_run_name="update-{dataset}", task_runner=RUNNER, persist_result=False)
 def update_dataset(dataset: str) -> State[None]:
-    """Look at a dataset's source anew, do what is owed, and publish a version where its gates hold.
+    """List a dataset's source again, do what is owed, and publish a version if its gates hold.
 
     Args:
         dataset: Folder or URL of the dataset.
@@ -110,7 +111,7 @@ def update_dataset(dataset: str) -> State[None]:
         opened = Dataset.open(dataset)
         try:
             with hold(folder, LOCK, _refuse if folder.is_local else None):
-                if folder.is_local:  # whoever is alive holds the lock
+                if folder.is_local:  # a living update holds the lock
                     end_dead_runs()
                 opened.resume(worker=as_flow_run)
                 return _end_of(opened)
@@ -119,7 +120,7 @@ def update_dataset(dataset: str) -> State[None]:
             return Completed(name="Skipped", message=said)
 
 
-class _Busy(Exception):  # noqa: N818  (no fault: another update is at work)
+class _Busy(Exception):  # noqa: N818  (not an error: another update is running)
     pass
 
 
@@ -129,14 +130,15 @@ def _refuse() -> None:
 
 @contextmanager
 def as_flow_run(request: Request) -> Generator[Work]:
-    """Give what runs a build's shards and steps as task runs and subflows of the flow run that is at work."""
+    """Yield a runner of a build's shards and steps as task runs and subflows of the current flow run."""
     dataset, gone = request.folder.url, Event()
-    with tagged(dataset_name(dataset), request.profile.name), workers_of(request) as workers:
-        yield Work(
-            run_shards=_as_task_runs(workers, gone),
-            run_step=_as_subflows(dataset, gone),
-            watcher=LineWatcher(shards=False),  # those are in the logs of their task runs
-        )
+    lines = LineWatcher(shards=False)  # shards are in the logs of their task runs
+    with (
+        tagged(dataset_name(dataset), request.profile.name),
+        metered(lines, request.profile.run.metrics_port) as watcher,
+        workers_of(request) as workers,
+    ):
+        yield Work(run_shards=_as_task_runs(workers, gone), run_step=_as_subflows(dataset, gone), watcher=watcher)
 
 
 def _end_of(dataset: Dataset) -> State[None]:
@@ -146,21 +148,21 @@ def _end_of(dataset: Dataset) -> State[None]:
 
 
 def _as_subflows(url: str, gone: Event) -> RunStep:
-    """Return a way to run a build's steps as subflows; without Prefect once its server is gone."""
+    """Return a runner of a build's steps as subflows; without Prefect once its server is lost."""
 
     def run_step(step: str, run: Callable[[], Sequence[Counts]]) -> None:
         waiting, faults, ending = [run], list[Exception](), ExitStack()
 
         def run_stages(dataset: str) -> State[None]:  # noqa: ARG001  (names the run)
             try:
-                counts = waiting.pop()()  # Prefect keeps this function; what it built with is let go
-            except PairwrightError as error:  # raised again in the build's flow run, which shows where
+                counts = waiting.pop()()  # Prefect keeps this function; the build's objects are released
+            except PairwrightError as error:  # raised again in the build's flow run
                 faults.append(error)
                 return Failed(message=str(error))
             except Exception as error:
                 faults.append(error)
                 raise
-            if gone.is_set():  # its end is told in one attempt, not in minutes of them while all stands still
+            if gone.is_set():  # report the end in one attempt, not in minutes of retries while the build waits
                 ending.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
             return step_state(counts, url)
 
@@ -171,7 +173,7 @@ def _as_subflows(url: str, gone: Event) -> RunStep:
                 if not gone.is_set():
                     subflow(run_stages)(dataset_name(url), return_state=True)
         except UNREACHED as error:
-            log.warning("%s: Prefect's server is gone (%s); the build goes on", step, error)
+            log.warning("%s: lost Prefect's server (%s); the build continues", step, error)
             gone.set()
         if waiting:
             run()
@@ -182,9 +184,9 @@ def _as_subflows(url: str, gone: Event) -> RunStep:
 
 
 def _as_task_runs(workers: Runner, gone: Event) -> RunShards:
-    """Return a way to run shards as Prefect task runs, each in one of the workers; these need not know of Prefect.
+    """Return a runner of shards as Prefect task runs, each in one of the workers, which need not know Prefect.
 
-    Where its server does not answer, Prefect ends a task run unrun: that shard is run all the same, and those after it.
+    If its server does not answer, Prefect ends a task run without running it: this shard and later ones are run anyway.
     """
 
     def run(planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
@@ -201,7 +203,7 @@ def _as_task_runs(workers: Runner, gone: Event) -> RunShards:
             shard, outcomes = ended.get()
             under_way -= 1
             if not outcomes:
-                log.warning("%s: its task run did not run (is Prefect's server gone?); the build goes on", shard.name)
+                log.warning("%s: its task run did not start (Prefect's server lost?); the build continues", shard.name)
                 lost.append(shard)
                 gone.set()
             yield from outcomes
@@ -219,14 +221,14 @@ def _task_of(stage: Stage, workers: Runner) -> Task[[Planned, ShardRef, list[Out
         failed = say_shard(planned, outcomes[0])
         return Failed(message=failed) if failed else None
 
-    run_shard.__qualname__ = stage.name  # Prefect makes the task's key of it
+    run_shard.__qualname__ = stage.name  # Prefect derives the task's key from it
     return task(
         name=stage.name,
         task_run_name="{shard.name}",
         tags=[stage.name, stage.group],
         cache_policy=NO_CACHE,
         persist_result=False,
-        retries=1,  # with none, Prefect logs a failed state as an exception that there is not: "NoneType: None"
+        retries=1,  # with 0, Prefect logs a failed state as a missing exception: "NoneType: None"
         retry_condition_fn=lambda _task, _run, _state: False,
     )(run_shard)
 
@@ -234,18 +236,18 @@ def _task_of(stage: Stage, workers: Runner) -> Task[[Planned, ShardRef, list[Out
 log = logging.getLogger(__name__)
 OURS = logging.getLogger("pairwright")
 UNREACHED = (httpx.HTTPError, PrefectHTTPStatusError, RuntimeError)
-"""What Prefect's client raises where its server does not answer."""
+"""Exceptions of Prefect's client if its server does not answer."""
 
 
 class RunLogHandler(APILogHandler):
-    """Handler that sends a line to the run that writes it, and to the flow run where a thread belongs to none."""
+    """Handler that sends a line to its own run, or to the flow run if the thread has none."""
 
     def __init__(self, flow_run_id: UUID) -> None:
         super().__init__()
         self.flow_run_id = flow_run_id
 
     def prepare(self, record: logging.LogRecord) -> dict[str, Any]:
-        """Return the line as the server takes it."""
+        """Return the line in the server's form."""
         if TaskRunContext.get() is None and FlowRunContext.get() is None:
             record.flow_run_id = self.flow_run_id
         return super().prepare(record)
@@ -253,14 +255,14 @@ class RunLogHandler(APILogHandler):
 
 @contextmanager
 def logged() -> Generator[None]:
-    """Send our log lines to Prefect's logs, too, while a flow run is at work."""
+    """Send our log lines to Prefect's logs as well during a flow run."""
     if any(isinstance(handler, APILogHandler) for handler in OURS.handlers):  # PREFECT_LOGGING_EXTRA_LOGGERS
         yield
         return
     handler, level, root = RunLogHandler(UUID(flow_run.get_id())), OURS.level, logging.getLogger().handlers
     terminal = [one for one in root if not isinstance(one, PrefectConsoleHandler)]
     OURS.addHandler(handler)
-    if len(terminal) < len(root):  # Prefect has set up this process, a worker's
+    if len(terminal) < len(root):  # Prefect has configured this worker process
         OURS.setLevel(level or logging.getLogger("prefect.extra").level)
     for one in terminal:
         one.addFilter(_is_not_an_end)
@@ -272,7 +274,7 @@ def logged() -> Generator[None]:
 
 
 def _is_not_an_end(record: logging.LogRecord) -> bool:
-    """Leave to the command line how a run has ended, which it says itself."""
+    """Filter out lines on how a run ended, which the command line prints itself."""
     if not record.name.startswith("prefect."):
         return True
     error = record.exc_info[1] if record.exc_info else None
@@ -283,7 +285,7 @@ def _is_not_an_end(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def tagged(*words: str) -> Generator[None]:
-    """Give the flow run, and the runs that begin within it, these tags, whoever has started it."""
+    """Tag the flow run, and the runs that start within it, however it was started."""
     try:
         with get_client(sync_client=True) as client:
             client.update_flow_run(UUID(flow_run.get_id()), tags={*flow_run.get_tags(), *words})
@@ -294,7 +296,7 @@ def tagged(*words: str) -> Generator[None]:
 
 
 def end_dead_runs() -> None:
-    """Mark earlier runs of this name as crashed that Prefect takes for running: their processes were killed."""
+    """Mark earlier runs of this name as crashed if Prefect takes them for running: their processes were killed."""
     context = FlowRunContext.get()
     assert context
     assert context.flow_run
@@ -307,16 +309,16 @@ def end_dead_runs() -> None:
             for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate({**same, **running})):
                 client.set_flow_run_state(run.id, dead, force=True)
     except UNREACHED as error:
-        log.warning("runs that were killed are not marked in Prefect: %s", error)
+        log.warning("killed runs could not be marked in Prefect: %s", error)
 
 
 def dataset_name(dataset: str) -> str:
-    """Return the last part of a dataset's place."""
+    """Return the last part of a dataset's path."""
     return dataset.rstrip("/").rpartition("/")[2]
 
 
 def end_state(report: Report, dataset: str) -> State[None]:
-    """Return the final state of a build's flow run: its message is what the command line says at the end."""
+    """Return the final state of a build's flow run, with the message that the command line prints at the end."""
     if report.is_complete:
         return Completed(message=f"all done, version {report.verdict.version}")
     status = report.status(dataset)
@@ -324,25 +326,25 @@ def end_state(report: Report, dataset: str) -> State[None]:
 
 
 def step_state(counts: Sequence[Counts], dataset: str) -> State[None]:
-    """Return the final state of a step of a build: what its stages owe, or how many rows they have."""
+    """Return the final state of a step of a build: owed rows of its stages, or their number of rows."""
     if owed := list(say_owed(counts, dataset)):
         return Failed(message="\n".join(owed))
     return Completed(message=", ".join(f"{count.stage} {count.rows:,}" for count in counts))
 
 
 def publish_report(dataset: str, report: Report) -> None:
-    """Show the stage table, with the numbers of `status --json`, under the dataset's name."""
+    """Publish the stage table, with the numbers of `status --json`, under the dataset's name."""
     name = dataset_name(dataset)
     reasons = ["; ".join(f"{text} ({n})" for text, n in count.reasons.items()) for count in report.counts]
     rows: list[dict[str, Any]] = [
         {**count.as_json(), "seconds": round(spent, 1), "reasons": why}
         for count, spent, why in zip(report.counts, report.seconds, reasons, strict=True)
     ]
-    publish_table(f"build-{name}", rows, f"What became of the rows of {name}.")
+    publish_table(f"build-{name}", rows, f"Outcomes of the rows of {name}.")
 
 
 def publish_table(name: str, rows: list[dict[str, Any]], description: str) -> None:
-    """Show a table under a name; where the server is gone, log that, for the rows are on disk all the same."""
+    """Publish a table under a name; if the server is lost, log that, since the rows are on disk anyway."""
     try:
         key = "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")
         create_table_artifact(key=key, table=rows, description=description)

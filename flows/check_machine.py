@@ -1,4 +1,4 @@
-"""Look at this machine: versions, devices, disk, weights, servers, and what each profile lacks here. Builds nothing."""
+"""Check this machine: versions, devices, disk, weights, servers, and the needs of each profile. Builds nothing."""
 
 import os
 import shutil
@@ -31,11 +31,11 @@ MIN_MEMORY_GB, MIN_FREE_GB = 4.0, 5.0
 SERVER_SECONDS = 3.0
 NOUNS = {find_nouns.STAGE.name, find_mentions.STAGE.name}
 FETCH = ". Fetch it with: "
-"""After this the message of a missing model says how each of its files is fetched by itself."""
+"""Text after which the message of a missing model tells how to fetch each of its files."""
 
 
 def check_machine(out: str, *, needs_gpu: bool) -> Iterator[Check]:
-    """Yield what is so for every profile: Python, processor, memory, GPU, packages, disks, Prefect."""
+    """Yield the checks that apply to every profile: Python, processor, memory, GPU, packages, disks, Prefect."""
     yield ok("machine", "Python", f"Python {sys.version.split()[0]} at {sys.executable}")
     memory = memory_bytes() / GB
     state = warning if memory < MIN_MEMORY_GB else ok
@@ -48,7 +48,7 @@ def check_machine(out: str, *, needs_gpu: bool) -> Iterator[Check]:
 
 
 def memory_bytes() -> int:
-    """Return how much memory this process may have, that of its container where there is one."""
+    """Return the memory that this process may use, limited by its container."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if hasattr(os, "sysconf") else []
     with suppress(OSError, ValueError):  # no such file, or "max"
         limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
@@ -56,7 +56,7 @@ def memory_bytes() -> int:
 
 
 def _check_place(name: str, url: str) -> Iterator[Check]:
-    """Yield whether a folder, or the nearest one above it that exists, has room and takes a file, once."""
+    """Yield whether a folder, or its nearest existing parent, has room and accepts a file."""
     folder = Folder(url)
     if folder.is_local:
         place = Path(folder.path("")).absolute()
@@ -73,13 +73,13 @@ def _check_place(name: str, url: str) -> Iterator[Check]:
         if done != (True, False) or folder.read(trial) != b"first":
             yield missing("disk", name, f"{folder.url}: files are not created as a build needs it")
         elif not folder.is_local:
-            yield ok("disk", name, f"{url} takes a file and gives it back")
+            yield ok("disk", name, f"{url}: writing and reading a file works")
     finally:
         folder.delete(trial)
 
 
 def check_profile(profile: Profile, until: str) -> Iterator[Check]:
-    """Yield what a profile needs beside that: packages, weights, served models."""
+    """Yield the checks of one profile: packages, weights, served models."""
     stages = Pipeline(profile, until).running
     sections = {stage.name: profile.section(stage.section) for stage in stages}
     loading = any(one.processes and one.processes(sections[one.name]) is not None for one in stages)
@@ -122,7 +122,7 @@ def _check_prefect(url: str) -> Check:
 
     here = version("prefect")
     if not url:
-        return ok("Prefect", "server", "none is configured (PREFECT_API_URL): builds run without one")
+        return ok("Prefect", "server", "none configured (PREFECT_API_URL): builds run without one")
     try:
         user, _, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
         place, auth = f"{url.rstrip('/')}/admin/version", (user, password) if user else None

@@ -18,11 +18,11 @@ from pairwright.schemas.errors import ConfigError, ModelError, PairwrightError, 
 
 WORDS = {int: "NUMBER", float: "NUMBER"}
 SHARED = ("quiet", "verbose", "log_format", "plugin")
-"""Options that stand before or after a verb."""
+"""Options allowed before or after a verb."""
 
 
 class LazyGroup(TyperGroup):
-    """Group of the verbs in ``VERBS``; until one is used, its entry of the table stands for it."""
+    """Group of the verbs in ``VERBS``; a verb's module is loaded on use."""
 
     def __init__(self, **words: Any) -> None:
         words["commands"] = {verb.name: TyperCommand(verb.name, help=verb.help) for verb in VERBS}
@@ -40,7 +40,7 @@ class LazyGroup(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
     def _finish(self, command: Any) -> None:
-        """Give a verb the options that all have, and name the values in words: ``--limit NUMBER``, not INTEGER."""
+        """Add the shared options to a verb, and name values in words: ``--limit NUMBER``, not INTEGER."""
         command.params += [param for param in self.params if param.name in SHARED]
         for param in command.params:
             if param.metavar is None:
@@ -49,7 +49,7 @@ class LazyGroup(TyperGroup):
                 param.display_type_rich = lambda ctx: ""  # noqa: ARG005  (DATASET, not DATASET <str>)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write a panel of each kind of verbs, without loading any."""
+        """Write a panel for each kind of verbs, without loading any."""
         del ctx
         for panel, verbs in groupby(VERBS, key=lambda verb: verb.panel):
             with formatter.section(panel):
@@ -59,7 +59,7 @@ class LazyGroup(TyperGroup):
 app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
-    rich_markup_mode=None,  # loading what draws boxes takes twice as long as all else
+    rich_markup_mode=None,  # loading rich takes twice as long as everything else
     pretty_exceptions_enable=False,
     help="Build synthetic image-difference and preference datasets. Start with: `pairwright build --out demo`",
 )
@@ -100,7 +100,7 @@ def _main(
         bool, Option("--quiet", "-q", help="Show warnings and the end only.", callback=_be_quiet, expose_value=False)
     ] = False,
     verbose: Annotated[
-        bool, Option("--verbose", "-v", help="Log details, too.", callback=_be_verbose, expose_value=False)
+        bool, Option("--verbose", "-v", help="Log more details.", callback=_be_verbose, expose_value=False)
     ] = False,
     log_format: Annotated[
         Literal["text", "json"],
@@ -110,7 +110,7 @@ def _main(
         list[str] | None,
         Option(
             metavar="FILE.py",
-            help="Load sources, stages, ... of your own from this file (repeatable).",
+            help="Load your own sources, stages, ... from this file (repeatable).",
             callback=load_plugins,
             expose_value=False,
         ),
@@ -122,10 +122,11 @@ def _main(
 def main() -> None:
     """Run the command line; turn errors into one message and an exit code."""
     keep_quiet()
+    os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "30")  # docker/notify.yaml buries runs that send no more
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    logging.getLogger("faiss").setLevel(logging.WARNING)  # it tells which of its builds it tries
-    logging.getLogger("huggingface_hub").propagate = False  # it prints what it says itself
-    for client in ("httpx", "httpx2"):  # they tell each request, signed addresses in full
+    logging.getLogger("faiss").setLevel(logging.WARNING)  # it logs the builds that it tries to load
+    logging.getLogger("huggingface_hub").propagate = False  # it prints its own lines
+    for client in ("httpx", "httpx2"):  # they log each request, with signed addresses
         logging.getLogger(client).setLevel(logging.WARNING)
     try:
         app()
@@ -139,13 +140,13 @@ def main() -> None:
         print("Stopped.", file=sys.stderr)
         sys.exit(STOPPED)
     except SystemExit as end:
-        if end.__context__ and isinstance(end.__context__.__cause__, KeyboardInterrupt):  # no verb has said it
+        if end.__context__ and isinstance(end.__context__.__cause__, KeyboardInterrupt):  # no verb has reported it
             print("Stopped.", file=sys.stderr)
         raise
 
 
 def keep_quiet() -> None:
-    """Switch Prefect's telemetry off for this process and those that it starts, unless its user has decided."""
+    """Switch Prefect's telemetry off for this process and its children, unless the user has set it."""
     if not {"DO_NOT_TRACK", "PREFECT_SERVER_ANALYTICS_ENABLED"} & os.environ.keys():
         os.environ.update(DO_NOT_TRACK="1", PREFECT_SERVER_ANALYTICS_ENABLED="false")
 

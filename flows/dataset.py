@@ -1,4 +1,4 @@
-"""The dataset: the one thing that people open. What it does is in files of their own, loaded when it is asked for."""
+"""The dataset: the object that users open. Its methods are in separate files, loaded on first use."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ from pairwright.tasks.store.decisions import Sorted, read_decision_file, read_de
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import Verdict
 
-if TYPE_CHECKING:  # what these load is needed by one method each, and takes 0.05 to 0.1 s
+if TYPE_CHECKING:  # each is needed by one method only, and takes 0.05 to 0.1 s to load
     from pairwright.flows.evaluate_model import Evaluated
     from pairwright.flows.export_dataset import ExportConfig
     from pairwright.flows.iterate_rounds import Iterated
@@ -49,33 +49,33 @@ if TYPE_CHECKING:  # what these load is needed by one method each, and takes 0.0
 Settings = Mapping[str, Any] | Sequence[str]
 """Fields of a profile or of a training: ``{"mining.min_similarity": 0.8}`` or ``["mining.min_similarity=0.8"]``."""
 Watch = Callable[[int, int], None]
-"""Hears how many rows or steps are done, of how many."""
+"""Called with the rows or steps done so far, and their total."""
 
 
 class Dataset:
     """Dataset: a folder or URL with tables and versions.
 
     album = Dataset.open("album")                       # the newest version; version=3 for another
-    album.status()                                      # what is done, dropped, failed, owed
+    album.status()                                      # rows done, dropped, failed, owed
     album["pairs"].to_pandas()                          # also .rows(), .to_arrow(), .where("similarity > 0.8")
     album.export("trl", "album-trl", split="train")
     run = album.train("adpo", start="sft")
     """
 
     outcome: Report | None = None
-    """How the build ended that this object has run last; none: it has run none."""
+    """Report of the last build that this object ran; ``None``: it ran none."""
 
     def __init__(self, folder: Folder, number: int | None = None) -> None:
-        """Hold a dataset's folder and the number of a version; ``open`` and ``build`` check them first."""
+        """Store a dataset's folder and the number of a version; ``open`` and ``build`` check them first."""
         self.folder, self._number = folder, number
         self._version: Version | None = None
 
     @classmethod
     def open(cls, url: str | Path, version: int | None = None) -> Self:
-        """Open the dataset in a folder or at a URL; it is read as one of its versions.
+        """Open one version of the dataset in a folder or at a URL.
 
-        ``Dataset.open("s3://bucket/album", version=3)``. Without a number the newest version is read, or the tables as
-        they are now where there is none yet.
+        ``Dataset.open("s3://bucket/album", version=3)``. Without a number, the newest version is read, or the current
+        tables if there is none yet.
         """
         found = cls(Folder(str(url)), version)
         if version is None:
@@ -97,19 +97,19 @@ class Dataset:
         exclude: Sequence[str] = (),
         worker: Worker | None = None,
     ) -> Self:
-        """Build a dataset, or do what an earlier build of it still owes, and open it; ``outcome`` says how it ended.
+        """Build a dataset, or continue an earlier build of it, and open it; ``outcome`` is the build's report.
 
         ``Dataset.build("photos/", out="album", profile="laptop", until="mining")``
 
         Args:
             source: a folder of images, or kind:path; none: the profile's own.
             out: the dataset's folder or URL.
-            profile: a profile's name, or a .yaml file.
+            profile: name of a profile, or a .yaml file.
             settings: fields to set over the profile.
-            limit: only the first so many images of the source.
+            limit: only the first N images of the source.
             until: the last stage, or the last group of stages; empty: all.
-            exclude: sources whose images are kept out, and what is nearly one of them.
-            worker: gives what runs the shards and who is told; none: this machine's processes, and bars or lines.
+            exclude: sources of images to exclude, together with near-duplicates of them.
+            worker: provides the runner of shards and the watcher; none: this machine's processes, and bars or lines.
         """
         words: dict[str, Any] = {"profile": profile, "settings": _lines(settings), "limit": limit, "until": until}
         request = make_request(str(out), source and str(source), **words, exclude=exclude)
@@ -129,7 +129,7 @@ class Dataset:
         until: str = "",
         trial: int = 0,
     ) -> Plan:
-        """Say, per stage, what a build would do: rows, calls, tokens, time, disk. Builds nothing but the trial.
+        """Return, per stage, what a build would do: rows, calls, tokens, time, disk. Builds only the trial.
 
         ``Dataset.plan("photos/", profile="laptop", trial=50).totals["seconds"]``
         """
@@ -139,12 +139,12 @@ class Dataset:
 
     @property
     def url(self) -> str:
-        """Return where it is."""
+        """Return its folder or URL."""
         return self.folder.url
 
     @property
     def version(self) -> Version:
-        """Return the version that is read: the one that was asked for, or the newest when it was first looked at."""
+        """Return the version that is read: the requested one, or the newest at first use."""
         if self._version is None:
             self._version = open_version(self.folder, self._number)
         return self._version
@@ -161,7 +161,7 @@ class Dataset:
 
     @property
     def tables(self) -> list[str]:
-        """Return the names of its tables, in the order in which they are made."""
+        """Return the names of its tables, in the order of the stages."""
         return [planned.stage.name for planned in self.version.planned]
 
     def __iter__(self) -> Iterator[str]:
@@ -184,11 +184,11 @@ class Dataset:
         return Table(self.version, table)
 
     def status(self, *, verify: bool = False) -> Status:
-        """Count what is done, dropped, failed and owed now, per stage; a notebook shows it as a table."""
+        """Count rows done, dropped, failed and owed now, per stage; a notebook shows a table."""
         return look_at_status(self.folder, verify=verify)
 
     def refused(self, table: str) -> Iterator[tuple[str, str, str]]:
-        """Yield status, reason and detail of what a table refused, or kept with a remark, each by its name.
+        """Yield status, reason and detail of each input that a table refused, or kept with a remark.
 
         ``list(album.refused("images"))``
         """
@@ -197,15 +197,15 @@ class Dataset:
     def resume(
         self, *, stage: str = "", reason: str = "", settings: Settings = (), worker: Worker | None = None
     ) -> Report:
-        """Look at the source anew, finish what is owed, and publish a version; return how that ended.
+        """List the source again, finish what is owed, and publish a version; return the report.
 
-        ``album.resume(stage="captioning", reason="no answer in time")`` retries only what failed there for this reason.
+        ``album.resume(stage="captioning", reason="no answer in time")`` retries only rows that failed for this reason.
         The settings are fields of ``run``, ``gates`` and ``health``, which change no row.
         """
         return self._run(resume_request(self.url, stage=stage, reason=reason, settings=_lines(settings)), worker)
 
     def run(self, pipeline: Pipeline) -> Report:
-        """Do what is owed of a pipeline's stages, and publish a version; return how that ended.
+        """Do what is owed of a pipeline's stages, and publish a version; return the report.
 
         ``album.run(Pipeline(album.profile, until="captioning"))``
         """
@@ -226,7 +226,7 @@ class Dataset:
         config: "ExportConfig | None" = None,
         watch: Watch | None = None,
     ) -> "Tally":
-        """Write this version in a form that other programs read; return what was written.
+        """Export this version in the format of another program; return what was written.
 
         ``album.export("trl", "album-trl", split="train")``
 
@@ -234,8 +234,8 @@ class Dataset:
             form: "hf", "trl", "llamafactory", ... (``pairwright formats``).
             to: a new folder, or an earlier export.
             split: only this split, or these; none: all.
-            config: which rows, and what goes with them, where that is more than a split.
-            watch: hears how many rows have passed by, of how many.
+            config: further options, such as the selection of rows.
+            watch: called with the rows read so far, and their total.
         """
         from pairwright.flows.export_dataset import ExportConfig, export_dataset
 
@@ -256,9 +256,9 @@ class Dataset:
         settings: Settings = (),
         watcher: "TrainingWatcher | None" = None,
     ) -> "Trained":
-        """Train a model on this version's preferences, or go on with a run that was stopped; return how it ended.
+        """Train a model on this version's preferences, or continue a stopped run; return the result.
 
-        A run that was stopped goes on with the version that it began with.
+        A stopped run continues with the version that it began with.
 
         ``album.train("sft")``, then ``album.train("adpo", start="sft", settings={"optimiser.num_train_epochs": 2})``
         """
@@ -272,7 +272,7 @@ class Dataset:
 
     @classmethod
     def iterate(cls, url: str | Path, *, worker: Worker | None = None, **choices: Any) -> "Iterated":
-        """Train in rounds on what the model itself writes; build the dataset where there is none yet.
+        """Train in rounds on the model's own texts; builds the dataset if there is none yet.
 
         ``Dataset.iterate("album", rounds=3, model="Qwen/Qwen2.5-VL-3B-Instruct")``; choices: ``IterateConfig``.
         """
@@ -281,11 +281,11 @@ class Dataset:
         return Rounds(folder=Folder(str(url)), config=IterateConfig(**choices), worker=worker or working).iterate()
 
     def runs(self) -> list[ListedRun]:
-        """List the trainings: what they trained, how far they are, what was measured last."""
+        """List the trainings: objective, progress, last measurement."""
         return list_runs(self.url)
 
     def evaluate(self, model: str, benchmark: str = "scenes", **choices: Any) -> "Evaluated":
-        """Ask a model the questions of a benchmark that is made of this version, and score its answers.
+        """Ask a model the questions of a benchmark made from this version, and score its answers.
 
         ``album.evaluate(run.folder, "scenes", limit=50)``
         """
@@ -296,12 +296,12 @@ class Dataset:
         return evaluate_model(config, watch=show_steps)
 
     def publish(self) -> Verdict:
-        """Publish what there is now as the newest version although its profile's gates held the build back."""
+        """Publish the current state as the newest version, although its profile's gates held the build back."""
         self._version = None
         return publish_anyway(self.folder)
 
     def refilter(self, settings: Settings, *, keep: bool = False) -> Refiltered:
-        """Try other mining thresholds on the stored similarities; return what pairs come and go.
+        """Try other mining thresholds on the stored similarities; return the pairs that come and go.
 
         ``album.refilter({"mining.min_similarity": 0.8})``
         """
@@ -318,48 +318,51 @@ class Dataset:
         return apart
 
     def decisions(self) -> Decisions:
-        """Return what people have decided about its rows."""
+        """Return the decisions of people about its rows."""
         return read_decisions(self.folder)
 
-    def view(self, *, port: int, ready: Callable[[str, str], None], watch: Watch | None = None) -> bool:
-        """Serve this version's pages on this machine until Ctrl-C; return whether a thread was at work still.
+    def view(
+        self, *, port: int, ready: Callable[[str, str], None], annotator: str = "", watch: Watch | None = None
+    ) -> bool:
+        """Serve this version's pages on this machine until Ctrl-C; return whether a thread was still running.
 
-        Once pages are served, ``ready`` hears their address, and one that is good for one visit.
+        Once pages are served, ``ready`` is called with their address, and with an address for a single visit. Decisions
+        made there are stored under the annotator's name.
         """
         from pairwright.flows.report_dataset import view_dataset
 
-        return view_dataset(self.version, port=port, ready=ready, watch=watch or say_nothing)
+        return view_dataset(self.version, port=port, annotator=annotator, ready=ready, watch=watch or say_nothing)
 
     def versions(self) -> list[ListedVersion]:
-        """List the versions, the oldest first: when each was published, its rows, what was asked for otherwise."""
+        """List the versions, the oldest first: time, rows, changed settings."""
         return list_versions(self.folder)
 
     def diff(self, before: int, after: int, *, stage: str = "", listed: bool = False) -> Difference:
-        """Compare two versions: rows in and out by key, inputs that ended otherwise and why, settings that differ."""
+        """Compare two versions: rows that came and went, inputs with another outcome and why, changed settings."""
         first, second = (open_version(self.folder, number) for number in (before, after))
         return diff_versions(first, second, stage=stage, listed=listed)
 
     def lineage(self, key: str) -> Lineage:
-        """Return all that was made of a row and all it was made from, with what made each."""
+        """Return everything made from a row, and everything it was made from, with the maker of each."""
         return trace_lineage(self.version, key)
 
     def remove(self, keys: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = "") -> Removal:
-        """Enter images into the list of removed ones: they and all that came of them leave the next version.
+        """Remove images on request: they and everything made from them leave the next version.
 
         ``album.remove(names=["holiday/beach.jpg"], reason="asked by mail")``, then ``album.resume()``, ``album.gc()``
         """
         return remove_images(self.folder, keys, names=names, reason=reason)
 
     def take_back(self, keys: Sequence[str], *, reason: str = "") -> list[str]:
-        """Enter that removed images are taken back, by their keys or the beginnings of these; return their keys."""
+        """Undo the removal of images, by their keys or prefixes of these; return their keys."""
         return take_back(self.folder, keys, reason=reason)
 
     def removed(self) -> list[tuple[str, str, str]]:
-        """Return the images that are removed now: when, which, why."""
+        """Return the images that are removed now: time, key, reason."""
         return list_removed(self.folder)
 
     def gc(self, *, keep: int | None = None, dry_run: bool = False, watch: Watch | None = None) -> Collected:
-        """Delete what no kept version and not the present state needs; say what that was."""
+        """Delete files that neither a kept version nor the current state needs; return what was deleted."""
         return collect_garbage(self.folder, keep=keep, dry_run=dry_run, watch=watch)
 
     def _run(self, request: Request, worker: Worker | None = None) -> Report:

@@ -12,7 +12,7 @@ from pairwright.tasks.evaluation.score_captions import CaptionScores, ScoringCon
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of captions: what was scored, how, and the scores."""
+    """Scores of captions, with the items and the protocol."""
 
     protocol: str
     config: ScoringConfig
@@ -20,7 +20,7 @@ class Evaluation:
     found: CaptionScores
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for scripts: scores as fractions, intervals, counts, what was skipped and why."""
+        """Return it for scripts: scores as fractions, intervals, counts, skipped metrics with reasons."""
         found, matched = self.found, self.matched
         return {
             "protocol": self.protocol,
@@ -42,7 +42,7 @@ class Evaluation:
         yield from ((name.upper(), "-", "skipped") for name in self.found.skipped)
 
     def notes(self) -> Iterator[str]:
-        """Yield what the scores are of, and what was left out or skipped."""
+        """Yield the number of items, and what was left out or skipped."""
         matched, found = self.matched, self.found
         yield f"{len(matched.items):,} items, {found.references:,} references; protocol {self.protocol}"
         counts = {
@@ -64,6 +64,6 @@ def evaluate_captions(
     missing: str = "refuse",
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Evaluation:
-    """Score the captions of one file against those of another; ``progress`` hears steps done, of how many."""
+    """Score the captions of one file against those of another; ``progress`` is called with steps done and total."""
     matched = match_captions(read_captions(predictions), read_captions(references), protocol=protocol, missing=missing)
     return Evaluation(protocol, config, matched, score_captions(matched, config, progress=progress))

@@ -1,6 +1,6 @@
-"""Evaluate a model on a benchmark: ask what is owed, have answers judged where a judge is needed, and score them.
+"""Evaluate a model on a benchmark: ask the open questions, judge answers if a judge is needed, and score them.
 
-What was answered is kept beside the scores, so that a killed evaluation goes on with what is owed.
+Answers are kept beside the scores, so that a killed evaluation continues with the open questions.
 """
 
 import json
@@ -44,7 +44,7 @@ PIXELS = 448 * 448
 """As ``model.max_pixels`` of a training."""
 FOLDER = "evaluations"
 FINISHED = "checkpoint"
-"""The folder of a run that holds its model."""
+"""Folder of a run with its model."""
 SAID = {
     "empty": "answers are empty",
     "cut": "answers were cut, at the most tokens that are allowed",
@@ -60,7 +60,7 @@ Respond = Callable[[Iterable[tuple[str, Question]], Answers], Iterator[Reply]]
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationConfig:
-    """Configuration of an evaluation: which model, on which benchmark, and how.
+    """Configuration of an evaluation: the model, the benchmark, and options.
 
     EvaluationConfig(model="album/runs/dpo", benchmark="scenes", data=Path("album"), limit=50)
     """
@@ -73,42 +73,42 @@ class EvaluationConfig:
     version: int | None = None
     """The number of the dataset's version; none: the newest."""
     to: Path | None = None
-    """Where the scores go; ``None``: below ``evaluations``."""
+    """File of the scores; ``None``: below ``evaluations``."""
     limit: int | None = None
-    """Only so many items, the first ones."""
+    """Only the first N items."""
     server: ChatConfig | str = ""
-    """Who serves the model, or where; empty: it is loaded here."""
+    """Server of the model, or its address; empty: it is loaded here."""
     judge: ChatConfig | str = ""
-    """Who rates: a server, its address, or a profile (its judge, else its chat)."""
+    """Judge: a server, its address, or a profile (its judge, else its chat)."""
     judge_model: str = ""
-    """The judge's name on its server; empty: what the profile says, or the only one."""
+    """The judge's name on its server; empty: the profile's, or the only model there."""
     batch: int = 8
-    """Questions at once, where the model is loaded here."""
+    """Questions per batch of a model that is loaded here."""
     max_pixels: int = PIXELS
-    """Larger images are scaled down, where the model is loaded here."""
+    """Maximum pixels of an image for a model that is loaded here; larger ones are scaled down."""
     perturb: str = ""
-    """What is done to the questions: "noise:5", "fog:5", "words:0.4"."""
+    """Perturbation of the questions: "noise:5", "fog:5", "words:0.4"."""
     resamples: int = 1000
     seed: int = 0
     blank: str = "keep"
-    """What becomes of blank references: "keep" (published scores count them), or "drop"."""
+    """Blank references: "keep" (published scores count them), or "drop"."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
-    """Results of an evaluation, and where they were written."""
+    """Results of an evaluation, and their files."""
 
     config: EvaluationConfig
     benchmark: Benchmark
     identity: str
-    """Tells the model from others."""
+    """Identity of the model."""
     judge: str
     """The judge's name; empty: there was none."""
     results: Results
     to: Path
 
     def about(self) -> dict[str, Any]:
-        """Return what was asked of whom."""
+        """Return the model, the benchmark and the options."""
         return {
             "benchmark": self.benchmark.name,
             "rule": self.benchmark.rule,
@@ -132,7 +132,7 @@ class Evaluated:
             yield show_score(score)
 
     def notes(self) -> Iterator[str]:
-        """Yield what the scores are of, what was left out, and where they lie."""
+        """Yield the number of items, what was left out, and the files."""
         counts = self.results.counts
         yield f"{counts['scored_items']:,} of {counts['items']:,} items, {counts['questions']:,} questions"
         yield from (f"{counts[name]:,} {text}" for name, text in SAID.items() if counts[name])
@@ -143,7 +143,7 @@ class Evaluated:
 
     @property
     def run(self) -> Path | None:
-        """Return the folder of the run that the model is of; ``None``: it is no run of a dataset."""
+        """Return the folder of the model's run; ``None``: it is not of a dataset's run."""
         place = Path(self.config.model).absolute()
         folder = place.parent if place.name == FINISHED else place
         return folder if folder.parent.name == RUNS and (folder / "config.yaml").is_file() else None
@@ -161,9 +161,9 @@ class Evaluated:
 
 
 def evaluate_model(config: EvaluationConfig, *, watch: Watch) -> Evaluated:
-    """Ask a model a benchmark's questions, and write its scores; what was answered before is not asked again.
+    """Ask a model a benchmark's questions, and write its scores; answered questions are not asked again.
 
-    ``watch`` gives, for a kind of work, who hears how much of it is done.
+    ``watch`` returns a progress callback for a kind of work.
     """
     benchmark = find_benchmark(config.benchmark)
     judge = _find_judge(benchmark, config)
@@ -199,8 +199,8 @@ def _find_judge(benchmark: Benchmark, config: EvaluationConfig) -> ChatConfig | 
         return None
     if not config.judge:
         raise ConfigError(
-            f"--benchmark {benchmark.name}: its answers are rated by a judge: name a served model with --judge URL, or "
-            "a profile that has one"
+            f"--benchmark {benchmark.name}: needs a judge to rate its answers: give a served model with --judge URL, "
+            "or a profile that has one"
         )
     judge = config.judge
     if isinstance(judge, str):

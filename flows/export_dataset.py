@@ -1,4 +1,4 @@
-"""Export a version of a dataset: open its tables, and hand its rows to the exporter."""
+"""Export a version of a dataset: open its tables, and pass its rows to the exporter."""
 
 import tempfile
 from collections.abc import Callable, Collection
@@ -25,26 +25,26 @@ from pairwright.tasks.training.find_model import require_packages
 from pairwright.tasks.training.tiny_model import write_tiny_model
 
 TEXTS = ("What differs between the two images?", "A red ball is new; nothing else has changed.")
-"""What the tokenizer of a tiny processor is trained on. It takes any text: what it has not seen becomes bytes."""
+"""Training texts of a tiny processor's tokenizer, which encodes unseen text as bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportConfig:
-    """Configuration of an export: which rows of a version, and what goes with them."""
+    """Configuration of an export: the table, the selection of rows, the verification."""
 
     selection: Selection = EVERYTHING
     table: str = ""
-    """What is exported; empty: what the form holds."""
+    """Table to export; empty: the form's own."""
     negatives: str = ""
-    """An ADPO run: the rows are those that a training with the negatives that it has mined would see."""
+    """ADPO run that provides mined negatives: the rows are those that a training with them would see."""
     model: str = ""
-    """Who is asked, where the form is requests."""
+    """Model to ask, for the form of requests."""
     verify: bool = False
     """Whether the result is read back."""
     processor: str = ""
-    """With it, a folder or a name on the Hub: rows are measured in its tokens; empty: they are not."""
+    """Processor (folder or name on the Hub) that counts rows' tokens; empty: none."""
     max_length: int = 0
-    """With a processor, most tokens of a row; 0: what the processor states."""
+    """With a processor, maximum tokens of a row; 0: the processor's limit."""
 
 
 def export_dataset(
@@ -55,7 +55,7 @@ def export_dataset(
     config: ExportConfig,
     watch: Callable[[int, int], None],
 ) -> Tally:
-    """Write the rows of a version, or those selected, to a new folder."""
+    """Write the selected rows of a version to a new folder."""
     kind = choose_form(form, config.table)
     _check(kind, target, config, found)
     reads = SOURCES.get(kind.reads, kind.reads)
@@ -64,7 +64,7 @@ def export_dataset(
     if config.negatives:
         retriever = find_retriever(found.folder, config.negatives)
         require_packages()
-        beside = mine_table(found, retriever, have=Version.plan)  # which makes nothing
+        beside = mine_table(found, retriever, have=Version.plan)  # makes nothing
     with found.settled(beside) as (build, stages):
         counts = [count for _, count in stages]
         own = next((n for n, (planned, _) in enumerate(stages) if planned.stage.name == reads), None)
@@ -72,8 +72,8 @@ def export_dataset(
             raise ConfigError(_say_nothing_there(found, reads, say_empty(stages, [reads])))
         if beside and (owed := counts[-1].failed + counts[-1].pending):
             raise ConfigError(
-                f"--negatives {config.negatives}: for {owed:,} of {counts[-1].of:,} preferences nothing was mined yet. "
-                f"A training mines it before it begins: pairwright train {found.folder.url} --objective dpo --set "
+                f"--negatives {config.negatives}: {owed:,} of {counts[-1].of:,} preferences have no mined negative. "
+                f"A training mines them before it begins: pairwright train {found.folder.url} --objective dpo --set "
                 f"negatives_from={config.negatives}{f' --version {found.number}' if found.number else ''}"
             )
         tables, name, decisions = Tables(build), Path(target).resolve().name, read_decisions(found.folder)
@@ -110,9 +110,9 @@ def _check(form: Form, target: str, config: ExportConfig, found: Version) -> Non
         raise ConfigError(f"--to {target}: exports are written to a local folder; copy it from there")
     if bool(config.model) != form.needs_model:
         raise ConfigError(
-            f"--format {form.name}: its requests name the model that is asked; give it with --model"
+            f"--format {form.name}: its requests name a model; give it with --model"
             if form.needs_model
-            else f"--model {config.model}: --format {form.name} asks no model"
+            else f"--model {config.model}: --format {form.name} has no requests to a model; leave it out"
         )
     if config.table and form.reads == config.table != "preferences":
         _check_table(config, {one.stage.name for one in found.planned})
@@ -126,7 +126,7 @@ def _make_verifier(form: Form, config: ExportConfig) -> Verifier:
         processor = load_processor(config.processor)
         return Verifier(form=form, processor=processor, ruler=make_ruler(processor, config.max_length))
     if config.max_length:
-        raise ConfigError("--max-length: in whose tokens? Name a processor with --processor")
+        raise ConfigError("--max-length: needs a processor to count tokens; give one with --processor")
     if not form.collates:
         return Verifier(form=form, processor=None)
     require_packages()
@@ -135,7 +135,7 @@ def _make_verifier(form: Form, config: ExportConfig) -> Verifier:
 
 
 def _check_table(config: ExportConfig, tables: Collection[str]) -> None:
-    """Refuse what says nothing of the rows of a table that is no preference."""
+    """Refuse options that do not apply to the rows of a table other than preferences."""
     chosen = config.selection
     of_pairs, has_splits = config.table != "captions", config.table == "pairs" or "splits" in tables
     given = {
@@ -152,7 +152,7 @@ def _check_table(config: ExportConfig, tables: Collection[str]) -> None:
 def _say_nothing_there(version: Version, what: str, empty: str) -> str:
     until, url = version.record.until, version.folder.url
     if any(one.stage.name == what for one in version.off):
-        empty = f"Its stage is off: `pairwright settings {version.find(what).stage.section}` says what switches it on"
+        empty = f"Its stage is off: `pairwright settings {version.find(what).stage.section}` shows how to switch it on"
     elif not empty and until:
         empty = "Build the rest with the same `pairwright build` command without --until, or export --table pairs"
     remedy = empty or f"Finish the rows that are owed with: pairwright resume {url}"

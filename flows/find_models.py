@@ -1,7 +1,7 @@
-"""Find out which models a build loads or asks, before it starts; have a server up for each stage that needs one.
+"""Resolve the models that a build loads or asks, before it starts; run a server for each stage that needs one.
 
-Fetches and verifies all weights ahead of a build: each stage that has a ``pin`` looks for its files when a build
-starts, and does so here while an inventory is taken. Models that vLLM serves are left to it: large, loaded elsewhere.
+Fetches and verifies all weights ahead of a build: each stage with a ``pin`` looks for its files when a build starts,
+and does so here while an inventory is taken. Models that vLLM serves are left to vLLM.
 """
 
 import logging
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 def pin_models(profile: Profile, until: str) -> ResolvedProfile:
-    """Return the profile with the revision that this machine has found of each model that the build loads."""
+    """Return the profile with this machine's revision of each model that the build loads."""
     stages = Pipeline(profile, until).running
     if search_neighbours.STAGE.name in {stage.name for stage in stages}:
         require_faiss()
@@ -49,13 +49,13 @@ def pin_models(profile: Profile, until: str) -> ResolvedProfile:
 
 
 def pin_served(profile: Profile, until: str) -> ResolvedProfile:
-    """Return the profile with the name found of each served model that the build asks, and its form of grammar."""
+    """Return the profile with the name of each served model that the build asks, and its form of grammar."""
     asking, found = _asking(profile, until), dict[str, Any]()
     for place, own in served_models(profile, until).items():
         count = max(one.images for one in asking if f"models.{profile.model_named(one.asks)}" == place)
         try:
             served = find_model(own, field=place, images=count)
-        except ServerError as error:  # nothing has begun: an address is wrong, or nobody is there
+        except ServerError as error:  # nothing has begun: the address is wrong, or no server runs
             raise ConfigError(str(error)) from error
         found.update(changed_fields(own, served, place))
     check_served(profile, until)
@@ -63,14 +63,14 @@ def pin_served(profile: Profile, until: str) -> ResolvedProfile:
 
 
 def check_served(profile: Profile, until: str) -> None:
-    """Refuse models that vLLM is to load into less memory than they need; say what the others need."""
+    """Refuse models that need more memory than vLLM would have; log the needs of the others."""
     for place, own in served_models(profile, until).items():
         if own.launch.enabled:
             log.info("%s: %s", place, check_memory(own, place))
 
 
 def served_models(profile: Profile, until: str) -> dict[str, ChatConfig]:
-    """Return the served models that the build asks, by the field of the profile that describes each."""
+    """Return the served models that the build asks, by field of the profile."""
     names = dict.fromkeys(profile.model_named(section.asks) for section in _asking(profile, until))
     return {f"models.{name}": profile.settled.served[name] for name in names}
 
@@ -81,16 +81,16 @@ def _asking(profile: Profile, until: str) -> list[ServedSection]:
 
 
 def servers_of(folder: Folder) -> Servers:
-    """Return the servers that a build may start; their logs are below the dataset, of a remote one on this machine."""
+    """Return the servers that a build may start; logs are below the dataset, or on this machine if it is remote."""
     if folder.is_local:
         return Servers(Path(folder.path("logs")))
     return Servers(Path(tempfile.gettempdir()) / f"pairwright-logs-{make_key(folder.url)[:16]}")
 
 
 def waits_for(planned: Planned, counts: Sequence[Counts]) -> str:
-    """Return the table that a stage waits for, since shards of it failed as a server was away; empty: there is none.
+    """Return the table that a stage waits for, since shards of it failed without a server; empty: none.
 
-    A served model would be asked now with less to go by, and again later.
+    Otherwise a served model would be asked now with less context, and again later.
     """
     config = planned.config
     if not isinstance(config, ServedSection) or not config.is_served:
@@ -100,7 +100,7 @@ def waits_for(planned: Planned, counts: Sequence[Counts]) -> str:
 
 
 def gpus_of(planned: Planned) -> int:
-    """Return how many GPUs of this machine a stage holds: for its own models, or for vLLM that the build starts."""
+    """Return the number of GPUs of this machine that a stage holds, for its own models or for the build's vLLM."""
     config = planned.config
     starts = isinstance(config, ServedSection) and config.is_served and config.served.launch.enabled
     loads = planned.stage.processes is not None and planned.stage.processes(config) is not None
@@ -115,13 +115,13 @@ def run_served(
     planned: Planned,
     shards: Sequence[ShardRef],
 ) -> Iterator[Outcome]:
-    """Run shards, with the server up that their stage asks where this build is to start it; none while it waits."""
+    """Run shards, starting the server of their stage if this build is to start it; none while the stage waits."""
     config = planned.config
     if waiting and shards:
-        log.warning("%s waits for %s, of which rows are still owed", planned.stage.name, waiting)
+        log.warning("%s waits for %s, which still has owed rows", planned.stage.name, waiting)
         return
     if shards and planned.stage.processes and planned.stage.processes(config) and count_gpus():
-        servers.stop()  # the GPU is this stage's own now
+        servers.stop()  # the GPU is needed by this stage
     if shards and isinstance(config, ServedSection) and config.is_served:
         ready = servers.ready(config.served, field=f"models.{profile.model_named(config.asks)}")
         planned = replace(planned, config=config.model_copy(update={"chat": ready}))
@@ -133,26 +133,26 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
-    """Outcome of fetching: what is here now, and what could not be had."""
+    """Outcome of fetching: files that are present, and those that could not be fetched."""
 
     files: list[Verified] = field(default_factory=list[Verified])
     problems: list[str] = field(default_factory=list[str])
-    """What keeps a build from starting, beside the files' own faults."""
+    """Reasons why a build cannot start, beside the files' own faults."""
 
     @property
     def faults(self) -> list[str]:
-        """Return everything that is wrong, each once."""
+        """Return all distinct faults."""
         return list(dict.fromkeys([*(file.fault for file in self.files if file.fault), *self.problems]))
 
     @property
     def places(self) -> dict[str, list[int]]:
-        """Return the sizes of the files that are in each folder."""
+        """Return the sizes of the files by folder."""
         folders = dict.fromkeys(file.folder for file in self.files if file.folder)
         return {folder: [file.size for file in self.files if file.folder == folder] for folder in folders}
 
 
 def profile_to_fetch(name: str, settings: Sequence[str], source: str | None = None) -> Profile:
-    """Return the profile whose weights are meant; where it names no source, a folder of images stands for it."""
+    """Return the profile to fetch weights for; without a source, a folder of images is assumed."""
     profile = load_profile(name, settings)
     if source is None and not profile.source:
         return profile.model_copy(update={"source": "folder:"})
@@ -160,7 +160,7 @@ def profile_to_fetch(name: str, settings: Sequence[str], source: str | None = No
 
 
 def fetch_weights(profile: Profile, until: str, *, fetch: bool, say: Say) -> Fetched:
-    """Have every file that a build's stages load, and verify each; without ``fetch`` nothing comes from the network."""
+    """Fetch and verify every file that a build's stages load; without ``fetch`` only verify, without the network."""
     problems: list[str] = []
     pins = {stage.section: stage.pin for stage in Pipeline(profile, until).running if stage.pin}
     with taking_inventory(fetch=fetch, say=say) as inventory:
@@ -168,7 +168,7 @@ def fetch_weights(profile: Profile, until: str, *, fetch: bool, say: Say) -> Fet
             inventory.lacking = False
             try:
                 pin(profile.section(section))
-            except Exception as error:  # noqa: BLE001 - an empty file may stand in for what is missing: anything may follow
+            except Exception as error:  # noqa: BLE001 - an empty file may stand in for a missing one: anything may follow
                 if not inventory.lacking:
                     problems.append(
                         str(error) if isinstance(error, ModelError) else f"{section}: {type(error).__name__}: {error}"
@@ -177,7 +177,7 @@ def fetch_weights(profile: Profile, until: str, *, fetch: bool, say: Say) -> Fet
 
 
 def fetch_served(profile: Profile, until: str, done: Fetched, *, fetch: bool, say: Say) -> None:
-    """Have the files of the models that the build starts vLLM for, too, and verify each."""
+    """Fetch and verify the files of models that the build serves with vLLM as well."""
     for name, chat in _hub_models(profile, until):
         try:
             wanted = list_on_hub(chat, name)[0] if fetch else list_here(chat, name)
@@ -189,7 +189,7 @@ def fetch_served(profile: Profile, until: str, done: Fetched, *, fetch: bool, sa
 
 
 def left_out(profile: Profile, until: str, *, ask: bool) -> Iterator[tuple[str, str, int]]:
-    """Yield the models that vLLM loads: field, name, size; 0 where the Hub may not be asked, or does not answer."""
+    """Yield the models that vLLM loads: field, name, size; size 0 if the Hub may not be asked or does not answer."""
     for name, chat in _hub_models(profile, until):
         size = 0
         if ask:

@@ -1,8 +1,8 @@
-"""Train a model in rounds on what it writes itself: build, SFT, then rounds of a build, a training and an evaluation.
+"""Train a model in rounds on its own texts: build, SFT, then rounds of a build, a training and an evaluation.
 
-In a round's build the model of the round before is served, and writes rejected texts, comparisons or descriptions; the
-checks of the profile sort them. A round has no state but what lies in the dataset: the run NAME-K, the version that it
-was trained on, and ``truth.json`` beside its model. What is finished is read, what is not goes on where it was.
+In a round's build the model of the previous round is served and writes rejected texts, comparisons or descriptions; the
+profile's checks sort them. The state of a round is in the dataset: the run NAME-K, its version, and ``truth.json``
+beside its model. Finished parts are read, unfinished ones continue.
 """
 
 import json
@@ -44,7 +44,7 @@ WRITES: Mapping[str, tuple[str, Sequence[str]]] = {
     "comparisons": ("comparisons", ("comparisons.writer=served", "comparisons.input=images")),
     "differences": ("described", ("differences.writer=served", OWN)),
 }
-"""Sections whose texts the trained model may write: the table that they fill, and what a round sets."""
+"""Sections of texts that the trained model may write, with the table that they fill and the settings of a round."""
 SHARE, LOSS = "share of held-out answers that are true", "loss per token of the held-out chosen texts, less is better"
 
 
@@ -55,18 +55,18 @@ class IterateConfig:
     rounds: int = 3
     """Rounds after SFT."""
     writes: Sequence[str] = ("sampled_texts",)
-    """What the trained model writes, by the sections of a profile: ``WRITES``."""
+    """Texts that the trained model writes, by section of a profile: ``WRITES``."""
     objective: str = "dpo"
-    """What the rounds train."""
+    """Objective of the rounds."""
     model: str = ""
     """The base model; empty: that of the settings."""
     name: str = "iterate"
-    """The runs are called NAME-0 (SFT), NAME-1, ..."""
+    """Name of the runs: NAME-0 (SFT), NAME-1, ..."""
     source: str | None = None
     profile: str = ""
-    """What to build the dataset with where there is none yet."""
+    """Profile of a new dataset."""
     settings: Sequence[str] = ()
-    """Fields of the profile to set; ``models.policy.launch.command`` is the vLLM of the rounds."""
+    """Fields of the profile to set; ``models.policy.launch.command`` is the rounds' vLLM."""
     train_settings: Sequence[str] = ()
     """Fields of all trainings to set."""
 
@@ -78,19 +78,19 @@ class Iterated:
     rounds: Sequence[Round]
     measure: str
     kept: Sequence[bool]
-    """Which of the rounds are kept; the last of these has the model."""
+    """Whether each round is kept; the last kept one has the model."""
     page: str
     finished: bool
-    """Whether nothing is left to do; otherwise a training was stopped, and the same command goes on."""
+    """Whether nothing is left to do; otherwise a training was stopped, and the same command continues."""
 
     def cells(self) -> Iterator[Sequence[str]]:
-        """Yield heads and rounds for people."""
+        """Yield heads and rounds as a table."""
         yield HEADS
         yield from (one.cells(kept=kept) for one, kept in zip(self.rounds, self.kept, strict=True))
 
     @property
     def conclusion(self) -> str:
-        """Say how it ended."""
+        """Return how it ended, in words."""
         best = next(one for one, kept in zip(self.rounds[::-1], self.kept[::-1], strict=True) if kept)
         ended = "All rounds are done" if self.kept[-1] else f"{self.rounds[-1].run} is worse, and no round follows"
         return f"{ended}. The model: {Path(self.page).parents[1] / best.run}/checkpoint"
@@ -98,17 +98,17 @@ class Iterated:
 
 @dataclass(frozen=True, kw_only=True)
 class Rounds:
-    """Rounds of a dataset: reads those that there are, and makes the others."""
+    """Rounds of a dataset: reads finished ones, makes the others."""
 
     folder: Folder
     config: IterateConfig
     worker: Worker = working
     watching: "Callable[[], AbstractContextManager[Watcher]]" = watching_training
     watch: Watch = show_steps
-    """Who is told of the builds, of the trainings, of the evaluations."""
+    """Progress of builds, trainings and evaluations."""
 
     def iterate(self) -> Iterated:
-        """Do what is owed of the rounds, up to the first one that is worse than one before."""
+        """Make the rounds, up to the first one that is worse than an earlier one."""
         rounds, kept, page, stopped = list[Round](), list[bool](), "", False
         for number in range(self.config.rounds + 1):
             found = self._read(number)
@@ -127,14 +127,14 @@ class Rounds:
 
     @cached_property
     def profile(self) -> Profile:
-        """Return the profile that the dataset has without the rounds."""
+        """Return the dataset's profile without the rounds' settings."""
         if self._is_new:
             return with_source(load_profile(self.config.profile, self._own), self.config.source)
         return change_profile(read_record(self.folder).profile, self._own)
 
     @property
     def measure(self) -> str:
-        """Return what says whether a round is worse."""
+        """Return the name of the measure that compares rounds."""
         return SHARE if self.profile.source_kind == "scenes" else LOSS
 
     @property
@@ -149,7 +149,7 @@ class Rounds:
         return Run(Path(self.folder.path(f"{RUNS}/{check_name(self.config.name)}-{number}")))
 
     def _make(self, number: int) -> bool:
-        """Do what is owed of a round; return whether its training came to its end."""
+        """Make a round; return whether its training finished."""
         run, asked = self._run(number), self.config
         self._check()
         version = run.data()["snapshot"] if run.config() else self._build(number)
@@ -167,24 +167,24 @@ class Rounds:
         return trained.finished
 
     def _check(self) -> None:
-        """Refuse what would only fail in a round, after hours: settings, a model that vLLM cannot serve, no vLLM."""
+        """Refuse early what would fail after hours: wrong settings, a model that vLLM cannot serve, a missing vLLM."""
         asked = self.config
         if asked.rounds < 1 or count_processes() > 1:
-            raise ConfigError(f"iterate: --rounds is {asked.rounds}; it takes one at least, in one process")
+            raise ConfigError(f"iterate: --rounds is {asked.rounds}; it must be at least 1, in one process")
         if strange := [name for name in asked.writes if name not in WRITES]:
             raise ConfigError(f"--writes {strange[0]}: must be one of {', '.join(WRITES)}")
         for objective in ("sft", asked.objective):
             made = make_config(objective, asked.train_settings, model=asked.model)
             if objective == NAMC or made.model.differential.enabled or not made.output.merge_adapters:
                 raise ConfigError(
-                    "iterate: vLLM serves the model of a round, which must be a whole one (output.merge_adapters), "
-                    "without differential perception, and no NAMC"
+                    "iterate: vLLM serves the model of a round: it must be merged (output.merge_adapters), without "
+                    "differential perception, and not NAMC"
                 )
         lines = self._lines(Path("checkpoint"), made.model.max_pixels)
         check_launch(change_profile(self.profile, lines).models["policy"], POLICY)
 
     def _lines(self, checkpoint: Path, max_pixels: int) -> list[str]:
-        """Return the settings of a build in which a model writes."""
+        """Return the settings of a build in which the model writes."""
         values: dict[str, Any] = {
             f"{POLICY}.model": str(checkpoint),
             f"{POLICY}.revision": find_model(str(checkpoint)).revision if checkpoint.is_absolute() else "",
@@ -198,7 +198,7 @@ class Rounds:
         return [*(f"{name}={json.dumps(value)}" for name, value in values.items()), *own, *self.config.settings]
 
     def _build(self, number: int) -> int:
-        """Do what is owed of a round's build; return the version that it published."""
+        """Run a round's build; return the version that it published."""
         before, lines = self._run(number - 1), self._own
         if number and (config := before.config()):
             lines = self._lines(before.model, config.model.max_pixels)
@@ -218,7 +218,7 @@ class Rounds:
         return report.snapshot.number
 
     def _read(self, number: int) -> Round | None:
-        """Return a round; ``None``: it is not finished, or what it is worth is not known."""
+        """Return a round; ``None``: it is not finished, or not measured."""
         run, percent = self._run(number), self.measure == SHARE
         config, truth = run.config(), run.folder / TRUTH
         if config is None or not run.is_finished or (percent and not truth.exists()):
@@ -244,7 +244,7 @@ class Rounds:
         )
 
     def _say_written(self, version: int) -> Iterator[str]:
-        """Yield what became of the texts that a model was asked for, as the version states it."""
+        """Yield the outcomes of the texts that a model was asked for, from the version's counts."""
         if version in snapshot_numbers(self.folder):
             stages = read_snapshot(self.folder, version).content["stages"]
             for table in (WRITES[section][0] for section in self.config.writes):
@@ -254,7 +254,7 @@ class Rounds:
 
 
 def _release() -> None:
-    """Give the GPU's memory back: the next one to need it is another process."""
+    """Release the GPU's memory for the next process."""
     from pairwright.tasks.training.score_rows import release_scorer
 
     release_scorer()

@@ -26,11 +26,11 @@ from pairwright.schemas.training import TrainConfig
 
 Command = Literal["build", "train"]
 TRAIN = "train"
-"""The section that stands for all settings of `pairwright train`."""
+"""Section of all settings of `pairwright train`."""
 WORDS = {"boolean": "true or false", "integer": "whole number", "number": "number", "string": "text", "null": "nothing"}
 BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 NO_BOUND = 2**32
-"""Seeds end there, which nobody needs to know."""
+"""Maximum of seeds, which the list leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,20 +38,20 @@ class Setting:
     """One row of the list."""
 
     command: Command
-    """The command whose ``--set`` takes it."""
+    """Command with the ``--set`` for it."""
     name: str
     type: str
     range: str
-    """Which values are allowed, in words; empty: all of the type."""
+    """Allowed values, in words; empty: all of the type."""
     default: Any
-    """``None``: there is none, it has to be given."""
+    """``None``: there is none, it must be given."""
     meaning: str
     value: Any
-    """The profile's; of `train`, the default."""
+    """Value of the profile; for `train`, the default."""
 
 
 def list_settings(section: str = "", *, profile: str = "scenes") -> list[Setting]:
-    """Return the settings in a section (``mining``, ``train.optimiser``), or all; a setting's own name is one, too."""
+    """Return the settings of a section (``mining``, ``train.optimiser``), one setting by name, or all."""
     build = list(_walk("build", Profile, _describe_all(load_profile(profile), section)))
     train = list(_walk("train", TrainConfig, None))
     named = {one.name: one for one in build} | {f"{TRAIN}.{one.name}": one for one in train}
@@ -67,13 +67,13 @@ def list_settings(section: str = "", *, profile: str = "scenes") -> list[Setting
 
 
 def list_profiles() -> list[dict[str, str]]:
-    """Return name, sentence and file of each profile that comes with Pairwright."""
+    """Return name, description and file of each profile that comes with Pairwright."""
     paths = {name: str(FOLDER / f"{name}.yaml") for name in profile_names()}
     return [{"name": name, "about": load_profile(name).about, "path": path} for name, path in paths.items()]
 
 
 def _describe_all(profile: Profile, section: str) -> Profile:
-    """Return the profile with ``models.chat``, the standard model that a section is about, and plugins' stages."""
+    """Return the profile with ``models.chat``, the standard model of the section, and plugins' stages."""
     place, _, rest = section.partition(".")
     name = rest.partition(".")[0] if place == "models" else ""
     asked = ("chat", *({name} & set(STANDARD_MODELS)))
@@ -113,7 +113,7 @@ def _walk(command: Command, kind: type[Section], own: Section | None, place: str
 
 @cache
 def meanings_of(kind: type[Section]) -> dict[str, str]:
-    """Return the sentence below each field of a section, which pydantic would read at every start."""
+    """Return the docstring of each field of a section, which pydantic would read at every start."""
     found: dict[str, str] = {}
     for one in reversed([one for one in kind.__mro__ if issubclass(one, Section)]):
         tree = ast.parse(dedent(inspect.getsource(one))).body[0]
@@ -164,7 +164,7 @@ def _say_length(schema: Mapping[str, Any]) -> str:
 
 
 def as_typed(value: Any) -> str:
-    """Return a value as a user would type it."""
+    """Return a value as a user types it."""
     if isinstance(value, str):
         return value or "''"
     if isinstance(value, list | tuple):

@@ -1,6 +1,6 @@
-"""List a dataset's versions: when each was published, what it holds, and what was asked for otherwise than before.
+"""List a dataset's versions: time, rows, and changed settings.
 
-Reads the snapshots' own files, of whatever release, and the names of the parts that there are.
+Reads the snapshot files of any release, and the names of the existing parts.
 """
 
 from collections.abc import Iterator
@@ -28,13 +28,13 @@ class Listed:
     newest: bool
     rows: dict[str, int]
     changed: list[str]
-    """What was asked for otherwise than of its parent, in words; a parent that is gone says nothing."""
+    """Settings that changed from its parent, in words; empty if the parent is deleted."""
     removed: int
-    """The last removal on request that counts in it; 0: none."""
+    """Last removal on request that it takes into account; 0: none."""
     missing: int
 
     def cells(self) -> list[object]:
-        """Return it for people: of its rows the first and the last table's."""
+        """Return its cells in a table; of its rows, the first and the last table's."""
         last = list(self.rows.items())
         rows = ", ".join(f"{name} {count:,}" for name, count in dict([*last[:1], *last[-1:]]).items())
         state = f"{self.missing:,} of its files are gone" if self.missing else "newest" if self.newest else ""
@@ -65,9 +65,9 @@ def list_versions(folder: Folder) -> list[Listed]:
 def _changes(before: Snapshot, after: Snapshot) -> Iterator[str]:
     yield from say_changes(_asked(before), _asked(after), free=OWN_NOTES)
     if before.content["items"] != after.content["items"]:
-        yield "the source lists other things"
+        yield "the source lists other items"
     if (count := after.content.get("takedowns", 0)) != before.content.get("takedowns", 0):
-        yield f"removals on request up to {count} count"
+        yield f"removals on request up to number {count} apply"
 
 
 def _asked(snapshot: Snapshot) -> dict[str, Any]:
@@ -84,10 +84,10 @@ class Difference:
     settings: list[str]
     stages: list[StageDiff]
     names: dict[str, str]
-    """Of the listed images, by key."""
+    """Names of the listed images, by key."""
 
     def cells(self) -> Iterator[list[object]]:
-        """Yield heads, then rows and what came and went, per table."""
+        """Yield heads, then per table its rows, and those that came and went."""
         yield [
             *("table", f">rows of {self.before}", f">rows of {self.after}"),
             *(">in", ">out", ">ended otherwise", "fingerprint"),
@@ -98,7 +98,7 @@ class Difference:
             yield [one.stage, *one.rows, one.came, one.went, sum(turn.count for turn in one.turned), fingerprint]
 
     def lines(self) -> Iterator[str]:
-        """Yield what a table has no room for: settings, inputs that ended otherwise, and the listed keys."""
+        """Yield the rest as lines: settings, inputs with another outcome, and the listed keys."""
         yield from (f"  {line}" for line in self.settings)
         for one in self.stages:
             yield from (f"  {one.stage}: {turn.count:,} x {turn.before} -> {turn.after}" for turn in one.turned)
@@ -118,7 +118,7 @@ def diff_versions(before: Version, after: Version, *, stage: str = "", listed: b
         )
         if not names:
             there = ", ".join(planned.stage.name for planned in new.planned)
-            raise ConfigError(f"--stage {stage}: neither version has such a table. Version {after.number} has {there}")
+            raise ConfigError(f"--stage {stage}: neither version has this table. Version {after.number} has {there}")
         stages = [diff_stage(old, new, name, listed=listed) for name in names]
         assert before.snapshot
         assert after.snapshot

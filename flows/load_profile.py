@@ -1,4 +1,4 @@
-"""Read a profile (``flows/profiles/NAME.yaml`` or any other file), and what the command line sets over it.
+"""Read a profile (``flows/profiles/NAME.yaml`` or any other file), and apply the settings of the command line.
 
 Recipes of a training (``flows/recipes``) are read in the same way.
 """
@@ -28,7 +28,7 @@ def profile_names(folder: Path = FOLDER) -> list[str]:
 
 
 def load_recipe(name: str) -> tuple[RecipeConfig, dict[str, Any]]:
-    """Return what a recipe, by name or file, says of itself, and the training settings that it sets."""
+    """Return the description of a recipe, by name or file, and its training settings."""
     path = _path_of(name, folder=RECIPES)
     values = _read(path, folder=RECIPES)
     own = {field: values.pop(field) for field in RecipeConfig.model_fields if field in values}
@@ -36,16 +36,16 @@ def load_recipe(name: str) -> tuple[RecipeConfig, dict[str, Any]]:
 
 
 def choose_objective(objective: str, recipe: str) -> str:
-    """Return what is trained: the objective that is named, else the recipe's."""
+    """Return the objective: the given one, else the recipe's."""
     if not (found := objective or str(load_recipe(recipe)[1].get("objective", "") if recipe else "")):
-        raise ConfigError("--objective: say what is trained: sft, dpo, mdpo, adavip, adpo or namc; or name a --recipe")
+        raise ConfigError("--objective is missing: choose from sft, dpo, mdpo, adavip, adpo, namc; or give a --recipe")
     return found
 
 
 def load_profile(name: str, settings: Sequence[str] = ()) -> Profile:
     """Return a profile by name or file, with ``a.b=value`` settings applied.
 
-    What is wrong is a ``ConfigError`` with the file, the field and what would be allowed.
+    Errors are ``ConfigError`` with the file, the field and the allowed values.
     """
     path = _path_of(name)
     values = _read(path)
@@ -63,7 +63,7 @@ def _path_of(name: str, where: str = "", *, folder: Path = FOLDER) -> Path:
 
 
 def _read(path: Path, above: tuple[Path, ...] = (), *, folder: Path = FOLDER) -> dict[str, Any]:
-    """Return the values of a file, put over those of the profile that it ``extends``."""
+    """Return the values of a file, over those of the profile that it ``extends``."""
     try:
         values = load_yaml(path.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
@@ -75,15 +75,15 @@ def _read(path: Path, above: tuple[Path, ...] = (), *, folder: Path = FOLDER) ->
         return own
     below = _path_of(str(base), f"{path}: extends: ", folder=folder)
     if below in (*above, path):
-        raise ConfigError(f"{path}: extends: {base} extends this one: a circle")
+        raise ConfigError(f"{path}: extends: {base} extends this file in turn, a circle; remove one of the two")
     return _put_over(_read(below, (*above, path), folder=folder), own)
 
 
 class _Loader(yaml.SafeLoader):
-    """Loader that refuses a field that is set twice: YAML's own takes the last one."""
+    """Loader that refuses a field that is set twice, where YAML's own takes the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 (PyYAML's)
-        """Return a mapping, each of whose fields is there once."""
+        """Return a mapping with distinct fields."""
         seen = set[str]()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
@@ -94,7 +94,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def load_yaml(text: str) -> Any:
-    """Return what a text of YAML says; ``yaml.YAMLError`` where it says something twice, or is nested too deep."""
+    """Return the value of a YAML text; ``yaml.YAMLError`` if a field is set twice, or it is nested too deep."""
     try:
         return yaml.load(text, _Loader)  # noqa: S506  (a safe one)
     except RecursionError:
@@ -102,7 +102,7 @@ def load_yaml(text: str) -> Any:
 
 
 def _put_over(base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return sections with their fields replaced; null takes out what the base has."""
+    """Return sections with their fields replaced; null removes a field of the base."""
     for name, value in own.items():
         inner = base.get(name)
         base[name] = _put_over(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
@@ -126,7 +126,7 @@ def make_section(kind: type[S], values: Mapping[str, Any], *, where: str, settin
     except ValidationError as error:
         details = error.errors()
         longer = {one["loc"][:length] for one in details for length in range(len(one["loc"]))}
-        inner = [one for one in details if one["loc"] not in longer]  # what is about a whole section only follows
+        inner = [one for one in details if one["loc"] not in longer]  # an error of a whole section only follows
         raise ConfigError("\n".join(_explain(kind, detail, where, settings) for detail in inner)) from error
 
 
@@ -142,9 +142,9 @@ def set_field(values: dict[str, Any], setting: str) -> None:
             raise ConfigError(f"--set {setting}: {section} is a value, not a section")
         values = inner
     try:
-        values[last] = load_yaml(text) if text.strip() else ""  # nothing is no text, not YAML's null
+        values[last] = load_yaml(text) if text.strip() else ""  # an empty value is "", not YAML's null
     except yaml.YAMLError as error:
-        raise ConfigError(f"--set {setting}: the value is no YAML: {error}") from error
+        raise ConfigError(f"--set {setting}: the value is not YAML: {error}") from error
 
 
 def _explain(kind: type[BaseModel], detail: ErrorDetails, where: str, settings: Sequence[str]) -> str:
@@ -152,7 +152,7 @@ def _explain(kind: type[BaseModel], detail: ErrorDetails, where: str, settings: 
     names = {s.partition("=")[0].strip(): s for s in settings}
     near = [s for name, s in names.items() if f"{name}.".startswith(f"{place}.") or f"{place}.".startswith(f"{name}.")]
     given = " ".join(f"--set {s}" for s in (near if place else names.values())) or where
-    if detail["loc"] and detail["loc"][-1] == "key":  # what was given may be the key itself
+    if detail["loc"] and detail["loc"][-1] == "key":  # the value may be a secret key
         return f"{place}: {detail['msg'].removeprefix('Value error, ')}"
     if detail["type"] == "extra_forbidden":
         fields = _fields(kind, detail["loc"][:-1])
@@ -169,7 +169,7 @@ def _fields(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
     within: type[BaseModel] = model
     for part in path:
         if (field := within.model_fields.get(str(part))) is None:
-            continue  # a name of ours: models.mine
+            continue  # a name that the user chose: models.mine
         if (inner := section_within(field.annotation)) is None:
             return []
         within = inner

@@ -1,6 +1,6 @@
-"""Find what a training starts from, and make its settings of what a user has said.
+"""Find the starting point of a training, and make its settings from the user's options.
 
-A run that goes on starts from the same model as before, or not at all. What is not said is as the model wants it.
+A continued run must have the same starting model as before. Unset options get the model's defaults.
 """
 
 import os
@@ -48,15 +48,15 @@ class Start:
 
     found: Found
     config: TrainConfig
-    """The run's settings with the name and the revision of the model: with ``start``, of the first run's."""
+    """Settings of the run with the model's name and revision; with ``start``, those of the first run."""
 
     def describe(self) -> dict[str, Any]:
-        """Return what the run remembers of it."""
+        """Return the record of it in the run."""
         return {"folder": str(self.found.folder), "revision": self.found.revision}
 
 
 def find_start(folder: Folder, config: TrainConfig, run: Run, *, version: int | None = None) -> Start:
-    """Return what a run starts from."""
+    """Return the starting point of a run."""
     require_packages()
     before = run.config()
     begun: dict[str, Any] = run.data().get("start", {}) if before else {}
@@ -74,7 +74,7 @@ def find_start(folder: Folder, config: TrainConfig, run: Run, *, version: int | 
         model = {"name": _lasting(config.model), "revision": found.revision}
     if begun and begun["revision"] != found.revision:
         raise ConfigError(
-            f"{run.folder} began with another model than {found.folder} now holds. Put the old one back, or give "
+            f"{run.folder} began with another model than the one now in {found.folder}. Restore the old one, or give "
             "another --name"
         )
     model |= {"differential": _perceives_as(found, config)}
@@ -102,12 +102,12 @@ def _perceives_as(found: Found, config: TrainConfig) -> DifferentialConfig:
 
 
 def _lasting(model: ModelConfig) -> str:
-    """Return a model's name such that it means the same from anywhere."""
+    """Return a model's name that is valid from any folder."""
     return absolute(model.name) if model.name not in (TINY, SMALL) and is_local(model.name) else model.name
 
 
 def find_run(folder: Folder, name: str) -> Run:
-    """Return a finished run: of that name in the dataset, or in that folder."""
+    """Return a finished run, by its name in the dataset or its folder."""
     runs = Path(folder.path("runs"))
     run = next(
         (Run(place) for place in (runs / name, Path(name).expanduser()) if (place / "config.yaml").exists()), None
@@ -115,7 +115,7 @@ def find_run(folder: Folder, name: str) -> Run:
     if run and run.is_finished:
         return run
     there = sorted(place.name for place in runs.glob("*") if Run(place).is_finished) if runs.is_dir() else []
-    what = f"{run.folder} is not finished: give its command again" if run else f"no run is called so in {runs}"
+    what = f"{run.folder} is not finished: repeat its command" if run else f"no such run in {runs}"
     raise ConfigError(f"--from {name}: {what}. Finished there: {', '.join(there) or 'none'}")
 
 
@@ -143,10 +143,10 @@ PAPER_BATCH = 256
 def make_config(
     objective: str, settings: Sequence[str], *, model: str = "", start: str = "", dataset: str = "", recipe: str = ""
 ) -> TrainConfig:
-    """Return the settings of a run; what is not set is as the recipe, the model or the papers have it.
+    """Return the settings of a run; unset ones are the recipe's, the model's or the papers'.
 
-    A run that starts from another one has that one's model, whatever the recipe's is. It is looked for in ``dataset``,
-    to know its model; without one, it is a stand-in's.
+    A run that starts from another run has its model, whatever the recipe's is. That run is looked up in ``dataset``;
+    without one, a stand-in model is assumed.
     """
     values: dict[str, Any] = {**(load_recipe(recipe)[1] if recipe else {}), "objective": objective}
     if start:
@@ -154,7 +154,7 @@ def make_config(
     named = {"objective": objective, "model.name": model, "start": start}
     for setting in settings:
         if named.get(setting.partition("=")[0].strip()):
-            raise ConfigError(f"--set {setting}: is said twice. Leave it to its own option of the command")
+            raise ConfigError(f"--set {setting}: is also given by its own option; leave one of them out")
         set_field(values, setting)
     if model:
         _part(values, "model")["name"] = model
@@ -168,7 +168,7 @@ def make_config(
     if objective == NAMC:
         if model_values:
             option = "--differential" if "differential" in model_values else "--model"
-            raise ConfigError(f"{option}: NAMC is a model of its own, trained from scratch or --from another run of it")
+            raise ConfigError(f"{option}: does not apply to NAMC, which trains from scratch or --from a run of its own")
         size = str(_part(values, "namc").setdefault("size", begun.namc.size if begun else SMALL_NAMC))
         defaults = namc_defaults(size, starts=starts)
     else:
@@ -184,7 +184,7 @@ def make_config(
 def _model_defaults(objective: str, values: dict[str, Any], *, small: bool, starts: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     differential = _part(values, "model", "differential").get("enabled") is True
-    if small:  # random weights hold nothing to keep (ours)
+    if small:  # random weights need not be preserved (ours)
         found = {
             "model.tuning": "full",
             "model.train_vision": True,
@@ -212,7 +212,7 @@ def _model_defaults(objective: str, values: dict[str, Any], *, small: bool, star
 
 
 def _part(values: dict[str, Any], *sections: str) -> dict[str, Any]:
-    """Return a section of the settings, to be read and written; one that is no section is refused later."""
+    """Return a section of the settings for reading and writing; another value is refused later."""
     for section in sections:
         found = values.setdefault(section, {})
         values = found if isinstance(found, dict) else {}
@@ -220,7 +220,7 @@ def _part(values: dict[str, Any], *sections: str) -> dict[str, Any]:
 
 
 def count_processes() -> int:
-    """Return how many processes the launcher has started."""
+    """Return the number of processes that the launcher has started."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
@@ -234,9 +234,9 @@ class ListedRecipe:
     model: str
     gpus: int
     memory_gb: int
-    """Of each GPU that it is for."""
+    """Memory of each GPU."""
     needs_gb: float | None
-    """What it needs of each; ``None``: not counted, NAMC is small."""
+    """Memory needed on each; ``None``: not counted, since NAMC is small."""
 
 
 def list_recipes() -> list[ListedRecipe]:

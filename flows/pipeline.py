@@ -1,7 +1,7 @@
-"""Which stages of the list are on for a profile, up to where, and ready to run.
+"""The stages that are on for a profile, up to one of them, ready to run.
 
-A stage is off where its switch is, where the source or the pairing leaves it nothing to do, where all that it reads is
-off, or where nothing that is on needs it: it reads nothing then, and its table, which every profile has, is empty.
+A stage is off if its switch is off, if the source or the pairing leaves it nothing to do, if everything that it reads
+is off, or if no stage that is on needs it. It then reads nothing, and its table, which every profile has, is empty.
 """
 
 import sys
@@ -16,13 +16,13 @@ from pairwright.flows.stages import BY_NAME, GROUPS, RESULTS, STAGES, TABLES
 from pairwright.prompts import load
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError, SourceError
-from pairwright.schemas.rows import CheckRow, PairRow, PreferenceRow, make_key
+from pairwright.schemas.rows import CheckRow, NeighbourRow, PairRow, PreferenceRow, make_key
 from pairwright.tasks.sources.readers import READERS, recognise_source
 from pairwright.tasks.store.stage import Planned, Stage, fingerprint
 
 
 def list_stages(plugins: Iterable[str]) -> tuple[Stage, ...]:
-    """Return our stages in order, and at the end of its group each of a plugin that is named."""
+    """Return our stages in order, with each named plugin stage at the end of its group."""
     added = [BY_NAME[name] for name in plugins]
     if strange := next((stage for stage in added if stage.group not in GROUPS), None):
         raise ConfigError(f"plugin's stage {strange.name}: no such group {strange.group!r}: {', '.join(GROUPS)}")
@@ -30,12 +30,12 @@ def list_stages(plugins: Iterable[str]) -> tuple[Stage, ...]:
     for place, stage in enumerate(stages):
         made = {"items", *(before.name for before in stages[:place])}
         if stage in added and (missing := stage.tables - made):
-            raise ConfigError(f"plugin's stage {stage.name}: reads {', '.join(missing)}, which is not made before it")
+            raise ConfigError(f"plugin's stage {stage.name}: reads {', '.join(missing)}, which no earlier stage makes")
     return tuple(stages)
 
 
 class Pipeline:
-    """Pipeline: the stages of a build, in order, as a profile has them, up to one of them or to the last.
+    """Pipeline: the stages of a build, in order, for a profile, up to one of them or to the last.
 
     pipeline = pw.Pipeline("scenes", until="mining")
     pipeline.tables                              # the table that each stage writes; the same for every profile
@@ -48,11 +48,11 @@ class Pipeline:
         self.profile = load_profile(profile) if isinstance(profile, str) else profile
         self.until = until
         if until and until not in (*GROUPS, *TABLES, *self.profile.stages):
-            raise ConfigError(f"{until}: is a plugin's stage, which the profile has to name: --set stages.{until}=")
+            raise ConfigError(f"{until}: is a plugin's stage; switch it on in the profile: --set stages.{until}=")
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """Return the stages with what each reads; one that is off reads nothing."""
+        """Return the stages with the tables that each reads; none for a stage that is off."""
         every = list_stages(self.profile.stages)
         needed = {*RESULTS, *self.profile.stages, self.until}
         on: dict[str, Stage] = {}
@@ -74,6 +74,11 @@ class Pipeline:
         return tuple(stage for stage in self.stages if stage.is_on)
 
     @property
+    def caveat(self) -> str:
+        """Return a known limit of the embedders on the source, if it is mined; empty: none is known."""
+        return self.profile.caveat if any(stage.writes is NeighbourRow for stage in self.running) else ""
+
+    @property
     def tables(self) -> list[str]:
         """Return the names of the tables: each is written by the stage of its name."""
         return [stage.name for stage in self.stages]
@@ -91,7 +96,7 @@ class Pipeline:
         return planned
 
     def run(self, dataset: Any) -> Any:
-        """Do what a ``Dataset`` owes of these stages, and publish a version; return how that ended (``Report``)."""
+        """Do what a ``Dataset`` owes of these stages, and publish a version; return the ``Report``."""
         return dataset.run(self)
 
     def __repr__(self) -> str:
@@ -112,7 +117,7 @@ def _switched_on(profile: Profile, stages: Sequence[Stage]) -> list[Stage]:
 
 
 def _idle(profile: Profile) -> set[str]:
-    """Return the stages that the source, the pairing or the checks leave nothing to do."""
+    """Return the stages without work for this source, pairing or checks."""
     reader = READERS.get(profile.source_kind)  # a profile may name no source yet
     brought = reader.brings if reader else ()
     mined = not {PairRow, PreferenceRow}.intersection(brought)
@@ -122,10 +127,10 @@ def _idle(profile: Profile) -> set[str]:
     if not mined or profile.pairing != "nouns":
         idle |= {"nouns", "noun_pairs"}
     if PreferenceRow in brought and not profile.rejections.by_clip:
-        idle.add("rejections")  # there are no scene graphs of such images
+        idle.add("rejections")  # such images have no scene graphs
     checks = (stage for stage in STAGES if issubclass(stage.writes, CheckRow))
     if not any(stage.enabled and stage.enabled(profile.section(stage.section)) for stage in checks):
-        idle.add("refuted")  # nothing is known of what descriptions get wrong
+        idle.add("refuted")  # no check finds wrong descriptions
     return idle
 
 
@@ -141,13 +146,13 @@ def _without_empty(stage: Stage, on: Container[str]) -> Stage:
 
 
 def check_stage(name: str) -> None:
-    """Refuse what is neither a group nor a table; the empty name stands for all."""
+    """Refuse a name of neither a group nor a table; empty stands for all."""
     if name and name not in GROUPS and name not in BY_NAME:
         raise ConfigError(f"{name}: no such stage. There are {', '.join(GROUPS)}; or a table: {', '.join(TABLES)}")
 
 
 def check_table(name: str) -> None:
-    """Refuse what is no table."""
+    """Refuse a name that is not a table's."""
     if name not in BY_NAME:
         raise ConfigError(f"{name}: no such table. There are {', '.join(TABLES)}")
 
@@ -159,17 +164,17 @@ class TableSummary:
     name: str
     group: str
     reads: tuple[str, ...]
-    """The tables whose rows it is made from, one by one."""
+    """Tables of its input rows."""
     uses: tuple[str, ...]
-    """The tables that are looked up for that, where their stages are on."""
+    """Tables that are looked up for them, if their stages are on."""
     row: str
     """Type of its rows, in ``schemas.rows``."""
     about: str
-    """What the step that writes it does, in one sentence."""
+    """Description of its stage, in one sentence."""
 
 
 def list_tables() -> list[TableSummary]:
-    """Return all tables in the order in which they are written, with those of all plugins that there are."""
+    """Return all tables in the order of the stages, with those of all installed plugins."""
     return [
         TableSummary(
             name=stage.name,
@@ -191,7 +196,7 @@ def _about(stage: Stage) -> str:
 
 
 def draw_tables() -> str:
-    """Return a picture of the tables in text: groups, and an arrow from what each is made from."""
+    """Return the tables as a text diagram: groups, with an arrow to each table from its inputs."""
     lines: list[str] = []
     group = ""
     for table in list_tables():
@@ -207,11 +212,9 @@ def with_source(profile: Profile, source: str | None) -> Profile:
     """Return the profile reading another source; ``None`` keeps its own."""
     text = profile.source if source is None else source
     if not text:
-        raise SourceError(
-            f"profile {profile.name} names no source: give one, as in `pairwright build PHOTOS --out DIR`"
-        )
+        raise SourceError(f"profile {profile.name} has no source: give one, as in `pairwright build PHOTOS --out DIR`")
     images = profile.reading.images
     if images and "://" not in images:
-        images = str(Path(images).absolute())  # a build is resumed from anywhere
+        images = str(Path(images).absolute())  # a build can be resumed from anywhere
     reading = profile.reading.model_copy(update={"images": images})
     return profile.model_copy(update={"source": recognise_source(text), "reading": reading})

@@ -1,7 +1,7 @@
-"""Plan a build: list its source, count what each stage owes, and extrapolate from a trial or from the dataset's counts.
+"""Plan a build: list its source, count owed rows per stage, and extrapolate from a trial or the dataset's counts.
 
-A trial is a real build of the source's first rows in two shards per stage; the last one is timed, since in the first
-models are loaded. Everything grows with the rows, the search of neighbours with their square.
+A trial is a real build of the source's first rows in two shards per stage; the second one is timed, since the first
+loads models. Everything grows with the rows, the search of neighbours with their square.
 """
 
 import math
@@ -27,20 +27,20 @@ from pairwright.tasks.store.scratch import own_temporary_folder, scratch_folder
 from pairwright.tasks.store.stage import Planned
 
 ASKED = ("calls", "prompt_tokens", "completion_tokens")
-"""What parts of stages that ask served models say of themselves."""
+"""Metadata of parts of stages that ask served models."""
 AMOUNTS = (*ASKED, "seconds", "bytes")
-"""Those that have a total."""
+"""Amounts with a total."""
 Rates = Mapping[str, float]
-"""What an input row of a stage gave and took; its ``reach`` is inputs per row of the tables that the stage reads."""
+"""Output and cost of an input row of a stage; ``reach`` is the inputs per row of the tables that the stage reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagePlan:
-    """Plan of a stage; ``None``: that is not known."""
+    """Plan of a stage; ``None``: unknown."""
 
     stage: str
     known_from: str
-    """"trial", "dataset"; empty: nothing was measured, or nothing is to be done."""
+    """"trial", "dataset"; empty: not measured, or nothing to do."""
     inputs: int | None = None
     rows: int | None = None
     calls: int | None = None
@@ -48,7 +48,7 @@ class StagePlan:
     completion_tokens: int | None = None
     bytes: int | None = None
     seconds: float | None = None
-    """From its begin to its end, in the profile's worker processes."""
+    """Elapsed time, in the profile's worker processes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,16 +57,16 @@ class Plan:
 
     request: Request
     is_new: bool
-    """Whether there is no such dataset yet."""
+    """Whether the dataset does not exist yet."""
     items: int
     new_items: int
-    """Of these, such that the dataset has not."""
+    """Items that the dataset lacks."""
     stages: Sequence[StagePlan]
     notes: Sequence[str]
 
     @property
     def totals(self) -> dict[str, float | None]:
-        """Return what the stages need together; ``None`` where that is not known of one."""
+        """Return the totals over the stages; ``None`` if one is unknown."""
         found = {name: [getattr(one, name) for one in self.stages] for name in AMOUNTS}
         return {name: None if None in values else sum(values) for name, values in found.items()}
 
@@ -84,7 +84,7 @@ class Plan:
 
 
 class Timer(LineWatcher):
-    """Progress as lines, which also remembers the seconds per input row of each stage's last shard."""
+    """Progress as lines, with a record of the seconds per input row of each stage's last shard."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class Timer(LineWatcher):
 def request_to_plan(
     out: str, source: str | None, *, profile: str, settings: Sequence[str], limit: int | None, until: str
 ) -> Request:
-    """Return the build that is meant: of an existing dataset, its last one with what is asked otherwise."""
+    """Return the request to plan: for an existing dataset, its last build with the given changes."""
     check_stage(until)
     folder = Folder(out) if out else None
     if folder is None or not folder.exists(RECORD):
@@ -113,7 +113,7 @@ def request_to_plan(
 
 
 def plan_build(request: Request, *, is_new: bool, trial: int = 0) -> Plan:
-    """Say what a build would do."""
+    """Return the plan of a build."""
     known = set[bytes]()
     for name in () if is_new else read_record(request.folder).items:
         table, _ = read_columns(Part(request.folder, name), ("key",))
@@ -150,7 +150,7 @@ def _run_trial(request: Request, rows: int) -> tuple[dict[str, Rates], list[Shar
 
 
 def _measure(folder: Folder, seconds: Mapping[str, float] | None = None) -> dict[str, Rates]:
-    """Return what the stages of a dataset gave and took per input row, as their parts say; times are given."""
+    """Return output and cost per input row of a dataset's stages, from their parts and the given times."""
     with open_present(folder).settled() as (_, stages):
         rows = {planned.stage.name: counts.rows for planned, counts in stages}
         found: dict[str, Rates] = {}
@@ -171,10 +171,10 @@ def _measure(folder: Folder, seconds: Mapping[str, float] | None = None) -> dict
 def _walk(
     request: Request, counts: Mapping[str, Counts], known: Mapping[str, Rates], *, known_from: str, new_items: int
 ) -> Iterator[StagePlan]:
-    """Yield each stage's plan: the rows that a stage gives are the new inputs of those that read it.
+    """Yield each stage's plan: the rows of a stage are the new inputs of those that read it.
 
-    A stage that looks at its whole input owes all of it again when that grows. What is not known of a stage makes
-    everything after it unknown.
+    A stage that needs its whole input owes all of it again when that grows. An unknown stage makes all later ones
+    unknown.
     """
     fresh: dict[str, float | None] = {"items": new_items}
     redone: set[str] = set()
@@ -202,7 +202,7 @@ def _walk(
 def _inputs(
     planned: Planned, before: Counts | None, rates: Rates | None, fresh: Sequence[float | None], *, again: bool
 ) -> float | None:
-    """Return the rows that a stage would be given: owed ones, new ones, and all others where it looks at the whole."""
+    """Return the input rows of a stage: owed ones, new ones, and all others if it needs the whole input."""
     owed = before.pending + before.failed if before else 0
     added = sum(one or 0 for one in fresh)
     if None in fresh or (added and planned.stage.only_in and rates is None):
@@ -227,9 +227,11 @@ def _processes(request: Request, planned: Planned, inputs: float) -> int:
 def _notes(request: Request, stages: Sequence[StagePlan]) -> Iterator[str]:
     if missing := [one.stage for one in stages if one.rows is None]:
         more = f" and {len(missing) - 6} more" if missing[6:] else ""
-        yield f"Not known: {', '.join(missing[:6])}{more}; nobody has measured this here. `--trial 50` does."
+        yield f"Not known: {', '.join(missing[:6])}{more}; not measured here yet. `--trial 50` measures them."
     elif any(one.seconds is None for one in stages):
         yield "Times are not known. `--trial 50` measures them."
+    if caveat := request.pipeline.caveat:
+        yield f"{caveat}."
     sums = {name: sum(getattr(one, name) or 0 for one in stages) for name in AMOUNTS}
     needed = {
         "calls": sums["calls"],

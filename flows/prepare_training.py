@@ -1,11 +1,11 @@
-"""Prepare what a training needs beside the preferences: tables beside the dataset's own, frozen in the run's folder.
+"""Prepare a training's inputs beside the preferences: tables beside the dataset's own, copied to the run's folder.
 
-For rows of another table ``conversations``, into which rows of files and other datasets may be mixed. For ADPO's
-retriever ``text_vectors``, and ``embeddings`` where the dataset was built without (its source brought the pairs); for
-the encoder CLIP4IDC only the name of the weights is kept, it sees the images. For negatives that a trained retriever
-mines, ``mined``. For NAMC at the paper's size ``grids`` and ``codes`` of the pairs' images.
-Such a table belongs to no version of the dataset: what is there is not made again, what was killed goes on. Nothing is
-fetched: a missing model is named, with what fetches it.
+For rows of another table: ``conversations``, to which files and other datasets may add rows. For ADPO's retriever:
+``text_vectors``, and ``embeddings`` if the dataset was built without them (its source brought the pairs); for the
+encoder CLIP4IDC, which sees the images, only the name of its weights. For mined negatives: ``mined``. For NAMC at the
+paper's size: ``grids`` and ``codes`` of the pairs' images. Such a table belongs to no version of the dataset: finished
+rows are kept, a killed run continues. Nothing is fetched: an error names a missing model and the command that fetches
+it.
 """
 
 import hashlib
@@ -53,11 +53,11 @@ from pairwright.tasks.training.runs import PLACES, RETRIEVER, Run, check_name
 from pairwright.tasks.training.tell_conversations import stage_of
 
 Have = Callable[..., Planned]
-"""``make_table``, which makes what is missing of a table, or ``Version.plan``, which only says which table it is."""
+"""``make_table``, which makes the missing rows of a table, or ``Version.plan``, which only plans it."""
 
 
 def make_table(version: Version, stage: Stage, config: Section, *, after: Sequence[Planned] = ()) -> Planned:
-    """Do what a stage owes beside a version, and return it planned: its table is whole then."""
+    """Do what a stage owes beside a version, and return it planned, with its table complete."""
     planned = version.plan(stage, config, after=after)
     request = Request.again(version.folder, version.record)
     with version.opened([*after, planned]) as build, working(request) as work:
@@ -68,14 +68,14 @@ def make_table(version: Version, stage: Stage, config: Section, *, after: Sequen
     if (owed := counts.failed + counts.pending) or failures:
         why = failures[0].error if failures else next(iter(counts.reasons), "not known")
         raise TrainingError(
-            f"{stage.name}: {owed:,} of {counts.of:,} rows could not be made: {why}. What is made is kept; the same "
-            "command goes on with it"
+            f"{stage.name}: {owed:,} of {counts.of:,} rows could not be made: {why}. Finished rows are kept; the same "
+            "command continues"
         )
     return planned
 
 
 def prepare_retriever(version: Version, config: TrainConfig, run: Path, *, after: Sequence[Planned] = ()) -> None:
-    """Freeze what the retriever of a run knows in the run's folder, once, when its rows are frozen.
+    """Write the data of a run's retriever to the run's folder, once, when its rows are frozen.
 
     The rows may be of tables beside the dataset's (``after``).
     """
@@ -92,7 +92,7 @@ def prepare_retriever(version: Version, config: TrainConfig, run: Path, *, after
 
 
 def open_rows(folder: Folder, config: TrainConfig, run: Path) -> list[FrozenRows]:
-    """Return the frozen rows of a run: those that are trained on, and those that are measured on."""
+    """Return the frozen rows of a run: for training, and for measuring."""
     splits = filter(None, (config.data.split, config.data.eval_split))
     return [FrozenRows(folder=folder, file=str(run / FILE), split=split) for split in splits]
 
@@ -105,7 +105,7 @@ def _vectors(version: Version, embedding: EmbeddingConfig, have: Have = make_tab
 
 
 def choose_text_vectors(embedding: EmbeddingConfig) -> TextVectorsConfig:
-    """Return what makes the vectors of texts: CLIP's tower where images have CLIP's vectors, else their words."""
+    """Return the encoder of texts: CLIP's text tower if images have CLIP's vectors, else hashed words."""
     if "clip" in embedding.embedders:
         return TextVectorsConfig(encoder="clip", clip=embedding.clip)
     return TextVectorsConfig()
@@ -120,7 +120,7 @@ def find_retriever(folder: Folder, name: str) -> Path:
     run = Run(Path(folder.path(f"runs/{check_name(name, field='negatives')}")))
     config, command = run.config(), f"pairwright train {folder.url} --objective adpo"
     if config is None:
-        raise ConfigError(f"negatives_from: {run.folder}: there is no such run. Make one with: {command} --name {name}")
+        raise ConfigError(f"negatives_from: {run.folder}: no such run. Make one with: {command} --name {name}")
     if config.objective != "adpo":
         raise ConfigError(
             f"negatives_from: {run.folder} is a run of {config.objective}, which has no retriever. Name a run of adpo "
@@ -162,7 +162,7 @@ def tell_table(version: Version, config: TrainConfig) -> list[Planned]:
 def opened_rows(
     version: Version, config: TrainConfig, beside: Sequence[Planned]
 ) -> Generator[tuple[Build, Planned, Decisions]]:
-    """Open the settled table that is trained on, with what people decided about its rows."""
+    """Open the settled training table, with the decisions about its rows."""
     table, folder = config.data.table, version.folder
     with version.settled(beside) as (build, _):
         planned = next((one for one in build.planned if one.stage.name == config.table), None)
@@ -173,7 +173,7 @@ def opened_rows(
 
 
 def mix_in(config: TrainConfig, run: Run, needs: Needs) -> tuple[list[dict[str, Any]], list[Refused]]:
-    """Add what is mixed in to a run's frozen rows; return what was taken of each source, and the rows refused."""
+    """Add further data to a run's frozen rows; return the rows taken from each source, and the refused ones."""
     data, taken, refused = config.data, list[dict[str, Any]](), list[Refused]()
     every = count_rows(run.rows, data.split) / (1 - sum(share for _, share in data.mixed))
     for number, (source, share) in enumerate(data.mixed):
@@ -195,7 +195,7 @@ def mix_in(config: TrainConfig, run: Run, needs: Needs) -> tuple[list[dict[str, 
 
 def _freeze_other(source: str, config: TrainConfig, file: Path, needs: Needs) -> tuple[list[Refused], dict[str, Any]]:
     if not Folder(source).exists(RECORD):
-        raise ConfigError(f"data.mix: {source}: is no file of LLaVA's JSON, and no dataset (it has no {RECORD})")
+        raise ConfigError(f"data.mix: {source}: is neither LLaVA's JSON nor a dataset (it has no {RECORD})")
     other, splits = open_version(Folder(source)), (config.data.split,)
     file.parent.mkdir(exist_ok=True)
     with opened_rows(other, config, tell_table(other, config)) as (build, planned, decisions):
@@ -204,11 +204,11 @@ def _freeze_other(source: str, config: TrainConfig, file: Path, needs: Needs) ->
 
 
 def check_mixed(run: Run) -> None:
-    """Refuse to go on where a file that a run mixes in was changed since."""
+    """Refuse to continue a run if a file of its further data has changed."""
     for taken in run.data().get("mix", ()):
         if "sha256" in taken and _hash(taken["source"]) != taken["sha256"]:
             raise ConfigError(
-                f"data.mix: {taken['source']}: was changed since {run.folder} began. Put the old file back, or give "
+                f"data.mix: {taken['source']}: has changed since {run.folder} began. Restore the old file, or give "
                 "another --name"
             )
 
@@ -219,7 +219,7 @@ def _hash(path: str) -> str:
 
 
 def namc_defaults(config: str, *, starts: bool) -> dict[str, Any]:
-    """Return what is set otherwise for NAMC, unless it is set; at the paper's size as published (001, Appendix F).
+    """Return NAMC's defaults for unset settings; at the paper's size those published (001, Appendix F).
 
     A run that starts from another one is fine-tuned for the 20 epochs of Image-Editing-Request (the paper has 40 for
     CLEVR-Change and CLEVR-DC, 10 for Spot-the-Diff).
@@ -247,7 +247,7 @@ def namc_defaults(config: str, *, starts: bool) -> dict[str, Any]:
 
 
 def pin_models(config: TrainConfig, *, start: Path) -> TrainConfig:
-    """Return the settings with the revisions of the models that this machine has."""
+    """Return the settings with this machine's revisions of the models."""
     own = config.namc
     if own.size != PAPER:
         return config

@@ -18,7 +18,7 @@ log = logging.getLogger("pairwright")
 
 
 class JsonLines(logging.Formatter):
-    """Form of a log whose lines are JSON objects: time (ISO 8601), level, logger, message, and a traceback if any."""
+    """Formatter of log lines as JSON objects: time (ISO 8601), level, logger, message, and a traceback if any."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record's line."""
@@ -36,28 +36,28 @@ class LineWatcher:
         self.shards = shards
 
     def waiting(self, planned: Planned) -> None:
-        """Say that another build holds the table."""
+        """Log that another build holds the table."""
         log.info("%s: another build is working on this table; waiting for it", planned.stage.name)
 
     def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
-        """Say how much is owed."""
+        """Log the owed rows."""
         rows = sum(shard.stop - shard.start for shard in shards)
         if rows:
             log.info("%s: %d rows owed in %d shards", planned.stage.name, rows, len(shards))
 
     def advance(self, planned: Planned, outcome: Outcome) -> None:
-        """Say what a shard did."""
+        """Log the outcome of a shard."""
         if self.shards:
             log_outcome(planned, outcome)
 
     def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
-        """Say how the stage stands."""
+        """Log the counts of the stage."""
         said = f"in={counts.of} ok={counts.ok} dropped={counts.dropped} failed={counts.failed} pending={counts.pending}"
         log.info("%s: %s %.1f s", planned.stage.name, said, seconds)
 
 
 class BarWatcher(LineWatcher):
-    """Progress as bars on a terminal, one per stage that has work."""
+    """Progress as bars on a terminal, one per stage with work."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class BarWatcher(LineWatcher):
         self._task: bars.TaskID | None = None
 
     def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
-        """Start a bar where something is owed."""
+        """Start a bar if rows are owed."""
         rows = sum(shard.stop - shard.start for shard in shards)
         self._task = self.progress.add_task(planned.stage.name, total=rows, rate="") if rows else None
 
@@ -81,11 +81,11 @@ class BarWatcher(LineWatcher):
             self.progress.update(self._task, rate=f"{task.completed / max(task.elapsed or 0, 1e-6):,.1f} rows/s")
 
     def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
-        """Nothing to say: the bar shows it, and the table follows."""
+        """Do nothing: the bar shows it, and the table follows."""
 
 
 def draws_bars() -> bool:
-    """Say whether bars are drawn: on a terminal, unless its user wants quiet, or JSON."""
+    """Return whether bars are drawn: on a terminal, unless quiet or JSON logs are set."""
     if any(isinstance(handler.formatter, JsonLines) for handler in logging.root.handlers):
         return False
     return log.level <= logging.INFO and Console(stderr=True).is_terminal
@@ -93,7 +93,7 @@ def draws_bars() -> bool:
 
 @contextmanager
 def watching() -> Generator[LineWatcher]:
-    """Give who shows the progress of stages: bars on a terminal, lines elsewhere."""
+    """Yield the watcher of stages: bars on a terminal, lines elsewhere."""
     if not draws_bars():
         yield LineWatcher()
         return
@@ -103,12 +103,12 @@ def watching() -> Generator[LineWatcher]:
 
 
 def say_nothing(_done: int, _total: int) -> None:
-    """Hear how many steps are done, of how many, and say nothing."""
+    """Ignore progress."""
 
 
 @contextmanager
 def log_steps(what: str) -> Generator[Callable[[int, int], None]]:
-    """Give a function that hears how many steps are done, of how many: one line in the log per tenth of them."""
+    """Yield a progress callback that logs one line per tenth of the steps."""
     said = 0
 
     def tell(done: int, total: int) -> None:
@@ -122,7 +122,7 @@ def log_steps(what: str) -> Generator[Callable[[int, int], None]]:
 
 @contextmanager
 def show_steps(what: str) -> Generator[Callable[[int, int], None]]:
-    """Give such a function: a bar on a terminal, lines in the log elsewhere."""
+    """Yield a progress callback: a bar on a terminal, lines in the log elsewhere."""
     if not draws_bars():
         with log_steps(what) as tell:
             yield tell
@@ -139,7 +139,7 @@ def show_steps(what: str) -> Generator[Callable[[int, int], None]]:
 
 
 def log_outcome(planned: Planned, outcome: Outcome) -> None:
-    """Write one line about a shard: rows, counts, time and rate, or what failed."""
+    """Log one line about a shard: rows, counts, time and rate, or its error."""
     rows = outcome.shard.stop - outcome.shard.start
     if isinstance(outcome.result, ShardFailed):
         log.error("%s failed: %s", outcome.shard.name, outcome.result.error)

@@ -1,7 +1,7 @@
-"""Try other mining thresholds on what a dataset has stored: no image is read, nothing is embedded or searched again.
+"""Try other mining thresholds on a dataset's stored similarities: no image is read, embedded or searched again.
 
-The new pairs are a table of their own beside the old one, which stays; a later build with the same thresholds finds it
-done. The dataset itself is not changed unless the thresholds are kept.
+The new pairs are a table beside the old one, which stays; a later build with the same thresholds finds it done. The
+dataset itself does not change unless the thresholds are kept.
 """
 
 from collections.abc import Sequence
@@ -20,20 +20,24 @@ from pairwright.tasks.store.snapshot import stream_live
 from pairwright.tasks.store.stage import Planned
 
 SECTION = "mining"
+NAMED = 3
+"""Maximum new pairs that are named."""
 DECIDED = (SECTION, "uniting")
-"""Sections of the stages whose rows the thresholds decide."""
+"""Sections of the stages that depend on the thresholds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refiltered:
-    """Pairs that other thresholds make of the stored neighbours."""
+    """Pairs of other thresholds from the stored neighbours."""
 
     before: list[Counts]
-    """Of each table that the thresholds decide, with those that the dataset has."""
+    """Counts of each dependent table with the dataset's thresholds."""
     after: list[Counts]
-    """With the new ones."""
+    """Counts with the new thresholds."""
     kept: int
     gained: int
+    gained_names: list[str]
+    """Names of the images of a few new pairs."""
     lost: int
     failures: list[ShardFailed]
 
@@ -42,7 +46,7 @@ def refilter_request(folder: Folder, settings: Sequence[str]) -> Request:
     """Return the dataset's own request with other mining thresholds."""
     request = Request.again(folder)
     if not settings:
-        raise ConfigError("nothing to change: name thresholds, as in --set mining.min_similarity=0.8")
+        raise ConfigError("nothing to change: give thresholds, as in --set mining.min_similarity=0.8")
     for setting in settings:
         if not setting.strip().startswith(f"{SECTION}."):
             raise ConfigError(f"--set {setting}: refilter changes {SECTION}.* only; build again to change other things")
@@ -54,7 +58,7 @@ def refilter_request(folder: Folder, settings: Sequence[str]) -> Request:
 
 
 def refilter_dataset(request: Request, work: Work, *, keep: bool) -> Refiltered:
-    """Make the pairs of the request's thresholds and compare them with those that the dataset has."""
+    """Make the pairs of the request's thresholds and compare them with the dataset's."""
     record = read_record(request.folder)
     own, version = (
         Version.of(request.folder, record.model_copy(update={"profile": profile, "until": SECTION}))
@@ -80,6 +84,7 @@ def refilter_dataset(request: Request, work: Work, *, keep: bool) -> Refiltered:
             failures += failed
             after.append(counts)
         new = _keys(build, made[-1])
+        names = _name_images(build, made[-1], set(sorted(new - old)[:NAMED]), version.find("images"))
     if keep and not failures:
         write_record(request.folder, record.model_copy(update={"profile": request.profile}))
     return Refiltered(
@@ -87,6 +92,7 @@ def refilter_dataset(request: Request, work: Work, *, keep: bool) -> Refiltered:
         after=after,
         kept=len(old & new),
         gained=len(new - old),
+        gained_names=names,
         lost=len(old - new),
         failures=failures,
     )
@@ -98,3 +104,13 @@ def _is_decided(planned: Planned) -> bool:
 
 def _keys(build: Build, pairs: Planned) -> set[str]:
     return {key for table in stream_live(build, pairs, ["key"]) for key in table.column("key").to_pylist()}
+
+
+def _name_images(build: Build, pairs: Planned, keys: set[str], images: Planned) -> list[str]:
+    """Return the names of both images of some pairs."""
+    tables = stream_live(build, pairs, ["key", "first", "second"]) if keys else ()
+    found = [(row["first"], row["second"]) for table in tables for row in table.to_pylist() if row["key"] in keys]
+    shown = {key for both in found for key in both}
+    tables = stream_live(build, images, ["key", "name"]) if shown else ()
+    names = {row["key"]: row["name"] for table in tables for row in table.to_pylist() if row["key"] in shown}
+    return [f"{names[first]} with {names[second]}" for first, second in found]

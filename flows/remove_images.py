@@ -1,9 +1,9 @@
-"""Remove images from a dataset on request, or take them back: an entry in a list, which the next build reads.
+"""Remove images from a dataset on request, or undo that: an entry in a list, which the next build reads.
 
-Nothing is changed in the tables: the next build makes the parts that hold them anew without them. The garbage
-collection deletes what no kept version and not the present state needs, not while a build or a reader is at work (an
-object store has no locks). Once a version without the removed images is published, the versions that hold something
-of them go, and so do all parts that are left over.
+The tables do not change at once: the next build makes the parts that hold removed images again without them. The
+garbage collection deletes files that neither a kept version nor the current state needs, never while a build or a
+reader is running (an object store has no locks). Once a version without the removed images is published, it also
+deletes versions that hold anything of them, and all unused parts.
 """
 
 import re
@@ -33,20 +33,20 @@ WHOLE = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Removal:
-    """Removal of images: what was entered, and what comes of it."""
+    """Removal of images: the entry, and its consequences."""
 
     number: int
-    """Of the entry; 0: nothing was to be done."""
+    """Number of the entry; 0: nothing to do."""
     keys: list[str]
     before: list[str]
     unknown: list[str]
-    """Images that the newest version has not: they stay out when they come."""
+    """Images that the newest version lacks; they stay out if the source has them later."""
     rows: dict[str, int]
-    """Per table the rows of the newest version that go."""
+    """Rows of the newest version that leave, by table."""
 
 
 def remove_images(folder: Folder, texts: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = "") -> Removal:
-    """Enter images into the dataset's list of removed ones."""
+    """Add images to the dataset's list of removals."""
     with open_version(folder).settled() as (build, _):
         images = next(planned for planned in build.planned if planned.stage.writes is ImageRow)
         keys = list[str]()
@@ -70,7 +70,7 @@ def remove_images(folder: Folder, texts: Sequence[str] = (), *, names: Sequence[
 
 
 def take_back(folder: Folder, texts: Sequence[str], *, reason: str = "") -> list[str]:
-    """Enter that removed images are taken back; return their keys."""
+    """Undo the removal of images; return their keys."""
     read_record(folder)
     removed = sorted(removed_by(read_takedowns(folder)))
     like = {text: [key for key in removed if key.startswith(text)] for text in _checked(texts)}
@@ -81,7 +81,7 @@ def take_back(folder: Folder, texts: Sequence[str], *, reason: str = "") -> list
 
 
 def list_removed(folder: Folder) -> list[tuple[str, str, str]]:
-    """Return the images that are removed now: when, which, why."""
+    """Return the images that are removed now: time, key, reason."""
     read_record(folder)
     entries = read_takedowns(folder)
     removed = removed_by(entries)
@@ -93,7 +93,7 @@ def _checked(texts: Sequence[str]) -> list[str]:
     keys = [text.strip().lower() for text in texts]
     for key in keys:
         if not KEY.fullmatch(key):
-            raise ConfigError(f"{key!r} is no key: it has up to 32 of the digits 0-9 and a-f. Names go behind --name")
+            raise ConfigError(f"{key!r} is not a key (up to 32 of the digits 0-9 and a-f); give names with --name")
     return keys
 
 
@@ -106,7 +106,7 @@ def _by_name(build: Build, images: Planned, names: Sequence[str]) -> list[str]:
             if name in wanted:
                 wanted[name].append(key)
     if missing := [name for name, keys in wanted.items() if not keys]:
-        raise ConfigError(f"--name {missing[0]}: no image of the newest version is called so")
+        raise ConfigError(f"--name {missing[0]}: no image of the newest version has this name")
     return [key for keys in wanted.values() for key in keys]
 
 
@@ -118,33 +118,33 @@ def _only(text: str, keys: Sequence[str], none: str) -> str:
 
 
 OWN = ("tables", "snapshots", "takedowns", "decisions", "work", "journals", "cache", "excluded")
-"""Folders of a dataset that are cleared up; what is beside them is not touched."""
+"""Folders of a dataset that are cleaned up; others are not touched."""
 
 
 @dataclass(kw_only=True)
 class Collected:
-    """Outcome of clearing up: what was deleted, or would be."""
+    """Outcome of the garbage collection: what was deleted, or would be."""
 
     plan: garbage.Plan
     needed: garbage.Needed
     kept: list[int]
     gone: dict[int, str]
-    """Per version that goes, why."""
+    """Deleted versions, with reasons."""
     blocked: str = ""
-    """Why what was removed on request cannot go yet."""
+    """Why removed images cannot be deleted yet."""
     swept: int = 0
-    """The last removal of which nothing is left in the tables now; 0: there was none."""
+    """Last removal that is gone from the tables completely; 0: none."""
     broken: Sequence[str] = ()
-    """Unfinished trainings that cannot go on, since rows of theirs have to go."""
+    """Unfinished trainings that cannot continue, since rows of theirs are deleted."""
     beside: Sequence[str] = ()
-    """Folders that may hold something of a removed image, and are not touched."""
+    """Untouched folders that may hold parts of a removed image."""
     freed: int = 0
 
 
 def collect_garbage(
     folder: Folder, *, keep: int | None, dry_run: bool, watch: Callable[[int, int], None] | None = None
 ) -> Collected:
-    """Delete what is not needed; say what that was."""
+    """Delete unneeded files; return what was deleted."""
     with ExitStack() as stack:
         if not dry_run:
             stack.enter_context(alone(folder))
@@ -165,7 +165,7 @@ def collect_garbage(
 
 
 def _plan_garbage(folder: Folder, keep: int | None, sweep: int) -> Collected:
-    """Return what is to be deleted; ``sweep`` is the last removal on request of which something may be left."""
+    """Return what to delete; ``sweep`` is the last removal on request that may have left rows."""
     numbers = snapshot_numbers(folder)
     kept = numbers[-keep:] if keep else numbers
     gone = {number: "there are newer ones" for number in numbers if number not in kept}
@@ -222,22 +222,22 @@ def _why_not(folder: Folder, sweep: int, *, owes: bool) -> str:
 
 
 def _need_versions(folder: Folder, kept: Sequence[int], needed: garbage.Needed) -> Iterator[tuple[int, str]]:
-    """Enter the parts of the versions that hold nothing of a removed image; yield the others, and why they go."""
+    """Add the parts of versions without removed images to the needed ones; yield other versions with reasons."""
     removed = list(removed_by(read_takedowns(folder)))
     for number in kept:
         try:
             with open_version(folder, number).settled() as (build, stages):
                 own = [planned.stage.name for planned, _ in stages if "items" in planned.stage.reads]
                 if any(garbage.holds_one(build.ledger, name, removed) for name in own):
-                    yield number, "it holds what was removed on request"
+                    yield number, "it holds removed images"
                 elif number != kept[-1] and any(build.ledger.has_stale(planned.stage.name) for planned, _ in stages):
-                    yield number, "its parts hold rows of other versions, too, which may be of what was removed"
+                    yield number, "its parts also hold rows of other versions, which may be of removed images"
                 else:
                     needed.add(build)
         except PairwrightError as error:
             if number == kept[-1]:
                 raise
-            yield number, f"whether it holds what was removed on request cannot be known: {error}"
+            yield number, f"it may hold removed images, which cannot be checked: {error}"
 
 
 def _runs(folder: Folder) -> Iterator[Run]:

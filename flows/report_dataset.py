@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pairwright.flows.version import Version
+from pairwright.schemas.decisions import MOST_NAME
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.report.browse_pages import BrowsePages
 from pairwright.tasks.report.card_table import TABLES, make_cards
 from pairwright.tasks.report.search_cards import CardSearch
-from pairwright.tasks.report.serve_pages import Keys, listen, serve
-from pairwright.tasks.report.tables import Tables, open_database
+from pairwright.tasks.report.serve_pages import Keys, Opening, listen, serve
+from pairwright.tasks.report.tables import PREFERENCES, Tables, open_database
 from pairwright.tasks.report.write_report import Subject, write_report
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.decisions import read_decisions
@@ -35,7 +36,7 @@ class ReportPages:
 
 
 def report_dataset(found: Version, *, pairs: int) -> ReportPages:
-    """Replace the dataset's report by one that shows a version."""
+    """Replace the dataset's report by one about a version."""
     folder = found.folder
     with found.settled() as (build, stages):
         subject = subject_of(found, build, counts=[count for _, count in stages], pairs=pairs)
@@ -51,7 +52,7 @@ def report_dataset(found: Version, *, pairs: int) -> ReportPages:
 
 
 def subject_of(found: Version, build: Build, *, counts: Sequence[Counts], pairs: int) -> Subject:
-    """Return what pages about an opened version say of it."""
+    """Return the subject of pages about an opened version."""
     folder = found.folder
     verdict, content = read_verdict(folder), found.snapshot.content if found.snapshot else {}
     return Subject(
@@ -67,7 +68,7 @@ def subject_of(found: Version, build: Build, *, counts: Sequence[Counts], pairs:
 
 
 def _upload(place: Path, folder: Folder) -> None:
-    """Copy the pages to a store that has no folders to rename: the first page last, what is left over deleted."""
+    """Copy the pages to a store without renaming: the first page last, then delete leftovers."""
     names = sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file())
     for name in sorted(names, key=lambda name: name == "index.html"):
         folder.write(f"{REPORT}/{name}", (place / name).read_bytes())
@@ -84,14 +85,17 @@ def view_dataset(
     found: Version,
     *,
     port: int,
+    annotator: str,
     ready: Callable[[str, str], None],
     watch: Callable[[int, int], None],
 ) -> bool:
-    """Serve the pages of a version on 127.0.0.1 until Ctrl-C; say whether a thread was at work still.
+    """Serve the pages of a version on 127.0.0.1 until Ctrl-C; return whether a thread was still running.
 
-    Once pages are served, ``ready`` hears the address, token and all, and one that is good for one visit.
+    Once pages are served, ``ready`` is called with the address, which has the token, and one for a single visit.
     """
     folder = found.folder
+    if len(annotator) > MOST_NAME or not annotator.isprintable():
+        raise ConfigError(f"--annotator: a name of at most {MOST_NAME} printable characters")
     with ExitStack() as stack:
         listener = stack.enter_context(listen(port))
         build, stages = stack.enter_context(found.settled())
@@ -100,14 +104,20 @@ def view_dataset(
         tables = Tables(build)
         cache = Path(folder.path(CACHE)) if folder.is_local else scratch
         rows = sum(count.rows for count in counts if count.stage in TABLES)
-        file = make_cards(tables, cache, scratch, watch=lambda done: watch(done, rows))
-        cards = CardSearch(stack.enter_context(open_database(str(file.path), scratch, read_only=True)))
-        if not cards.count():
+        if not any(count.rows for count in counts if count.stage in ("pairs", *PREFERENCES)):
             raise ConfigError(f"{folder.url}: has nothing to look at: no pairs, no preferences (`pairwright status`)")
         subject = subject_of(found, build, counts=counts, pairs=0)
-        pages = BrowsePages(tables=tables, file=file, cards=cards, subject=subject, scratch=scratch)
+
+        def make_pages() -> BrowsePages:
+            file = make_cards(tables, cache, scratch, watch=lambda done: watch(done, rows))
+            cards = CardSearch(stack.enter_context(open_database(str(file.path), scratch, read_only=True)))
+            return BrowsePages(
+                tables=tables, file=file, cards=cards, subject=subject, scratch=scratch, annotator=annotator
+            )
+
         keys = Keys(int(listener.getsockname()[1]))
+        opening = Opening(make_pages, keys)
         ready(keys.url, keys.url_once)
         with contextlib.suppress(KeyboardInterrupt):
-            serve(pages, keys, listener)
-        return pages.is_busy
+            serve(opening, keys, listener)
+        return opening.is_busy

@@ -1,6 +1,6 @@
-"""Build a dataset: list the source, run each stage on what it owes, count, publish a version.
+"""Build a dataset: list the source, run each stage on its owed rows, count, publish a version.
 
-Shards run in this process' workers or, where a Prefect server is configured, as task runs (``flows.build_dataset``).
+Shards run in this process' workers or, if a Prefect server is configured, as task runs (``flows.build_dataset``).
 """
 
 import logging
@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +18,7 @@ from pairwright.flows import find_models
 from pairwright.flows.load_profile import change_profile, load_profile
 from pairwright.flows.pipeline import Pipeline, check_stage, check_table, list_stages, with_source
 from pairwright.flows.progress import LineWatcher, watching
+from pairwright.flows.serve_metrics import metered
 from pairwright.flows.show_status import Status, say_held
 from pairwright.flows.stages import BY_NAME
 from pairwright.flows.version import Version, now, open_present, publish_version
@@ -35,7 +36,7 @@ from pairwright.tasks.models.embedders import EMBEDDERS
 from pairwright.tasks.sources import read_items
 from pairwright.tasks.sources.readers import READERS, recognise_source
 from pairwright.tasks.store.budget import Budget
-from pairwright.tasks.store.dataset import Build, Snapshot, read_record, write_items, write_record
+from pairwright.tasks.store.dataset import Build, Snapshot, in_use, read_record, write_items, write_record
 from pairwright.tasks.store.files import FULL, Folder
 from pairwright.tasks.store.gates import Verdict
 from pairwright.tasks.store.ledger import Counts
@@ -48,7 +49,7 @@ log = logging.getLogger(__name__)
 ROWLESS = ("run.", "gates.", "health.")
 """Sections that change no row."""
 OWN_NOTES = (*ROWLESS, *(f"found.{name}." for name in Profile.model_fields if name != "models"))
-"""What changes no row, and what a build finds out beside the models that are served."""
+"""Fields that change no row, and findings of a build other than served models."""
 REGISTRIES: Mapping[str, Registry[Any]] = {one.group: one for one in (READERS, EMBEDDERS, VALIDATORS, BY_NAME)}
 RunShards = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
 STEPS = {
@@ -58,19 +59,19 @@ STEPS = {
     "rejected": "reject-images",
     "preferences": "build-preferences",
 }
-"""The step of a build to which each group of stages belongs."""
+"""Step of a build for each group of stages."""
 RunStep = Callable[[str, Callable[[], Sequence[Counts]]], None]
-"""Runs a step by calling the function, which returns the counts of its stages, exactly once."""
+"""Runner of a step: calls the function, which returns the counts of its stages, exactly once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Way in which a build's work is done: who runs its shards and steps, and who is told."""
+    """Runners of a build's shards and steps, and the watcher of its progress."""
 
     run_shards: RunShards
     watcher: LineWatcher
     run_step: RunStep | None = None
-    """None: a step is run as it is."""
+    """``None``: a step runs directly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,38 +95,38 @@ class Request:
 
     @classmethod
     def again(cls, folder: Folder, record: BuildRecord | None = None) -> Self:
-        """Return what a build was asked for; without its record, the dataset's last build."""
+        """Return the request of a build; without its record, of the dataset's last build."""
         record = record or read_record(folder)
         return cls(folder=folder, profile=record.profile, limit=record.limit, until=record.until)
 
 
 Worker = Callable[[Request], AbstractContextManager[Work]]
-"""Gives the way in which the work of a request is done, for as long as it is."""
+"""Context manager that provides the ``Work`` of a request."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Report of a build: how it ended."""
+    """Report of a build, with its outcome."""
 
     counts: list[Counts]
     seconds: list[float]
     failures: list[ShardFailed]
     snapshot: Snapshot | None
-    """The newest version; none where the first build was held back."""
+    """Newest version; ``None`` if the first build was held back."""
     verdict: Verdict
 
     @property
     def stopped(self) -> str:
-        """Return why it ended early, by its budget or on a full disk; empty: it did not."""
+        """Return why it ended early, such as a used-up budget or a full disk; empty: it did not."""
         return self.verdict.stopped
 
     @property
     def is_complete(self) -> bool:
-        """Say whether nothing is owed any more, and a version was published."""
+        """Return whether nothing is owed any more, and a version was published."""
         return not self.failures and self.verdict.complete and not self.verdict.held
 
     def status(self, dataset: str) -> Status:
-        """Return the status that it left a dataset in."""
+        """Return the status of a dataset after it."""
         version = self.snapshot.number if self.snapshot else 0
         held = list(say_held(self.verdict, version, dataset))
         return Status(dataset=dataset, version=version, counts=self.counts, held=held)
@@ -141,7 +142,7 @@ def make_request(
     until: str,
     exclude: Sequence[str] = (),
 ) -> Request:
-    """Return what a user asked for, everything checked that can be checked without reading the source."""
+    """Return a user's request, after all checks that need not read the source."""
     chosen = with_source(load_profile(profile, settings), source)
     places = dict.fromkeys(recognise_source(text) for text in (*chosen.exclude.sources, *exclude))
     excluded = chosen.exclude.model_copy(update={"sources": tuple(places)})
@@ -151,7 +152,7 @@ def make_request(
 
 
 def request_of(pipeline: Pipeline, folder: Folder) -> Request:
-    """Return the request of a dataset's build by a pipeline, its tables and models looked up."""
+    """Return the request to build a dataset by a pipeline, with its tables and models looked up."""
     profile, until = pipeline.profile, pipeline.until
     _check_tables(profile)
     return Request(
@@ -177,17 +178,17 @@ def _check_place(out: str, profile: Profile) -> None:
         raise ConfigError(f"--out {out}: {first} cannot be written to")
     read = profile.sources.path
     if read and "://" not in read and Path(read).is_dir() and place.resolve().is_relative_to(Path(read).resolve()):
-        raise ConfigError(f"--out {out} lies in the folder that is read, {read}: name one outside of it")
+        raise ConfigError(f"--out {out} lies in the source's folder, {read}: name one outside it")
 
 
 def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[str] = ()) -> Request:
-    """Return what the dataset's last build was asked for, perhaps only for failed rows of one stage."""
+    """Return the request of the dataset's last build, optionally only for failed rows of one stage."""
     check_stage(stage)
     request = Request.again(Folder(dataset))
     if other := next((setting for setting in settings if not setting.startswith(ROWLESS)), ""):
         raise ConfigError(
-            f"--set {other}: what is resumed takes settings of `run`, `gates` and `health` only, which change no row; "
-            "for another one, build with all of its options: pairwright build SOURCE --out DIR"
+            f"--set {other}: resume takes only settings of `run`, `gates` and `health`, which change no row; to change "
+            "others, build with all options: pairwright build SOURCE --out DIR"
         )
     request = replace(request, profile=change_profile(request.profile, settings))
     _check_tables(request.profile)
@@ -200,12 +201,21 @@ def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[
 
 
 def run_build(request: Request, work: Work) -> Report:
-    """Do everything that is owed, stage by stage, and publish a version where the profile's gates hold."""
+    """Do everything that is owed, stage by stage, and publish a version if the profile's gates hold."""
     _log_changes(request)
-    began = now()
-    source = request.profile.sources
-    items = write_items(request.folder, READERS[source.kind].list_items(source, request.limit))
-    write_record(request.folder, record_of(request, items))  # so that what is killed from here on can be resumed
+    if caveat := request.pipeline.caveat:
+        log.warning("%s", caveat)
+    began, source = now(), request.profile.sources
+    listed = iter(READERS[source.kind].list_items(source, request.limit))
+    first = list(islice(listed, 1))  # a source that cannot be listed leaves no folder
+    with in_use(request.folder):  # so that no clean-up deletes the listing
+        items = write_items(request.folder, chain(first, listed))
+        return _run_listed(request, work, items, began)
+
+
+def _run_listed(request: Request, work: Work, items: tuple[str, ...], began: str) -> Report:
+    """Do what is owed of the items that the source lists now."""
+    write_record(request.folder, record_of(request, items))  # a build killed from here on can be resumed
     request = _embed_excluded(request, work)
     record = record_of(request, items)
     write_record(request.folder, record)
@@ -241,9 +251,9 @@ def run_build(request: Request, work: Work) -> Report:
 
 
 def _embed_excluded(request: Request, work: Work) -> Request:
-    """Embed the images that are to be kept out, each set a small dataset of its own below this one.
+    """Embed the images to exclude, each set as a small dataset below this one.
 
-    Such a source is read whole: what ``reading`` says is about the source of the dataset.
+    Such a source is read completely: ``reading`` applies to the dataset's own source.
     """
     exclude = request.profile.exclude
     files: list[str] = []
@@ -267,7 +277,7 @@ def _embed_excluded(request: Request, work: Work) -> Request:
 
 
 def run_stage(build: Build, planned: Planned, request: Request, work: Work) -> tuple[Counts, list[ShardFailed]]:
-    """Run the shards of one stage that owe something; return what became of its rows, and the shards that failed."""
+    """Run the owed shards of one stage; return the counts of its rows, and the failed shards."""
     start, failures = time.monotonic(), list[ShardFailed]()
     with build.locked(planned, work.watcher.waiting):
         counts = build.settle(planned)
@@ -292,14 +302,14 @@ def run_stage(build: Build, planned: Planned, request: Request, work: Work) -> t
 def _log_changes(request: Request) -> None:
     try:
         last = read_record(request.folder).profile.model_dump(mode="json")
-    except (ConfigError, StoreError):  # none yet, or one that this build replaces
+    except (ConfigError, StoreError):  # no record yet, or one that this build replaces
         return
     for change in say_changes(last, request.profile.model_dump(mode="json"), free=OWN_NOTES):
-        log.info("%s: not as in the last build of this dataset: %s", request.folder.url, change)
+        log.info("%s: changed since the last build of this dataset: %s", request.folder.url, change)
 
 
 def record_of(request: Request, items: tuple[str, ...]) -> BuildRecord:
-    """Return what ``resume`` and ``status`` have to know."""
+    """Return the record that ``resume`` and ``status`` need."""
     places = [(place, *place.split(".", 1)) for place in request.profile.named]
     origins = {place: REGISTRIES[group].origin(name) for place, group, name in places}
     return BuildRecord(
@@ -313,7 +323,7 @@ def record_of(request: Request, items: tuple[str, ...]) -> BuildRecord:
 
 @contextmanager
 def workers_of(request: Request) -> Generator[Runner]:
-    """Give the workers that the request's profile names; they end with it, those of a standing cluster stay."""
+    """Yield the workers of the request's profile, which end afterwards; those of an existing cluster stay."""
     run = request.profile.run
     if run.runner == "processes":
         with Workers(run.workers) as workers:
@@ -340,14 +350,15 @@ def _paths(request: Request) -> Iterator[str]:
 
 @contextmanager
 def working(request: Request) -> Generator[Work]:
-    """Give what runs a build's shards in the workers that its profile names, and who shows how it goes."""
-    with _heard(), watching() as watcher, workers_of(request) as workers:
+    """Yield the runner of a build's shards in its profile's workers, and the watcher of its progress."""
+    port = request.profile.run.metrics_port
+    with _heard(), watching() as shown, metered(shown, port) as watcher, workers_of(request) as workers:
         yield Work(run_shards=workers.run, watcher=watcher)
 
 
 @contextmanager
 def _heard() -> Generator[None]:
-    """Show our log on standard error meanwhile, where a program that imports Pairwright has set up none."""
+    """Show our log on standard error, unless the program that imports Pairwright has configured logging."""
     log = logging.getLogger("pairwright")
     if log.hasHandlers():
         yield

@@ -1,4 +1,4 @@
-"""Export, train and evaluate under Prefect: what the verbs of these names do, as flow runs that a deployment can start.
+"""Export, train and evaluate under Prefect: the verbs of these names as flow runs for deployments.
 
 They run in this process; Prefect shows them and decides when they start, never what is done.
 """
@@ -55,22 +55,22 @@ def export_dataset(
     *,
     verify: bool = False,
 ) -> State[None]:
-    """Write a dataset in a form that other programs read.
+    """Export a dataset in the format of another program.
 
     Args:
         dataset: Folder or URL of the dataset.
         to: Folder to write; a new name, or an earlier export.
-        form: hf is Parquet that datasets.load_dataset reads; README.md says what the others are.
-        licences: Only rows all of whose images are under one of these licences; "unstated" is under none.
-        sources: Only rows whose images are from a source of one of these kinds.
+        form: hf is Parquet for datasets.load_dataset; `pairwright formats` lists the others.
+        licences: Only rows with all images under one of these licences; "unstated": without one.
+        sources: Only rows with images from one of these kinds of sources.
         version: A version's number; none is the newest.
-        negatives: With the negatives that this ADPO run has mined.
+        negatives: ADPO run that provides the negatives.
         splits: Only rows of these splits.
         kinds: Only rows of one of these kinds, as the verb's help names them.
-        score: Least score of the removal that the rejected images show.
-        model: Whom the requests of openai-batch ask.
+        score: Minimum score of the removal in the rejected images.
+        model: Model of the requests of openai-batch.
         table: Another table than the form's own, with its images (hf): pairs, captions, ...
-        verify: Read the result as its consumer does, and fail on the first row that is no good.
+        verify: Read the result as its consumer does, and fail on the first invalid row.
     """
     named = {"licences": licences, "sources": sources, "splits": splits, "kinds": kinds}
     chosen: dict[str, Any] = {name: tuple(some or ()) for name, some in named.items()}
@@ -92,17 +92,17 @@ def train_model(
     version: Annotated[int, Field(ge=1)] | None = None,
     recipe: str = "",
 ) -> State[Trained]:
-    """Train a model on the preferences of a dataset, or go on with a run that was stopped.
+    """Train a model on the preferences of a dataset, or continue a stopped run.
 
     Args:
         dataset: Folder of the dataset.
         objective: sft, dpo, mdpo, adavip, adpo or namc.
         model: A folder, a name on the Hub, or tiny; empty: that of the settings.
-        start: The run whose model this one starts from.
+        start: Run to start from.
         name: Run name; empty: the objective.
         settings: Fields to set ("optimiser.per_device_train_batch_size=8", "optimiser.num_train_epochs=3").
         version: A version's number; none is the one that the run began with, or the newest.
-        recipe: A recipe whose settings it has (`pairwright recipes`), or a .yaml file.
+        recipe: A recipe (`pairwright recipes`), or a .yaml file.
     """
     with logged(), tagged(dataset_name(dataset), objective):
         words = {"model": model, "start": start, "name": name, "recipe": recipe}
@@ -126,19 +126,19 @@ def iterate_rounds(
     train_settings: list[str] | None = None,
     name: str = "iterate",
 ) -> State[Iterated]:
-    """Train in rounds on what the model itself writes: build, SFT, then rounds that are kept unless they are worse.
+    """Train in rounds on the model's own texts: build, SFT, then rounds that are kept unless they are worse.
 
     Args:
         dataset: Folder of the dataset.
         rounds: Rounds after SFT.
-        writes: What the trained model writes: sampled_texts (none: these), differences, comparisons.
-        objective: What the rounds train.
+        writes: Texts that the trained model writes: sampled_texts (default), differences, comparisons.
+        objective: Objective of the rounds.
         model: The base model: a folder, a name on the Hub, or tiny; empty: that of the settings.
-        source: Where the images are, of a dataset that is not there yet.
-        profile: Its profile; empty: the dataset is there.
+        source: Source of a new dataset.
+        profile: Profile of a new dataset; empty: the dataset exists.
         settings: Fields of the profile to set ("models.policy.launch.command=/.../bin/vllm").
         train_settings: Fields of all trainings to set ("optimiser.num_train_epochs=3").
-        name: The runs are called NAME-0, NAME-1, ...
+        name: Name of the runs: NAME-0, NAME-1, ...
     """
     words: dict[str, Any] = {"rounds": rounds, "writes": writes or ("sampled_texts",), "objective": objective}
     words |= {"model": model, "source": source, "profile": profile, "settings": settings or [], "name": name}
@@ -163,7 +163,7 @@ def evaluate_model(
     limit: Annotated[int, Field(ge=0)] = 0,
     blank: BlankRule = "keep",
 ) -> State[None]:
-    """Ask a model a benchmark's questions, and score its answers; what was answered before is not asked again.
+    """Ask a model a benchmark's questions, and score its answers; answered questions are not asked again.
 
     Args:
         checkpoint: A checkpoint, a run's folder, a name on the Hub; or the model's name on the server.
@@ -171,10 +171,10 @@ def evaluate_model(
         data: Folder of its annotations and images, or a dataset.
         to: File for the scores; empty: below evaluations/, where the worker runs.
         server: Address of the OpenAI-compatible server that has the model; empty: the worker loads it.
-        judge: Who rates: a server's address, or a profile.
+        judge: Judge: a server's address, or a profile.
         perturb: noise:5, fog:5 or words:0.4.
-        limit: Only so many items; 0: all.
-        blank: What becomes of blank references; published scores keep them.
+        limit: Only the first N items; 0: all.
+        blank: Blank references: keep (as published scores do) or drop.
     """
     place: dict[str, Any] = {"data": Path(data), "to": Path(to) if to else None, "blank": blank}
     asked: dict[str, Any] = {"server": server, "judge": judge, "perturb": perturb, "limit": limit or None}
@@ -203,8 +203,8 @@ def evaluate_captions(
         predictions: File with one text per id; JSON Lines, JSON, or COCO's results.
         references: File with texts per id; the same, COCO's annotations, or Spot-the-Diff's own.
         protocol: Which texts are an item's references.
-        metrics: Some of them, which must run on the worker's machine; none is all that do.
-        missing: What becomes of references without a prediction.
+        metrics: Metrics that must run on the worker's machine; none: all that can.
+        missing: References without a prediction: refuse, empty or leave-out.
     """
     config = ScoringConfig(tuple(metrics or METRICS))
     with logged(), tagged(protocol):

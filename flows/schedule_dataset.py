@@ -1,4 +1,4 @@
-"""Schedule the updates of a dataset: a deployment of ``update-dataset`` on a Prefect server, or served from here."""
+"""Schedule updates of a dataset: a deployment of ``update-dataset`` on a Prefect server, or served by this process."""
 
 import os
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from pairwright.tasks.store.files import Folder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timetable:
-    """Timetable of a dataset's updates, and who does them."""
+    """Schedule of a dataset's updates, with the work pool."""
 
     cron: str
     timezone: str = "UTC"
@@ -24,13 +24,13 @@ class Timetable:
 
 
 def check_schedule(dataset: str, timetable: Timetable) -> str:
-    """Return the dataset's absolute place."""
+    """Return the dataset's absolute folder or URL."""
     from prefect.client.schemas.schedules import CronSchedule
 
     place = dataset if "://" in dataset else str(Path(dataset).absolute())
     read_record(Folder(place))
     if not timetable.cron and not timetable.paused:
-        raise ConfigError("--cron: say when: '0 2 * * *' is every night at two")
+        raise ConfigError("--cron is missing: '0 2 * * *' is every night at two")
     try:
         if timetable.cron:
             CronSchedule(cron=timetable.cron, timezone=timetable.timezone)
@@ -43,15 +43,15 @@ def check_schedule(dataset: str, timetable: Timetable) -> str:
         ) from error
     if not os.environ.get("PREFECT_API_URL"):
         raise ConfigError(
-            "a schedule needs a Prefect server, and PREFECT_API_URL names none. Start one that only this machine "
-            "reaches, and name it: `prefect server start --host 127.0.0.1`, then "
+            "a schedule needs a Prefect server, and PREFECT_API_URL is not set. Start one that only this machine "
+            "can reach, and set its address: `prefect server start --host 127.0.0.1`, then "
             "`export PREFECT_API_URL=http://127.0.0.1:4200/api`"
         )
     return place
 
 
 def apply_schedule(place: str, timetable: Timetable) -> str:
-    """Make or change the deployment on the server, and its work pool where there is none; return its full name."""
+    """Create or change the deployment on the server, and its work pool if missing; return its full name."""
     import httpx
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import WorkPoolCreate
@@ -71,7 +71,7 @@ def apply_schedule(place: str, timetable: Timetable) -> str:
 
 
 def pause_schedule(place: str) -> str:
-    """Let the deployment of a dataset's updates start nothing, its times kept; return its full name."""
+    """Pause the deployment of a dataset's updates, keeping its times; return its full name."""
     import httpx
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
@@ -95,7 +95,7 @@ def _name_of(place: str) -> str:
 
 
 def make_deployment(place: str, timetable: Timetable) -> Any:
-    """Return the deployment of a dataset's updates; two datasets of one name, in two places, have two."""
+    """Return the deployment of a dataset's updates; datasets of one name in different folders have different ones."""
     from prefect.schedules import Cron
     from prefect.types.entrypoint import EntrypointType
 
@@ -106,13 +106,14 @@ def make_deployment(place: str, timetable: Timetable) -> Any:
         schedule=Cron(timetable.cron, timezone=timetable.timezone, active=not timetable.paused),
         parameters={"dataset": place},
         tags=[place.rstrip("/").rpartition("/")[2]],
-        description=f"Look at the source of {place} anew, do what is owed, publish a version where its gates hold.",
+        description=f"List the source of {place} again, do what is owed, publish a version if its gates hold.",
         entrypoint_type=EntrypointType.MODULE_PATH,
+        job_variables={"env": {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}},  # as in docker/prefect.yaml
     )
 
 
 def serve_schedule(place: str, timetable: Timetable) -> None:
-    """Apply the deployment and run what is due, one run at a time, until Ctrl-C, which pauses it."""
+    """Apply the deployment and run due updates, one at a time, until Ctrl-C, which pauses it."""
     from prefect import serve
 
     try:

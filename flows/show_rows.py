@@ -1,4 +1,4 @@
-"""Show rows in a notebook: a table with small pictures, a card, one line of text."""
+"""Show rows in a notebook: a table with small images, a card, one line of text."""
 
 import html
 import re
@@ -15,25 +15,25 @@ from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.index import columns_without
 
 SHOWN = 12
-"""Rows of a table that a notebook shows at the most."""
+"""Maximum rows of a table in a notebook."""
 LONGEST = 160
-"""Characters of a cell."""
+"""Maximum characters of a cell."""
 HIDDEN = ("key", "source_key", "subject", "image_keys", "graph", "claims", "checks", "served", "vector")
-"""Columns that say nothing to a reader."""
+"""Columns that are hidden from readers."""
 KEY = re.compile(r"[0-9a-f]{32}")
-"""A row's key, of which the beginning is shown."""
+"""Pattern of a row's key, of which a prefix is shown."""
 HEIGHT = 720
-"""Of a card in a notebook, in pixels."""
+"""Height of a card in a notebook, in pixels."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """Card of one row: a page with everything in it. A notebook shows it; ``save`` writes it to a file."""
+    """Card of one row: a self-contained page. A notebook shows it; ``save`` writes it to a file."""
 
     page: str
 
     def save(self, path: str | Path) -> None:
-        """Write the page, to be opened in a browser."""
+        """Write the page to a file for a browser."""
         Path(path).write_text(self.page, encoding="utf-8", errors="replace")
 
     def _repr_html_(self) -> str:
@@ -48,7 +48,7 @@ def show_card(version: Version, table: str, row: Row) -> Card:
 
 
 def show_rows(version: Version, table: str, rows: Sequence[Row], *, total: int) -> str:
-    """Return some rows of a table as HTML; ``total`` is how many it has."""
+    """Return some rows of a table as HTML; ``total`` is the table's number of rows."""
     names = columns_without(version.find(table).stage.writes, HIDDEN)
     names = [name for name in names if not any(_is_bytes(getattr(row, name)) for row in rows)]
     told = {name: [_said(getattr(row, name)) for row in rows] for name in names}
@@ -61,7 +61,7 @@ def show_rows(version: Version, table: str, rows: Sequence[Row], *, total: int) 
 
 
 def say_row(row: Row) -> str:
-    """Return a row in one line: what it holds of text and numbers."""
+    """Return the texts and numbers of a row in one line."""
     values = {field.name: getattr(row, field.name) for field in fields(row)}
     said = (f"{name}={_said(value)!r}" for name, value in values.items() if name not in HIDDEN and not _is_bytes(value))
     return f"{type(row).__name__}({', '.join(said)})"

@@ -1,4 +1,4 @@
-"""Say what a dataset has done and still owes, and how to go on: for people, scripts, notebooks and Prefect."""
+"""Status of a dataset: finished and owed rows, and how to continue, for people, scripts, notebooks and Prefect."""
 
 import html
 import shlex
@@ -40,7 +40,7 @@ def say_owed(counts: Sequence[Counts], dataset: str) -> Iterator[str]:
 
 
 def say_shard(planned: Planned, outcome: Outcome) -> str:
-    """Say what failed of a shard, why, and the command that retries only that; empty where nothing did."""
+    """Return the failed rows of a shard, the reasons, and the command that retries them; empty: none failed."""
     shard, result, stage = outcome.shard, outcome.result, planned.stage.name
     rows = shard.stop - shard.start
     if isinstance(result, ShardFailed):
@@ -63,7 +63,7 @@ def _retry_command(dataset: str, stage: str, reasons: Mapping[str, int]) -> str:
 
 
 def say_held(verdict: Verdict | None, current: int, dataset: str) -> Iterator[str]:
-    """Yield why the last build was held back, and what to do; nothing where it was not."""
+    """Yield why the last build was held back, and what to do; nothing if it was not."""
     if verdict is None or not verdict.held:
         return
     stays = f"version {current} stays current" if current else "there is no version yet"
@@ -82,7 +82,7 @@ def say_held(verdict: Verdict | None, current: int, dataset: str) -> Iterator[st
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """Status of a dataset: per stage what is done, dropped, failed and owed, and why."""
+    """Status of a dataset: per stage, rows done, dropped, failed and owed, with reasons."""
 
     dataset: str
     version: int
@@ -91,11 +91,11 @@ class Status:
     held: Sequence[str]
     """Why the last build was not published, and what to do; empty: it was."""
     damaged: Sequence[str] = ()
-    """A message for each damaged part, where that was looked for."""
+    """A message for each damaged file, if that was checked."""
 
     @property
     def owed(self) -> int:
-        """Return how many rows are owed."""
+        """Return the number of owed rows."""
         return sum(count.failed + count.pending for count in self.counts)
 
     @property
@@ -130,12 +130,12 @@ def look_at_status(folder: Folder, *, verify: bool = False) -> Status:
     except StoreError:
         if not damaged:
             raise
-        number, counts, held = 0, [], []  # they cannot be told, and the messages say why
+        number, counts, held = 0, [], []  # unknown; the messages say why
     return Status(dataset=folder.url, version=number, counts=counts, held=held, damaged=damaged)
 
 
 def _verify(folder: Folder) -> Iterator[str]:
-    """Yield what is damaged or missing of a dataset, of its excluded sets, and of its runs."""
+    """Yield damaged or missing files of a dataset, its excluded sets, and its runs."""
     try:
         present = open_present(folder)
         lists, tables = present.record.items, [ITEMS, *(planned.table for planned in present.planned)]
@@ -148,7 +148,7 @@ def _verify(folder: Folder) -> Iterator[str]:
 
 
 def verify_copies(url: str, below: str = "") -> list[str] | None:
-    """Return what is damaged of an export, a model or a run in a folder; ``None``: it has no manifest."""
+    """Return the damaged files of an export, a model or a run in a folder; ``None``: it has no manifest."""
     folder, inside = Folder(url), ("checkpoint", "checkpoints/checkpoint-*", RETRIEVER)
     patterns = (MARKER, MANIFEST, *(f"{name}/{MANIFEST}" for name in inside)) if folder.is_local else ()
     found = sorted(path for pattern in patterns for path in Path(folder.path("")).glob(below + pattern))
@@ -156,7 +156,7 @@ def verify_copies(url: str, below: str = "") -> list[str] | None:
 
 
 def stage_table(counts: Sequence[Counts], seconds: Sequence[float] = ()) -> list[list[str]]:
-    """Return what became of the rows of each stage that had input: the heads, then a line per stage."""
+    """Return the counts of each stage with input: the heads, then a line per stage."""
     table = [["stage", "in", "ok", "dropped", "failed", "pending", "rows", *(["seconds"] if seconds else [])]]
     table[0].append("most frequent reason")
     for count, spent in zip_longest(counts, seconds):
@@ -182,16 +182,16 @@ def _title(dataset: str, version: int) -> str:
 
 
 def list_refused(folder: Folder, table: str) -> Iterator[tuple[str, str, str]]:
-    """Yield status, reason and detail of what a table refused, each image by its name.
+    """Yield status, reason and detail of each input that a table refused, with the names of its images.
 
-    The status is "dropped", "failed", or "kept": a row that is there, and that is not used for this reason, or less.
+    The status is "dropped", "failed", or "kept": a row that exists, but is not or less used for this reason.
     """
     check_table(table)
     present, names = open_present(folder), dict[str, tuple[str, ...]]()
     planned = next((stage for stage in present.planned if stage.stage.name == table), None)
     with present.settled() as (build, _):
         refused = list(build.refused(planned)) if planned else []
-        if planned and "items" not in planned.stage.reads:  # those tell the names themselves
+        if planned and "items" not in planned.stage.reads:  # sources tables have the names in their details
             names = _names_of({subject for *_, subject in refused}, build, present.planned)
         elif planned and planned.stage.writes is ImageRow:
             for name, other in build.duplicates(planned, "name"):
@@ -201,7 +201,7 @@ def list_refused(folder: Folder, table: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _told(names: Sequence[str], detail: str) -> str:
-    """Return a detail behind the names of what it is about; one that it begins with is not said twice."""
+    """Return a detail after the names of its subject, without repeating a name that it begins with."""
     for name in reversed(names):
         if not f"{detail}: ".startswith(f"{name}: "):
             detail = f"{name}: {detail}".removesuffix(": ")

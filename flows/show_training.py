@@ -1,6 +1,6 @@
-"""Show trainings: the list of a dataset's runs, and how one goes (a bar on a terminal, lines elsewhere).
+"""Show trainings: the list of a dataset's runs, and the progress of one (a bar on a terminal, lines elsewhere).
 
-Reads what runs write; needs no PyTorch.
+Reads the files of runs; needs no PyTorch.
 """
 
 import logging
@@ -30,20 +30,20 @@ class Listed:
     objective: str
     model: str
     start: str
-    """The run that it started from; empty: none."""
+    """Run that it started from; empty: none."""
     version: int | None
-    """The number of the version that it trains on; none: there was none yet."""
+    """Number of the version that it trains on; ``None``: there was none yet."""
     step: int
     finished: bool
     loss: float | None
     held_out_loss: float | None
     held_out_margin: float | None
     evaluations: list[EvaluationRow]
-    """What it scored on benchmarks."""
+    """Scores on benchmarks."""
     problem: str = ""
 
     def cells(self) -> list[object]:
-        """Return it for people, who do not look for a problem in a table."""
+        """Return its cells in a table."""
         losses = (self.loss, self.held_out_loss, self.held_out_margin)
         numbers = ("-" if value is None else f"{value:.4g}" for value in losses)
         version = "-" if self.version is None else self.version
@@ -51,7 +51,7 @@ class Listed:
         return [self.name, self.objective, self.model, self.start or "-", version, self.step, *numbers, done]
 
     def scores(self) -> Iterator[list[object]]:
-        """Yield what it scored, for people."""
+        """Yield its scores as cells of a table."""
         for one in self.evaluations:
             asked = [Path(one.data).name, one.asked or "-", one.at[:16].replace("T", " ")]
             yield [self.name, one.benchmark, *show_score(one), *asked]
@@ -104,10 +104,10 @@ def _look_at(run: Run, evaluations: list[EvaluationRow]) -> Listed:
 
 log = logging.getLogger("pairwright")
 SHOWN = ("loss", "margin", "accuracy", "margin/image", "accuracy/image", "nll", "loss/description")
-"""Of all metrics, those that are shown while it goes on."""
+"""Metrics that are shown during training."""
 RATE = "rows per second"
 BAR = 12
-"""Width of the bar in letters."""
+"""Width of the bar in characters."""
 
 
 class TrainingLines:
@@ -116,12 +116,12 @@ class TrainingLines:
     _steps = 0
 
     def begin(self, step: int, steps: int) -> None:
-        """Say what there is to do."""
+        """Log the steps to do."""
         self._steps = steps
         log.info("training: %s", f"{steps - step:,} of {steps:,} steps to do" if step else f"{steps:,} steps")
 
     def advance(self, step: int) -> None:
-        """Say nothing: not every step is worth a line."""
+        """Do nothing: lines are written for logged steps only."""
 
     def logged(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Write the line."""
@@ -139,16 +139,16 @@ class TrainingBar:
         self._task: TaskID | None = None
 
     def begin(self, step: int, steps: int) -> None:
-        """Start the bar where the run goes on."""
+        """Start the bar at the run's current step."""
         self._task = self.progress.add_task("training", total=steps, completed=step, values="")
 
     def advance(self, step: int) -> None:
-        """Move it."""
+        """Move the bar."""
         if self._task is not None:
             self.progress.update(self._task, completed=step)
 
     def logged(self, step: int, split: str, values: Mapping[str, float]) -> None:
-        """Show the newest means beside the bar; what is measured on held-out rows stays above it."""
+        """Show the newest means beside the bar, and measurements on held-out rows above it."""
         if split != "train":
             self.progress.console.print(f"step {step:,}, {split}: {describe(values)}", highlight=False)
         elif self._task is not None:
@@ -156,7 +156,7 @@ class TrainingBar:
 
 
 def describe(values: Mapping[str, float]) -> str:
-    """Return the metrics that matter in words."""
+    """Return the main metrics in words."""
     shown = [f"{name} {values[name]:.4g}" for name in SHOWN if name in values]
     if RATE in values:
         shown.insert(min(3, len(shown)), f"{values[RATE]:.3g} rows/s")
@@ -165,7 +165,7 @@ def describe(values: Mapping[str, float]) -> str:
 
 @contextmanager
 def watching_training() -> Generator[TrainingLines | TrainingBar]:
-    """Give who shows the progress."""
+    """Yield the watcher of a training's progress."""
     if not draws_bars():
         yield TrainingLines()
         return

@@ -1,6 +1,6 @@
-"""The stages of a build, in order: each writes the table of its name, whatever the profile says.
+"""The stages of a build, in order: each writes the table of its name, whatever the profile.
 
-Each is declared at the end of its own file; ``flows.pipeline`` says which of them are on.
+Each is declared at the end of its own file; ``flows.pipeline`` decides which of them are on.
 """
 
 from pairwright.schemas.plugins import Registry
@@ -19,6 +19,7 @@ from pairwright.tasks.mining import (
     admit_images,
     embed_images,
     find_nouns,
+    measure_images,
     pair_neighbours,
     pair_nouns,
     search_neighbours,
@@ -54,6 +55,7 @@ STAGES: tuple[Stage, ...] = (
     read_items.COMPARISONS,  # given_comparisons
     read_items.PREFERENCES,  # given_preferences
     embed_images.STAGE,  # embeddings
+    measure_images.STAGE,  # qualities
     admit_images.STAGE,  # admitted
     search_neighbours.STAGE,  # neighbours
     pair_neighbours.STAGE,  # similar_pairs
@@ -92,6 +94,6 @@ STAGES: tuple[Stage, ...] = (
 )
 TABLES = tuple(stage.name for stage in STAGES)
 BY_NAME = Registry("stages", Stage, STAGES)
-"""These, and those of plugins, which a profile names to have them run."""
+"""All stages by name, including those of plugins, which run if a profile names them."""
 RESULTS = frozenset({"images", "pairs", "differences", "comparisons", "questions", "preferences"})
-"""Tables that people take away: a stage that leads to none of those that are on is off."""
+"""Result tables: a stage that leads to none of them is off."""

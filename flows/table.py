@@ -1,7 +1,7 @@
-"""Read one table of a dataset from Python: each row once, none that is stale.
+"""Read one table of a dataset from Python: each live row once.
 
-The Parquet parts of a folder also hold rows that no longer count (their image was removed, a pair was found from both
-its ends), so reading the files by hand gives too many.
+The Parquet parts of a folder also hold rows that do not count (their image was removed, a pair was found from both of
+its images), so reading the files directly gives too many.
 """
 
 import re
@@ -29,7 +29,7 @@ PLACE = "place in the table"
 
 
 class Table(Generic[R]):
-    """Table of a dataset's version: the rows that count, in an order that stays.
+    """Table of a dataset's version: the live rows, in a fixed order.
 
     pairs = pw.open("album")["pairs"]
     len(pairs), pairs.columns
@@ -54,7 +54,7 @@ class Table(Generic[R]):
         return columns_without(self.row_type, ())
 
     def __len__(self) -> int:
-        if self._chosen is None and self.version.snapshot:  # which states it
+        if self._chosen is None and self.version.snapshot:  # the snapshot has the count
             return next(counts.rows for counts in self.version.counts() if counts.stage == self.name)
         return len(self._places)
 
@@ -147,7 +147,7 @@ class RowView(Generic[R]):
         self.table, self.row = table, row
 
     def __getattr__(self, name: str) -> Any:
-        if name == "row":  # not set yet: a copy is being made
+        if name == "row":  # not set yet while copying
             raise AttributeError(name)
         return getattr(self.row, name)
 
@@ -160,7 +160,7 @@ class RowView(Generic[R]):
         return say_row(self.row)
 
     def show(self) -> "Card":
-        """Return the row's card: its pictures, its texts, what was made of it; ``save`` keeps it."""
+        """Return the row's card: images, texts, and everything made from it; ``save`` writes it to a file."""
         from pairwright.flows.show_rows import show_card
 
         return show_card(self.table.version, self.table.name, self.row)

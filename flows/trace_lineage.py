@@ -1,4 +1,4 @@
-"""Follow a row through a version's tables: what was made of it, and what it was made from, with what made each.
+"""Follow a row through a version's tables: everything made from it and everything it was made from, with the makers.
 
 A terminal shows it as two trees.
 """
@@ -24,9 +24,9 @@ TOLD = (
     *("check", "passed", "score", "why", "tag", "tagger", "inpainter", "chosen_model", "rejected_maker", "split"),
     *("rejected_image_maker", "served"),
 )
-"""Columns that say what made a row."""
+"""Columns with the maker of a row."""
 MOST = 20
-"""Rows of one table that are shown below one row; the others are counted."""
+"""Maximum rows of one table shown below one row; the rest are counted."""
 LONGEST = 60
 SERVED = ("model", "revision", "seed", "prompt")
 
@@ -38,9 +38,9 @@ class Traced:
     table: str
     key: str
     of: tuple[str, str] | None
-    """Table and key of the row through which it was reached; none: it is the row that was asked about."""
+    """Table and key of the row through which it was reached; ``None``: it is the row in question."""
     made: dict[str, Any]
-    """What its own columns say of how it was made; what says nothing is left out."""
+    """Its non-empty columns about how it was made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,16 +48,16 @@ class Lineage:
     """Lineage of one row."""
 
     version: int
-    """0: there is no version yet, and the tables are as they are now."""
+    """0: the current tables, since there is no version yet."""
     row: Traced
     made_of_it: list[Traced]
     made_from: list[Traced]
     tables: dict[str, dict[str, Any]]
-    """Per table that occurs its fingerprint, and what it comes from: settings, models, prompts with their SHA-256."""
+    """Per table in it: fingerprint, settings, models, prompts with their SHA-256."""
 
 
 def trace_lineage(found: Version, key: str) -> Lineage:
-    """Return what was made of a row and what it was made from, in a version."""
+    """Return everything made from a row, and everything it was made from, in a version."""
     with found.settled() as (build, _):
         seed = _find(build, found.folder, key)
         ways: dict[Way, list[Link]] = {way: follow(build, [seed], way) for way in ("made of it", "made from")}
@@ -84,9 +84,9 @@ def _find(build: Build, folder: Folder, prefix: str) -> tuple[str, str]:
     if len({key for _, key in rows}) == 1:
         return rows[0]
     if not rows:
-        raise ConfigError(f"{folder.url}: has no row whose key begins with {prefix!r}")
+        raise ConfigError(f"{folder.url}: no row has a key that begins with {prefix!r}")
     some = ", ".join(f"{key} ({table})" for table, key in rows[:5])
-    raise ConfigError(f"{folder.url}: several keys begin with {prefix!r}: {some}. Give more of it")
+    raise ConfigError(f"{folder.url}: several keys begin with {prefix!r}: {some}. Give more digits")
 
 
 def _made(build: Build, rows: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -102,7 +102,7 @@ def _made(build: Build, rows: Sequence[tuple[str, str]]) -> dict[tuple[str, str]
 
 
 def _tables(version: Version, names: set[str]) -> dict[str, dict[str, Any]]:
-    """Return where each table's rows come from; prompts only where they are still those of the version."""
+    """Return the origin of each table's rows; prompts only if they are still those of the version."""
     now = {one.stage.name: one.fingerprint for one in Version.of(version.folder, version.record).planned}
     found: dict[str, dict[str, Any]] = {}
     for planned in (one for one in version.planned if one.stage.name in names):
@@ -119,13 +119,13 @@ def _tables(version: Version, names: set[str]) -> dict[str, dict[str, Any]]:
 
 
 def show_lineage(found: Lineage) -> Group:
-    """Return what a terminal shows of a lineage; some tables have too many rows for it, which are counted."""
+    """Return the trees of a lineage for a terminal; of large tables, most rows are only counted."""
     trees = [_tree("Made from", found.row, found.made_from), _tree("Made of it", found.row, found.made_of_it)]
     lines = [""]
     for name, about in found.tables.items():
         words = [about["fingerprint"], *about["models"]]
         words += [f"prompt {prompt} {digest[:12]}" for prompt, digest in about["prompts"].items()]
-        words += [] if about["made_by_this_release"] else ["made by another release, whose prompts are not known here"]
+        words += [] if about["made_by_this_release"] else ["made by another release, with prompts unknown here"]
         lines.append(f"{name}: {', '.join(words)}")
     return Group(*trees, *map(escape, lines))
 

@@ -1,7 +1,7 @@
-"""Train on a dataset: settle its tables, freeze the rows, have what the objective needs, and train.
+"""Train on a dataset: settle its tables, freeze the rows, prepare the objective, and train.
 
-The verb ``train``, a Prefect flow and each process of ``torchrun`` or ``accelerate launch`` come in here: the first
-process prepares, the others wait for it. A run that was stopped goes on with the same command.
+The verb ``train``, a Prefect flow and each process of ``torchrun`` or ``accelerate launch`` call it: the first process
+prepares, the others wait for it. The same command continues a stopped run.
 """
 
 import logging
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 LAST_WORD = 30.0
-"""Seconds in which the first process may end before the others: a launcher that sees one end ends all at once."""
+"""Seconds that other processes wait for the first one's last lines, since a launcher ends all when one ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,16 +58,16 @@ class Trained:
 
     folder: str
     finished: bool
-    """Whether there is a finished model; otherwise it was stopped, and the same command goes on."""
+    """Whether there is a finished model; otherwise it was stopped, and the same command continues."""
     was_finished: bool = False
-    """Whether it was before: nothing was done."""
+    """Whether it was finished before, so that nothing was done."""
     step: int = 0
     steps: int = 0
     measured: dict[str, float] = field(default_factory=dict[str, float])
-    """The last measurement on the held-out rows."""
+    """Last measurement on the held-out rows."""
     page: str = ""
     answers: str = ""
-    """Files of what it says of held-out rows, and of what is said of them in the dataset, where it writes such."""
+    """Files of its answers to held-out rows, and of the dataset's texts about them, if it writes any."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ class Prepared:
 def train(
     dataset: str, config: TrainConfig, *, name: str, version: int | None = None, watcher: "Watcher | None" = None
 ) -> Trained:
-    """Train on a dataset, or go on with the run of that name."""
-    # Threads that wait for work give their core away: beside other work, a small model is many times as fast.
+    """Train on a dataset, or continue the run of that name."""
+    # Waiting threads give up their core: beside other work, a small model is many times as fast.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it warns wherever a CPU lacks a kernel of the Hub's
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it warns about a missing CPU kernel of the Hub
     require_packages()
     folder = Folder(dataset)
     if not folder.is_local:
@@ -137,7 +137,7 @@ def _train(run: Run, folder: Folder, prepared: Prepared, *, watcher: "Watcher | 
     try:
         with fitting(prepared.config, run):
             ended = fit(job)
-    finally:  # also of a run that fails: it shows why
+    finally:  # also for a failed run: the page shows why
         page = _write_page(run) if not own_rank() else ""
     files = (run.answers / f"{name}.jsonl" for name in ("predictions", "references"))
     answers = [str(file) for file in files if file.exists() and file.stat().st_size]
@@ -161,9 +161,9 @@ def _write_page(run: Run) -> str:
 
 
 def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | None = None) -> Prepared:
-    """Have everything that a run needs, and begin it unless it has begun; its lock is held meanwhile.
+    """Prepare everything that a run needs, and begin it unless it has begun; its lock is held meanwhile.
 
-    A run without a checkpoint has done nothing that would be lost, and begins anew; one that is refused leaves nothing.
+    A run without a checkpoint loses nothing and begins again; a refused one leaves nothing behind.
     """
     _check(config)
     run.clean()
@@ -179,7 +179,7 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
         if count_gpus() and not run.is_finished:
             check_memory(place, config)
     if config.start and not (place / MANIFEST).exists():
-        log.warning("%s: was written without a %s: whether its files are as they were is not known", place, MANIFEST)
+        log.warning("%s: has no %s, so damage to its files cannot be detected", place, MANIFEST)
     prepared = Prepared(config, place, run.is_finished)
     if run.config():
         _check_same(run, config)
@@ -229,7 +229,7 @@ def _check(config: TrainConfig) -> None:
 
 
 def _choose_version(folder: Folder, run: Run, asked: int | None) -> int | None:
-    # Where the garbage collection has deleted the version that a run began with, any will do: its rows are frozen.
+    # If the garbage collection has deleted the version that a run began with, any will do: its rows are frozen.
     if not run.config():
         return asked
     began = run.data().get("snapshot")
@@ -239,7 +239,7 @@ def _choose_version(folder: Folder, run: Run, asked: int | None) -> int | None:
 
 
 def _check_same(run: Run, config: TrainConfig) -> None:
-    """Refuse to go on with other settings, or in other processes: a step would be of other rows."""
+    """Refuse to continue with other settings, or another number of processes: steps would have other rows."""
     before = run.config()
     assert before is not None
     changed = list(differences(before, config))
@@ -273,7 +273,7 @@ def _begin(
         why = f"all of its rows are refused: {say_reasons(count_reasons(refused))}" if refused else "it has none"
         raise ConfigError(f"{folder.url}: no row of split {data.split!r} can be trained on: {why}")
     if data.eval_split and not count_rows(run.rows, data.eval_split):
-        log.warning("no row is of split %r (data.eval_split): nothing is measured on held-out rows", data.eval_split)
+        log.warning("split %r (data.eval_split) is empty: nothing is measured on held-out rows", data.eval_split)
     if config.objective == "adpo":
         prepare_retriever(version, config, run.folder, after=beside)
     mixed, strange = mix_in(config, run, replace(needs, held_out=held_out, accepted=""))
@@ -291,7 +291,7 @@ def score_reference(
     edited: Iterable[PreferenceRow] = (),
     after: Sequence[Planned] = (),
 ) -> None:
-    """Make what a run is compared with, as far as that can be made before the training; edited rows have new scores."""
+    """Score the reference's answers before the training, if the run needs that; edited rows get new scores."""
     from pairwright.tasks.training.load_model import choose_storage, load_model
     from pairwright.tasks.training.score_answers import REFERENCE, choose_reference, write_table
     from pairwright.tasks.training.score_rows import STAGE, release_scorer, score_rows, scoring_config
@@ -303,7 +303,7 @@ def score_reference(
         planned = make_table(version, replace(STAGE, reads={config.table: PreferenceRow}), own, after=after)
         anew = {row.key: score for row in edited for score in score_rows([row], own)}
     except TrainingError:
-        load_model(found.folder, config.model, dtype=choose_storage(config))  # says so if it is the model's fault
+        load_model(found.folder, config.model, dtype=choose_storage(config))  # raises if the model is at fault
         raise
     finally:
         release_scorer()

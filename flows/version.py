@@ -1,7 +1,7 @@
-"""Open a dataset as one of its versions, or as its tables are now; publish these as a version where its gates hold.
+"""Open a version of a dataset, or its current tables; publish these as a version if its gates hold.
 
-What a build does meanwhile changes no version: it is planned from its own record, and only the parts that it names are
-read. Everything that reads a dataset comes in here: ``flows.dataset`` for people, and what it calls.
+A running build changes no version: a version is planned from its own record, and only the parts that it names are read.
+All readers of a dataset go through here: ``flows.dataset`` and the modules that it calls.
 """
 
 import tempfile
@@ -43,7 +43,7 @@ Settled = tuple[Build, list[tuple[Planned, Counts]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Version:
-    """Version of a dataset: what was asked for, the planned stages, the snapshot that names their parts.
+    """Version of a dataset: its record, the planned stages, the snapshot that names their parts.
 
     with open_version(Folder("album"), 3).settled() as (build, stages):
         print({planned.stage.name: counts.rows for planned, counts in stages})
@@ -53,19 +53,19 @@ class Version:
     record: BuildRecord
     planned: Sequence[Planned]
     off: Sequence[Planned] = ()
-    """Stages whose tables are empty, for they are off, and that are not read."""
+    """Stages that are off, with empty tables that are not read."""
     snapshot: Snapshot | None = None
-    """None: the tables as they are now."""
+    """``None``: the current tables."""
     _indexes: dict[str, Index] = field(default_factory=dict[str, Index], compare=False, repr=False)
 
     @classmethod
     def of(cls, folder: Folder, record: BuildRecord) -> Self:
-        """Return the tables of a build as they are now."""
+        """Return the current tables of a build."""
         return cls(folder=folder, record=record, planned=Pipeline(record.profile, record.until).plan())
 
     @property
     def number(self) -> int:
-        """Return the version's number; 0: it is what there is now."""
+        """Return the version's number; 0: the current tables."""
         return self.snapshot.number if self.snapshot else 0
 
     @property
@@ -82,7 +82,7 @@ class Version:
         raise ConfigError(f"{self.folder.url}: has no table {table}. It has {there}")
 
     def opened(self, beside: Sequence[Planned] = ()) -> Build:
-        """Return the build of its tables and of others beside them, to be entered; nothing is settled yet."""
+        """Return the build of its tables and of others beside them, not entered or settled yet."""
         run = self.profile.run
         size = READERS[self.profile.sources.kind].rows_per_shard
         reading = {one.stage.name: size for one in self.planned if "items" in one.stage.reads}
@@ -92,13 +92,13 @@ class Version:
 
     @contextmanager
     def settled(self, beside: Sequence[Planned] = ()) -> Generator[Settled]:
-        """Open its tables and others beside them, every stage counted, without running anything."""
+        """Open its tables and others beside them, with every stage counted, without running anything."""
         with self.opened(beside) as build:
             own = self.settle(build, self.planned)
             yield build, [*own, *((planned, build.settle(planned)) for planned in beside)]
 
     def settle(self, build: Build, planned: Iterable[Planned]) -> list[tuple[Planned, Counts]]:
-        """Settle some of its stages, those before them being settled; return them with what the version states."""
+        """Settle some of its stages, after the earlier ones; return them with the version's counts."""
         return [(one, self._stated(build, one, build.settle(one))) for one in planned]
 
     def _stated(self, build: Build, planned: Planned, counts: Counts) -> Counts:
@@ -109,13 +109,13 @@ class Version:
         if dict(build.ledger.live_parts(name)) != stated["parts"]:
             raise StoreError(
                 f"{self.folder.url}: version {self.number} states {sum(stated['parts'].values()):,} rows of {name}, "
-                f"and its parts hold {counts.rows:,}: another release made it, or a part was changed. Open another "
+                f"but its parts hold {counts.rows:,}: another release made it, or a part has changed. Open another "
                 "version (`pairwright versions`), or build again"
             )
         return _counts(stated["counts"])
 
     def counts(self) -> list[Counts]:
-        """Return what became of each stage's rows, as the version states it, or as it is now."""
+        """Return the counts of each stage, of the version or of the current tables."""
         if self.snapshot is None:
             with self.settled() as (_, stages):
                 return [counts for _, counts in stages]
@@ -123,9 +123,9 @@ class Version:
         return [_counts(stated[planned.stage.name]["counts"]) for planned in self.planned]
 
     def stated_counts(self, newest: Snapshot) -> list[Counts] | None:
-        """Return what the newest version states of its rows, where the tables as they are now are just its parts.
+        """Return the counts of the newest version, if the current tables are exactly its parts.
 
-        ``None`` where they are not, or where rows are owed, whose reasons it does not state.
+        ``None`` if they are not, or if rows are owed, since it does not state their reasons.
         """
         stages, content = newest.content["stages"], newest.content
         entries = read_takedowns(self.folder)
@@ -142,7 +142,7 @@ class Version:
         return [_counts(stages[one.stage.name]["counts"]) for one in self.planned]
 
     def index(self, table: str) -> Index:
-        """Return where the rows of a table are that count; only what leads to it is settled, and nothing is written."""
+        """Return the index of a table's live rows; settles only the stages that lead to it, and writes nothing."""
         if table not in self._indexes:
             last = self.find(table)
             with self.opened() as build, tempfile.TemporaryDirectory(prefix="pairwright-") as place:
@@ -153,18 +153,18 @@ class Version:
         return self._indexes[table]
 
     def plan(self, stage: Stage, config: Section, *, after: Sequence[Planned] = ()) -> Planned:
-        """Return a stage planned beside the version's own, its models pinned; nothing is run."""
+        """Return a stage planned beside the version's own, with pinned models, without running it."""
         own = stage.pin(config) if stage.pin else config
         fitted = stage.fit(stage, own) if stage.fit else stage
         tables = {other.stage.name: other.fingerprint for other in (*self.planned, *after)}
         if missing := fitted.tables - tables.keys():
-            raise ConfigError(f"{stage.name}: is made of {', '.join(sorted(missing))}, which this dataset has not")
+            raise ConfigError(f"{stage.name}: needs {', '.join(sorted(missing))}, which this dataset lacks")
         prompts = {name: load(name).sha256 for name in fitted.prompts}
         return Planned(stage=fitted, config=own, fingerprint=fingerprint(fitted, own, prompts=prompts, tables=tables))
 
 
 def open_version(folder: Folder, number: int | None = None) -> Version:
-    """Return a version of a dataset, its files looked up; without a number, the newest, or what there is now."""
+    """Return a version of a dataset after checking its files; without a number, the newest, or the current tables."""
     snapshot = latest_snapshot(folder) if number is None else _find(folder, number)
     found = _stated(folder, snapshot) if snapshot else open_present(folder)
     on = {is_on: [one for one in found.planned if one.stage.is_on is is_on] for is_on in (True, False)}
@@ -172,15 +172,15 @@ def open_version(folder: Folder, number: int | None = None) -> Version:
 
 
 def open_present(folder: Folder) -> Version:
-    """Return what a dataset's last build was asked for, with the tables as they are now."""
+    """Return the record of a dataset's last build, with the current tables."""
     return Version.of(folder, read_record(folder))
 
 
 def _find(folder: Folder, number: int) -> Snapshot:
     if number not in (there := snapshot_numbers(folder)):
-        read_record(folder)  # says so where there is no dataset at all
+        read_record(folder)  # raises if there is no dataset at all
         known = ", ".join(map(str, there)) or "none yet"
-        raise ConfigError(f"{folder.url}: there is no version {number}. There are: {known}")
+        raise ConfigError(f"{folder.url}: no version {number}; choose from {known}")
     return read_snapshot(folder, number)
 
 
@@ -224,7 +224,7 @@ def publish_version(
     stopped: str = "",
     force: bool = False,
 ) -> tuple[Snapshot | None, gates.Verdict]:
-    """Judge settled stages and publish them; return the newest version, if there is any, and how they were judged.
+    """Check settled stages against the gates and publish them; return the newest version, if any, and the verdict.
 
     ``stopped``: why the build ended early.
     """
@@ -247,7 +247,7 @@ def publish_version(
 
 
 def publish_anyway(folder: Folder) -> gates.Verdict:
-    """Publish what a dataset holds now, whatever its gates say."""
+    """Publish the current state of a dataset, whatever its gates."""
     earlier, present = gates.read_verdict(folder), open_present(folder)
     with present.settled() as (build, done):
         began = earlier.began if earlier else now()
@@ -255,12 +255,12 @@ def publish_anyway(folder: Folder) -> gates.Verdict:
 
 
 def now() -> str:
-    """Return the time, to the microsecond, as verdicts state it."""
+    """Return the time, to the microsecond, in the form of verdicts."""
     return datetime.now(UTC).isoformat()
 
 
 def _asked(done: Sequence[tuple[Planned, Counts]], until: str) -> list[str]:
-    """Return the table up to which a build went, or the results of the last group."""
+    """Return the last table of a build, or the results of its last group."""
     stages = [planned.stage for planned, _ in done]
     if until in (stage.name for stage in stages):
         return [until]

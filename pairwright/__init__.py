@@ -4,12 +4,12 @@
 
     album = pw.build("photos/", out="album", profile="laptop", until="mining")
     album = pw.open("album")                       # the newest version; version=3 for another
-    album.status()                                 # what is done, dropped, failed, owed
+    album.status()                                 # rows done, dropped, failed, owed
     album["pairs"].to_pandas()                     # or .to_arrow(), .rows(), .to_datasets(), .where("similarity > 0.8")
     album.export("trl", "album-trl", split="train")
     run = album.train("adpo", start="sft")
 
-Importing it loads nothing: each name is looked up when it is used.
+Importing it loads nothing: each name is loaded on first use.
 """
 
 from importlib import import_module
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pairwright.schemas.plugins import load_plugin
 
     build = Dataset.build
-    open = Dataset.open  # noqa: A001  (pw.open reads as zipfile.open and gzip.open do)
+    open = Dataset.open  # noqa: A001  (pw.open, as in zipfile.open and gzip.open)
     __version__: str
 
 __all__ = [

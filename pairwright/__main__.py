@@ -1,33 +1,47 @@
 """Run the command line: ``pairwright``, ``python -m pairwright``, ``torchrun -m pairwright``.
 
-From its first instruction on SIGINT and SIGTERM end it with one line and exit code 130, also while modules are loaded.
+SIGINT and SIGTERM end it with one line and exit code 130, from the first instruction on, also while modules load.
 """
 
 import os
 import signal
 from types import FrameType
+from typing import NoReturn
 
 STOPPED = 130
+asked = False
+"""Whether a signal has come."""
 
 
 def main() -> None:
     """Run the command line."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as shells start what is in the background
+        if signal.getsignal(number) is not signal.SIG_IGN:  # shells ignore signals for background jobs
             signal.signal(number, _stop)
     from pairwright.flows.cli import main as run
 
-    run()
+    try:
+        run()
+    except Exception:
+        if asked:  # Python wrapped the interrupt in another error, as in __set_name__
+            _end()
+        raise
 
 
 def _stop(_number: int, frame: FrameType | None) -> None:
-    """Raise ``KeyboardInterrupt``; while a module is loaded, which might pass that on as another error, end at once."""
+    """Raise ``KeyboardInterrupt``; while a module loads, which could turn that into another error, end at once."""
+    global asked
+    asked = True
     while frame:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
-            os.write(2, b"Stopped.\n")
-            os._exit(STOPPED)
+            _end()
         frame = frame.f_back
     raise KeyboardInterrupt
+
+
+def _end() -> NoReturn:
+    os.write(2, b"Stopped.\n")
+    os._exit(STOPPED)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What we say to models, and the words in which we say it: one Jinja file each.
+"""Prompts and wordings: one Jinja file each.
 
-A file holds one prompt, or alternative wordings, one ``kind | template`` per line. Its SHA-256 goes into the
-fingerprints of stages that use it. The comment that opens it says whether the text is a paper's or ours.
+A file holds one prompt, or alternative wordings, one ``kind | template`` per line. Its SHA-256 is part of the
+fingerprints of the stages that use it. Its opening comment names the source: a paper, or ours.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Be one template: its source text and the SHA-256 of that."""
+    """Prompt template: its source text and the SHA-256 of that."""
 
     text: str
     sha256: str
@@ -33,7 +33,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Wordings:
-    """Be a file of alternative wordings by kind, with the SHA-256 of the file."""
+    """File of alternative wordings by kind, with the SHA-256 of the file."""
 
     kinds: Mapping[str, tuple[Prompt, ...]]
     sha256: str

@@ -1,8 +1,8 @@
-"""What models are asked about the difference of a pair, and the form that their answers must have (paper 001, D.2).
+"""Questions about the difference of a pair, and the grammar of their answers (paper 001, D.2).
 
-The three instructions are the paper's, chosen by what is known. Ours: two different verbs are drawn for the template
-that one quotes, by default of those that make natural English, and where a caption is missing neither is told: a prompt
-about one image only would tilt the answer.
+The three instructions are the paper's, chosen by the available texts. Ours: two different verbs are drawn for the
+quoted template, by default of those that make natural English, and where a caption is missing neither is given: a
+prompt about one image only would tilt the answer.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from random import Random
 from pairwright.prompts import difference_verbs, load, natural_verbs
 
 UNCHANGED = "{second}. Both images show {first}."
-"""What a description is that says that nothing has changed (ours): no difference to be put in the template."""
+"""Description of an unchanged pair (ours): without a difference, the template cannot be filled."""
 SLOT = "[object description]"
 TEMPLATE = "difference_template"
 WITHOUT_CAPTIONS = {
@@ -22,21 +22,21 @@ WITHOUT_CAPTIONS = {
     "difference_from_edit": "difference_from_edit_only",
 }
 PROMPTS = (TEMPLATE, *WITHOUT_CAPTIONS, *WITHOUT_CAPTIONS.values())
-"""All the files whose words may be in an instruction."""
+"""All prompt files of the instructions."""
 FORBIDDEN = r".!?\[\]{}"
-"""What no half holds: ends of sentences, unless a letter or digit follows a full stop, and the template's brackets."""
+"""Characters of no half: ends of sentences (a full stop before a letter or digit is none), template brackets."""
 FREE = rf"[^,\t\n\r{FORBIDDEN}]|\.[0-9A-Za-z]"
 AFTER_COMMA = (
     rf"[^,\s{FORBIDDEN}]",
     rf" [^w,\s{FORBIDDEN}]",
     *(rf" {'while'[:n]}[^{'while'[n]},\s{FORBIDDEN}]" for n in range(1, 5)),
 )
-"""Anything but " while": there the second half begins."""
+"""Continuations other than " while", which begins the second half."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """Be what a model is told beside the two images."""
+    """Text of the question about two images."""
 
     prompt: str
     """Name of the prompt file."""
@@ -78,13 +78,13 @@ def fill_template(verbs: Sequence[str], first: str, second: str) -> str:
 
 @cache
 def difference_regex() -> str:
-    """Return the form of a description, for servers that hold answers to one.
+    """Return the grammar of a description, for servers that constrain answers.
 
     Any verb of the list may stand in it, as in validation, since a grammar for each pair of verbs would be compiled
     again and again: xgrammar 0.2.8 takes 0.5 s for this one (150,000 tokens, two cores). Halves have no greatest length
     for the same reason (400 characters: 7 s, and vLLM gives up after 5): ``max_tokens`` ends them, and a description
-    that it cut off is asked for again with more. Stars stand over
-    plain alternatives: with one inside another, each token took thousands of times as long.
+    that it cut off is asked for again with more. Stars stand over plain alternatives: with one inside another, each
+    token took thousands of times as long.
     """
     verb = f"(?:{'|'.join(difference_verbs())})"
     half = rf"[\"'“‘(]?[0-9A-Za-z](?:{FREE}|,{'|,'.join(AFTER_COMMA)})*"

@@ -1,4 +1,4 @@
-"""The Arrow schema of each row type, and the way from rows to Arrow and back.
+"""The Arrow schema of each row type, and conversion between rows and Arrow tables.
 
 Columns are the row's fields, then ``status`` ("ok", "dropped", "failed"), ``reason``, ``detail``. A small row within a
 row is a struct, a pydantic model is JSON text. A row that is not ok has only its three names, all its ``source_key``.
@@ -95,7 +95,7 @@ def _column(records: Sequence[Row | SimpleNamespace], field: pa.Field, *, is_ric
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:
-    """Return a table without rows. It does not load pandas, as ``pa.array`` does wherever that is installed."""
+    """Return a table without rows, without loading pandas, as ``pa.array`` does where it is installed."""
     return pa.Table.from_batches([], schema=schema)
 
 
@@ -105,7 +105,7 @@ def integers(values: NDArray[np.int32]) -> pa.Array:
 
 
 def from_table(table: pa.Table, row_type: type[R]) -> Iterator[R]:
-    """Yield the rows of an Arrow table; a column that was not read is left at its type's empty value."""
+    """Yield the rows of an Arrow table; columns that were not read have their type's empty value."""
     classes, schema = _classes_of(row_type), schema_of(row_type)
     names = [field.name for field in fields(row_type)]
     read = [name for name in names if name in table.column_names]

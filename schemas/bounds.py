@@ -1,4 +1,4 @@
-"""What a profile bounds without changing a row: a build's budget, the gates of a version, healthy preferences."""
+"""Bounds in a profile that change no row: the budget of a build, the gates of a version, the health of preferences."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ Amount = Annotated[float, Field(ge=0)]
 
 
 class BudgetConfig(Section):
-    """Budget of a build, which is looked at between rounds of shards; 0 sets no limit."""
+    """Budget of a build, checked between rounds of shards; 0 sets no limit."""
 
     max_calls: Count = 0
     """Answers of served models to this dataset, over all of its builds; 0: no limit."""
@@ -30,16 +30,16 @@ class BudgetConfig(Section):
 
 
 class GatesConfig(Section):
-    """Say which builds publish no version, so that the last good one stays what readers get.
+    """Gates: bounds that a build must meet to publish a version; otherwise the last version stays current.
 
     Drift is the population stability index (PSI) against the last version; below 0.1 is commonly taken for no change,
     above 0.25 for a large one. A bound of 0 switches its gate off.
     """
 
     min_yield: dict[str, Share] = Field(default_factory=dict[str, float])
-    """Minimum share of each table's inputs that end as ok ("pairs: 0.2"); by default, of the last table one row."""
+    """Minimum share of each table's inputs that end as ok ("pairs: 0.2"); default: one row of the last table."""
     max_failed: Share = 0.02
-    """Maximum share of any table's inputs that failed or is undone; 1: any."""
+    """Maximum share of any table's inputs that failed or are pending; 1: any."""
     max_length_drift: Amount = 0.0
     """Maximum drift of the lengths of texts in characters; 0: any."""
     max_similarity_drift: Amount = 0.0
@@ -51,20 +51,20 @@ class GatesConfig(Section):
 
 
 class HealthConfig(Section):
-    """Say from where on a measure of the preferences is remarked on; none of it changes a row, or holds one back.
+    """Bounds beyond which the report warns about the preferences; none changes or drops a row.
 
     The bounds are ours. 1 (0 for ``min_changed_share``) switches one off.
     """
 
     max_text_only_accuracy: Share = 0.8
-    """Maximum share of rows whose chosen text a classifier may find without seeing the images; chance is 0.5."""
+    """Maximum share of rows in which a classifier that sees no image finds the chosen text; chance is 0.5."""
     max_longer_share: Share = 0.7
-    """Maximum share of rows in which the text of one side, chosen or rejected, may be the longer one."""
+    """Maximum share of rows in which the same side, chosen or rejected, has the longer text."""
     max_true_share: Share = 0.02
-    """Maximum share of rejected texts that may be true, of those of which it is known."""
+    """Maximum share of true texts among the rejected texts that were checked."""
     max_leaked_share: Share = 0.0
-    """Maximum share of held-out rows whose chosen text is, word for word, one that a training row rejects."""
+    """Maximum share of held-out rows whose chosen text a training row rejects, word for word."""
     max_repeated_share: Share = 0.1
-    """Maximum share of rows that may have both texts of another row."""
+    """Maximum share of rows that repeat both texts of another row."""
     min_changed_share: Share = 0.001
-    """Minimum share of its pixels in which the median rejected image differs visibly."""
+    """Minimum share of pixels that differ visibly in the median rejected image."""

@@ -1,7 +1,8 @@
-"""Say why a description fails a check, in phrases that are counted, and which of them say that it is wrong.
+"""Reasons why a description fails a check, and which of them show that it is wrong (ours).
 
-All of it is ours. A check can also fail because nothing came of it (an answer that cannot be read): such a description
-is not taken, but nothing is known against it, so it must not become a rejected text.
+A check also fails without a result (an answer that cannot be read). Such a description is not used, but it is not known
+to be wrong, so it must not become a rejected text. Rows name the setting behind a reason ("judge: low rating
+(judging.min_rating=3)").
 """
 
 from pairwright.schemas.rows import CheckRow
@@ -9,7 +10,7 @@ from pairwright.schemas.rows import CheckRow
 NOT_TURNED_ROUND = "swapped pair: not the other way round"
 NONE_IN_SWAPPED = "swapped pair: no difference"
 UNREADABLE_SWAPPED = "swapped pair: "
-"""Before the reason for which the answer was refused ("cut off")."""
+"""Prefix of the reason why the answer was refused ("cut off")."""
 SEEN_IN_SAME = "same image twice: a difference"
 UNREADABLE_SAME = "same image twice: "
 FIRST_UNGROUNDED = "grounding: first half fits the second image as well"
@@ -19,15 +20,20 @@ NOTHING_AFFIRMED = "grounding: no half says what is there"
 UNCHANGED = "regions: nothing changed where the things are that it names"
 NOTHING_FOUND = "regions: nothing that it names was found"
 NOT_ALIGNED = "regions: "
-"""Before the reason why it is not known what changed ("too few features match"); such a check is off, and passed."""
+"""Prefix of the reason why changed places are unknown ("too few features match"); such a check is off and passes."""
 LOW_RATING = "judge: low rating"
 NO_RATING = "judge: no rating"
 AGAINST = frozenset(
     {NOT_TURNED_ROUND, NONE_IN_SWAPPED, FIRST_UNGROUNDED, SECOND_UNGROUNDED, BOTH_UNGROUNDED, UNCHANGED, LOW_RATING}
 )
-"""What speaks against a description itself. A difference seen between an image and itself speaks against its writer."""
+"""Reasons that a description itself is wrong. A difference found between an image and itself discredits its writer."""
+
+
+def without_bound(why: str) -> str:
+    """Return a reason without its setting and bound, so that it stays the same under another bound."""
+    return why.partition(" (")[0]
 
 
 def speaks_against(check: CheckRow) -> bool:
-    """Say whether a check found the description wrong, so that it may stand as a rejected text."""
-    return not check.passed and check.why in AGAINST
+    """Return whether a check found the description wrong, so that it can be a rejected text."""
+    return not check.passed and without_bound(check.why) in AGAINST

@@ -1,7 +1,7 @@
-"""What a text about two photographs claims, in a form that scene graphs can confirm or refute.
+"""Claims: statements of a text about two photographs, in a form that scene graphs confirm or refute.
 
-A text is *true* of a pair when every claim that its writer kept beside it holds there: so rejected texts are checked to
-be false, and a removed object is known to have been mentioned.
+A text is *true* of a pair when all of its claims hold there. By its claims a rejected text is checked to be false, and
+a removed object is known to have been mentioned.
 """
 
 from collections.abc import Iterable
@@ -21,11 +21,11 @@ OPPOSITES: dict[Relation, Relation] = {
 }
 DEPTHS = ("front", "middle", "back")
 CLEAR_GAP = 0.1
-"""Things are left or right of each other when their middles are this share of the picture's width apart (ours)."""
+"""Minimum distance of two centres, as a share of the image width, for "left of" and "right of" (ours)."""
 
 
 class Selector(Frozen):
-    """Choose objects by the words that a text uses; ``None`` leaves that attribute open."""
+    """Selection of objects by the words of a text; ``None`` matches any value of that attribute."""
 
     shape: str | None = None
     colour: str | None = None
@@ -43,14 +43,14 @@ class Selector(Frozen):
         named = {name: value for name, value in vars(self).items() if value is not None}
         if not named:
             return list(graph.objects)
-        # Writers spend most of their time here: one C call per object is ten times as fast as a comparison by name.
+        # Writers spend most of their time here: one C call per object is ten times as fast as comparing by name.
         look = attrgetter(*named)
         wanted = tuple(named.values()) if len(named) > 1 else next(iter(named.values()))
         return [thing for thing in graph.objects if look(thing) == wanted]
 
 
 class Claim(Frozen):
-    """Be one checkable statement about the first (side 0) or second (side 1) photograph of a pair.
+    """Checkable statement about the first (side 0) or second (side 1) photograph of a pair.
 
     Kinds: ``exists`` (at least one match), ``absent`` (none), ``count`` (exactly ``count``), ``relation`` (some match
     stands in ``relation`` to some match of ``other``), ``light``, ``viewpoint`` and ``place`` (the graph's phrase is
@@ -79,18 +79,18 @@ Graphs = tuple[SceneGraph, SceneGraph]
 
 
 def content_changes(graph: SceneGraph) -> frozenset[SceneChange]:
-    """Return what differs from the world's base photograph, viewpoint and light left out."""
+    """Return the differences from the world's base photograph, except viewpoint and light."""
     return frozenset(change for change in graph.changes if change.type not in DISTRACTORS)
 
 
 def is_no_change(graphs: Graphs) -> bool:
-    """Say whether two photographs show the same scene, apart from viewpoint and light."""
+    """Return whether two photographs show the same scene, apart from viewpoint and light."""
     first, second = graphs
     return first.world == second.world and content_changes(first) == content_changes(second)
 
 
 def stands(thing: SceneObject, relation: Relation, other: SceneObject) -> bool:
-    """Say whether two objects of one photograph clearly stand in a relation, as seen by the viewer.
+    """Return whether two objects of one photograph clearly stand in a relation, as seen by the viewer.
 
     Left and right: neither has its middle within the other's width, and the middles are well apart. In front and
     behind: they overlap by at least half of the narrower one's width, and the nearer one reaches at least as far down
@@ -115,7 +115,7 @@ def _in_front_of(thing: SceneObject, other: SceneObject) -> bool:
 
 
 def holds(claim: Claim, graphs: Graphs) -> bool:
-    """Say whether the claim is true of the pair of photographs."""
+    """Return whether the claim is true of the pair of photographs."""
     graph = graphs[claim.side]
     if claim.kind == "no_change":
         return is_no_change(graphs)
@@ -129,12 +129,12 @@ def holds(claim: Claim, graphs: Graphs) -> bool:
 
 
 def all_hold(claims: Iterable[Claim], graphs: Graphs) -> bool:
-    """Say whether a text with these claims is true of the pair."""
+    """Return whether a text with these claims is true of the pair."""
     return all(holds(claim, graphs) for claim in claims)
 
 
 def may_hold(claims: Iterable[Claim], graphs: Graphs) -> bool:
-    """Say whether a text with these claims may pass for true: where things stand is open but for the clear opposite."""
+    """Return whether a text may pass for true: relations count as true unless the opposite clearly holds."""
     return all(holds(claim, graphs) or _is_open(claim, graphs) for claim in claims)
 
 

@@ -1,4 +1,4 @@
-"""What a profile may say: one frozen model per section, one sentence per field, limits in the types.
+"""The profile: one frozen model per section, one sentence per field, limits in the types.
 
 Every stage's function receives its own section, never the whole profile. A field that cannot change a stage's rows (how
 many workers, how large a shard) is in ``RunConfig``, which no fingerprint includes.
@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, Wit
 
 from pairwright.schemas.bounds import BudgetConfig, GatesConfig, HealthConfig
 from pairwright.schemas.encoders import ClipConfig, Dinov2Config
+from pairwright.schemas.filters import FiltersConfig
 from pairwright.schemas.plugins import check_name, read_settings, require_plugins
 from pairwright.schemas.removing import (
     Batch,
@@ -59,7 +60,13 @@ from pairwright.schemas.writing import (
 
 STANDARD_MODELS = ("chat", "language", "judge")
 """The names of served models that sections ask by default."""
-EMBEDDERS = ("colour-layout", "gradients", "clip", "dinov2")
+DESCRIPTORS = ("colour-layout", "gradients")
+EMBEDDERS = (*DESCRIPTORS, "clip", "dinov2")
+NEAR_COPIES = (
+    "colour-layout and gradients find near-copies of a photograph, not other views of what it shows (none of 15 stereo "
+    "pairs, none of 10 views of a church): CLIP and DINOv2 find these, as with --profile laptop"
+)
+"""Limit of the descriptors without weights on photographs."""
 EmbedderName = Annotated[
     str,
     AfterValidator(lambda name: check_name("embedders", name, EMBEDDERS)),
@@ -68,7 +75,7 @@ EmbedderName = Annotated[
 
 
 class ImagesConfig(Section):
-    """Say which images are accepted."""
+    """Limits on the images that are accepted."""
 
     max_pixels: Positive = 40_000_000
     """Images of more pixels are dropped before they are decoded."""
@@ -77,13 +84,13 @@ class ImagesConfig(Section):
     min_side: Positive = 16
     """Images with a side below this many pixels are dropped."""
     licence: str = ""
-    """Licence written beside every image of this source."""
+    """Licence recorded for every image of this source."""
 
 
 class ReadingConfig(Section):
-    """Say how sources of other layouts are read."""
+    """Options for reading sources."""
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"images"})
+    uncounted: ClassVar[frozenset[str]] = frozenset({"images", "frames_per_second"})
 
     splits: Names = ()
     """Splits that are read, by the source's own names ("train"); empty: all."""
@@ -93,10 +100,12 @@ class ReadingConfig(Section):
     """Column of a table, or field of a manifest, that holds captions; empty: found by its name."""
     images: str = ""
     """Folder of the images that a manifest names; empty: the manifest's own."""
+    frames_per_second: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    """Frames read per second of a video; part of each item's key."""
 
 
 class ScenesConfig(Section):
-    """Say what is rendered."""
+    """Rendered scenes."""
 
     seed: FilledSeed = 0
     worlds: Positive = 40
@@ -108,32 +117,32 @@ class ScenesConfig(Section):
     height: Annotated[int, Field(ge=64, le=2048)] = 360
     """Height of a photograph in pixels."""
     samples_per_pixel: Annotated[int, Field(ge=1, le=4096)] = 2
-    """Light paths per pixel, before the denoiser: more gives truer shadows and is slower."""
+    """Light paths per pixel, before denoising: more are slower and give truer shadows."""
     no_change_share: Share = 0.15
     """Share of photographs that differ from their base by viewpoint or light only."""
 
 
 class RobustnessConfig(Section):
-    """Corruption of the images and texts of a source, to measure what that costs (paper 001, A.3)."""
+    """Corruption of a source's images and texts, to measure robustness (paper 001, A.3)."""
 
     corruption: Literal["none", "gaussian-noise", "fog"] = "none"
     """Corruption of each image, as in ImageNet-C."""
     severity: Annotated[int, Field(ge=1, le=5)] = 5
     """Severity of the corruption; the paper: 5."""
     word_share: Share = 0.0
-    """Share of the words that are replaced in each text that the source brings; the paper: 0.2, 0.4, 0.6 and 0.8."""
+    """Share of the words replaced in each text of the source; the paper: 0.2, 0.4, 0.6 and 0.8."""
 
     @property
     def is_off(self) -> bool:
-        """Say whether images and texts stay as they are."""
+        """Return whether images and texts stay as they are."""
         return self.corruption == "none" and not self.word_share
 
 
 class SourceConfig(Section):
     """Input of the sources stage; made of other sections.
 
-    Where the source is does not identify rows: a moved folder holds the same images. The items' own keys say what is
-    rendered. Where images and texts are not made worse, it is as if there were no robustness.
+    The location of the source does not identify rows: a moved folder holds the same images. The items' keys identify
+    what is rendered. Without corruption, `robustness` counts as absent.
     """
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"path", "scenes"})
@@ -148,7 +157,7 @@ class SourceConfig(Section):
 
 
 class EmbeddingConfig(ModelSection):
-    """Say which vectors are made of each image."""
+    """Vectors that are made of each image."""
 
     uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"clip", "dinov2"}
     embedders: Annotated[tuple[EmbedderName, ...], Field(min_length=1, max_length=4)] = ("colour-layout", "gradients")
@@ -156,25 +165,28 @@ class EmbeddingConfig(ModelSection):
     clip: ClipConfig = ClipConfig()
     dinov2: Dinov2Config = Dinov2Config()
     batch_size: Batch = 0
-    """Images that an encoder takes at once; 0: as many as fit, which may change the last digits of its vectors."""
+    """Images per batch of an encoder; 0: as many as fit, which may change the last digits of its vectors."""
 
 
 class ExcludeConfig(Section):
-    """Say which images are kept out because they are nearly those of a given set (ours)."""
+    """Exclusion of images that are nearly the same as those of a given set (ours)."""
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"sources", "files"})
     sources: Names = ()
-    """Sources of the images to keep out, the test images of a benchmark above all; embedded like the images."""
+    """Sources of the images to exclude, such as a benchmark's test images; embedded like the dataset's own."""
     max_hash_distance: Annotated[int, Field(ge=0, le=31)] = 4
-    """Maximum bits, of 64, in which the perceptual hash of an image that is kept out differs from an excluded one's."""
+    """Images are excluded up to this distance (bits of 64) of perceptual hashes."""
     min_similarity: Share = 0.96
-    """Images that are at least this similar to an excluded one, by every embedder, are kept out, too."""
+    """Images are excluded from this similarity on, if every embedder finds it."""
+    filters: Annotated[FiltersConfig, Field(exclude_if=lambda value: not value.is_on), Filled("filters")] = (
+        FiltersConfig()
+    )
     files: Annotated[tuple[str, ...], UNSET, Filled("")] = ()
     marks: Annotated[tuple[str, ...], UNSET, Filled("")] = ()
 
 
 class SearchConfig(Section):
-    """Say how neighbours are searched."""
+    """Search of nearest neighbours."""
 
     k: Annotated[int, Field(ge=1, le=1024)] = 64
     """Neighbours kept per image and embedder, the image itself not counted."""
@@ -187,7 +199,7 @@ class SearchConfig(Section):
 
 
 class MiningConfig(Section):
-    """Say which neighbours become pairs (paper 001, Appendix D.1; defaults are the paper's)."""
+    """Selection of pairs among neighbours (paper 001, Appendix D.1; defaults are the paper's)."""
 
     min_best_similarity: Share = 0.80
     """tau_max: a set whose highest similarity is below this is dropped, per embedder."""
@@ -205,13 +217,16 @@ class MiningConfig(Section):
     """Maximum distance (1 - similarity) of a candidate, as a share of that of the anchor's nearest strangers (ours,
     after Lowe's ratio test), which adapts as a collection grows; 1: any."""
     group: Annotated[int, UNSET, Filled("scenes.photographs")] = 0
-    """With `max_ratio`: images that show one thing. An image has one partner fewer; neighbours behind are strangers."""
+    """With `max_ratio`: number of images that show the same thing; neighbours beyond it are strangers."""
     clusters: Annotated[int, Field(ge=1, le=16)] = 3
-    """K: how many clusters an image's candidates are split into."""
+    """K: number of clusters that an image's candidates are split into."""
     max_per_cluster: Annotated[int, Field(ge=1, le=64)] = 1
-    """Pairs taken from each cluster, most similar first; the paper's 1 gives K pairs per image at the most."""
+    """Pairs taken from each cluster, most similar first; the paper's 1 gives at most K pairs per image."""
     max_pairs_per_image: Count = 0
-    """Maximum pairs that one image is in, the most similar pairs first (ours); 0: no limit."""
+    """Maximum pairs of one image, the most similar first (ours); 0: no limit."""
+    max_pairs_per_group: Count = 0
+    """Maximum pairs of one group, the most similar first (ours): the source's group (a video), else the image's folder.
+    0: no limit."""
     gamma: Annotated[float, Field(gt=0)] = 0.1
     """Width of the RBF affinity exp(-gamma d^2)."""
     weights: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (0.4, 0.6)
@@ -219,20 +234,27 @@ class MiningConfig(Section):
     normalised: bool = True
     """Whether unit vectors are clustered, or raw ones (the stored norm multiplied back)."""
     seed: FilledSeed = 0
-    uncounted: ClassVar[frozenset[str]] = frozenset({"max_pairs_per_image"})
+    uncounted: ClassVar[frozenset[str]] = frozenset({"max_pairs_per_image", "max_pairs_per_group"})
 
 
 class UnitingConfig(Section):
     """Settings of the union of all pairs; made from a profile, never written in one."""
 
     max_pairs_per_image: Count
-    """Pairs that one image may be in; 0: any number."""
+    """Maximum pairs of one image; 0: no limit."""
+    max_pairs_per_group: Annotated[Count, UNSET] = 0
+    """Maximum pairs of one group; 0: no limit."""
     excludes: bool
-    """Whether images are kept out."""
+    """Whether images are excluded."""
+
+    @property
+    def limits(self) -> bool:
+        """Return whether a pair depends on all others."""
+        return bool(self.max_pairs_per_image or self.max_pairs_per_group)
 
 
 class NounsConfig(Section):
-    """Say how the nouns of captions are found."""
+    """Nouns of captions."""
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"model", "revision"})
     model: Annotated[str, Field(min_length=1)] = "en_core_web_sm"
@@ -248,20 +270,20 @@ FILLERS = (
     *("front", "back", "side", "left", "right", "top", "bottom", "middle", "center", "centre", "corner"),
     *("thing", "something", "anything", "one", "lot", "kind", "type", "part"),
 )
-"""What people say when they talk about an image, and not what it shows (ours)."""
+"""Nouns that refer to an image, not to what it shows (ours)."""
 
 
 class NounPairsConfig(Section):
-    """Say which images pair by the nouns that their captions share (after paper 003, section 3.1)."""
+    """Pairs of images whose captions share nouns (after paper 003, section 3.1)."""
 
     stop_words: tuple[str, ...] = FILLERS
     """Nouns that do not count."""
     levels: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=16)] = (2, 4, 6, 8)
-    """Levels of similarity: the fewest shared nouns of each, rising (ours; the paper's benchmark has 8 or more)."""
+    """Minimum shared nouns of each level of similarity, rising (ours; the paper's benchmark has 8 or more)."""
     pairs_per_level: Annotated[int, Field(ge=1, le=64)] = 1
     """Pairs drawn for each image from each level."""
     max_candidates: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
-    """Maximum images compared with each image, those that share its rarest nouns first."""
+    """Maximum images compared with each image, starting with those that share its rarest nouns."""
     seed: FilledSeed = 0
 
     @model_validator(mode="after")
@@ -272,40 +294,39 @@ class NounPairsConfig(Section):
 
 
 class RegionsConfig(Section):
-    """Say whether what a description names must lie where two images that can be aligned differ (ours)."""
+    """Check that what a description names lies where the aligned images differ (ours)."""
 
     enabled: bool = False
-    """Whether images are aligned, and descriptions checked by the places in which they differ; needs `detection` and
-    `nouns`."""
+    """Whether images are aligned and descriptions checked against their changed places; needs `detection`, `nouns`."""
     min_area: Share = 0.0005
-    """Changed places of a smaller share of what both images show are left out."""
+    """Minimum size of a changed place, as a share of what both images show."""
     large_area: Share = 0.01
-    """A changed place from this share on lowers the score of a description that names nothing there."""
+    """Size from which a changed place lowers the score of a description that names nothing there."""
     min_overlap: Annotated[Share, Field(gt=0)] = 0.5
-    """A thing lies in a changed place where their boxes share at least this much of the smaller one."""
+    """Minimum overlap of a thing's box with a changed place, as a share of the smaller one."""
     detection: Annotated[DetectionConfig | None, UNSET, Filled("detection", when="enabled")] = None
     nouns: Annotated[NounsConfig | None, UNSET, Filled("nouns", when="enabled")] = None
 
 
 class RejectedTextsConfig(Section):
-    """Say how rejected texts are made."""
+    """Rejected texts by retrieval."""
 
     seed: FilledSeed = 0
     max_candidates: Annotated[int, Field(ge=1, le=1000)] = 50
-    """Maximum descriptions that are tried, the most similar first, before retrieval gives up."""
+    """Maximum descriptions tried, the most similar first, before retrieval gives up."""
     max_searched: Positive = 100_000
-    """Maximum descriptions that are searched; of more, a random sample."""
+    """Maximum descriptions searched; of more, a random sample is."""
 
 
 class PreferencesConfig(Section):
-    """Say how preferences are put together."""
+    """Composition of preferences."""
 
     rejected: Literal["drawn", "hardest", "own"] = "drawn"
-    """Whose text is the rejected one: drawn by the pair's key, the closest to the chosen one, or of those that a model
-    wrote itself (sampled, refuted) the closest, where there is one (others: negatives)."""
+    """Which text is rejected: one drawn by the pair's key, the closest to the chosen text, or the closest that a model
+    wrote itself (sampled, refuted), where there is one. The others are negatives."""
     seed: FilledSeed = 0
     split: Literal["published", "drawn"] = "published"
-    """Whether pairs keep the splits that their source names, where it names two at least; others are drawn."""
+    """Whether pairs keep the splits of their source, if it has at least two; others are drawn."""
     validation_share: Share = 0.1
     """Share of the components (connected pairs) that go to the validation split."""
     test_share: Share = 0.1
@@ -314,27 +335,31 @@ class PreferencesConfig(Section):
     @model_validator(mode="after")
     def _train_is_left(self) -> "PreferencesConfig":
         if self.validation_share + self.test_share >= 1:
-            raise ValueError(f"validation {self.validation_share} + test {self.test_share} leave nothing to train on")
+            total = f"validation_share {self.validation_share} + test_share {self.test_share}"
+            raise ValueError(f"{total} must be below 1, so that pairs are left to train on")
         return self
 
 
 class RunConfig(Section):
-    """Say how the work is cut and spread; none of it changes a row."""
+    """How a build is cut into shards and spread over workers; none of it changes a row."""
 
     runner: Literal["processes", "dask"] = "processes"
     """Where shards run: in worker processes of this machine, or in the workers of a Dask cluster."""
     address: str = ""
     """The cluster's Dask scheduler ("tcp://host:8786"); empty: one is started on this machine for the build."""
     memory_gb_of: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict[str, float])
-    """Gigabytes (10^9 bytes) that a shard of a named stage takes, for clusters that give out memory."""
+    """Memory of a shard by stage, in gigabytes (10^9 bytes), for clusters that allocate memory."""
     workers: Count = 0
     """Worker processes; 0: one per core, or all that the cluster has."""
     rows_per_shard: Positive = 200
-    """Input rows of a shard, but of stages with a size of their own: reading the source (images, given_*; by its kind),
+    """Input rows of a shard, except for stages with a size of their own: images and given_* (by the source's kind),
     admitted (3000), neighbours (2000), similar_pairs (1000), nouns (2000), noun_pairs (50000), pairs (20000), retrieved
     (5000), sampled (100), mentions (2000), fitted (400), splits (100000) and preferences (25)."""
     rows_per_shard_of: dict[str, Positive] = Field(default_factory=dict[str, int])
-    """Input rows of a shard of named stages, before all other sizes ("images: 6")."""
+    """Input rows of a shard by stage ("images: 6"); overrides all other sizes."""
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """Port of 127.0.0.1 where Prometheus reads each stage's rows, failures, tokens and seconds during a build; needs
+    the extra `metrics`. 0: none."""
     budget: BudgetConfig = BudgetConfig()
 
 
@@ -342,27 +367,28 @@ class Profile(Section):
     """Build profile: every setting that a build accepts."""
 
     name: str = "scenes"
-    """What the profile is called."""
+    """Name of the profile."""
     about: str = ""
-    """What the profile is for, in one sentence."""
+    """Purpose of the profile, in one sentence."""
     source: str = "scenes:"
-    """Where the images come from when the command line names no source (``kind:path``)."""
+    """Source when the command line names none (``kind:path``)."""
     seed: Seed = 0
     """Seed of everything that is drawn: scenes, clusters, the wording of prompts, samples, splits."""
     pairing: Literal["similarity", "nouns"] = "similarity"
-    """Whether images pair by their similarity, or by the nouns that the captions brought by their source share."""
+    """Whether images pair by similarity, or by nouns that their captions share."""
     images: ImagesConfig = ImagesConfig()
     reading: ReadingConfig = ReadingConfig()
     scenes: ScenesConfig = ScenesConfig()
     robustness: RobustnessConfig = RobustnessConfig()
     embedding: EmbeddingConfig = EmbeddingConfig()
     exclude: ExcludeConfig = ExcludeConfig()
+    filters: FiltersConfig = FiltersConfig()
     search: SearchConfig = SearchConfig()
     mining: MiningConfig = MiningConfig()
     nouns: NounsConfig = NounsConfig()
     noun_pairs: NounPairsConfig = NounPairsConfig()
     models: dict[ModelName, ChatConfig] = Field(default_factory=dict[str, ChatConfig])
-    """Served models: `chat` sees images; `language` and `judge` default to it; others as sections name them."""
+    """Served models: `chat` sees images; `language` and `judge` default to it; others by the names in sections."""
     captions: CaptionsConfig = CaptionsConfig()
     differences: DifferencesConfig = DifferencesConfig()
     controls: ControlsConfig = ControlsConfig()
@@ -389,49 +415,58 @@ class Profile(Section):
     stages: Annotated[dict[str, SerializeAsAny[Section]], BeforeValidator(read_settings)] = Field(
         default_factory=dict[str, Section]
     )
-    """Stages of plugins that run, by name, each with its settings."""
+    """Plugin stages to run, by name, each with its settings."""
 
     @property
     def source_kind(self) -> str:
-        """Return which reader reads the source."""
+        """Return the kind of the source."""
         return self.source.partition(":")[0]
 
     @property
     def source_path(self) -> str:
-        """Return where the source is."""
+        """Return the path of the source."""
         return self.source.partition(":")[2]
 
     @property
     def sources(self) -> SourceConfig:
-        """Return what the sources stage reads."""
+        """Return the settings of the sources stage."""
         return compose(SourceConfig, self)
 
     @property
+    def caveat(self) -> str:
+        """Return a known limit of its embedders on its source, in a sentence; empty: none is known."""
+        return NEAR_COPIES if {*self.embedding.embedders} <= {*DESCRIPTORS} and self.source_kind != "scenes" else ""
+
+    @property
     def uniting(self) -> UnitingConfig:
-        """Return how pairs are united."""
-        return UnitingConfig(max_pairs_per_image=self.mining.max_pairs_per_image, excludes=bool(self.exclude.sources))
+        """Return the settings of the union of pairs."""
+        return UnitingConfig(
+            max_pairs_per_image=self.mining.max_pairs_per_image,
+            max_pairs_per_group=self.mining.max_pairs_per_group,
+            excludes=bool(self.exclude.sources) or self.filters.is_on,
+        )
 
     @property
     def targets(self) -> TargetsConfig:
-        """What chooses the elements that texts about rendered scenes need removed."""
+        """Return the settings for choosing the elements to remove from rendered scenes."""
         return compose(TargetsConfig, self)
 
     @property
     def fitted(self) -> FittedConfig:
-        """Return what embeds the images without an element: the model that embeds the images."""
+        """Return the settings for embedding images without an element: the images' own embedder."""
         return compose(FittedConfig, self)
 
     def section(self, name: str) -> Section:
-        """Return a section as its stage gets it: with the profile's values in its ``Filled`` fields."""
+        """Return a section for its stage, its ``Filled`` fields filled from the profile."""
         return read_filled(self.settled, name)
 
     @property
     def settled(self) -> "Profile":
-        """Return the profile with what a build found in the place of what is not set."""
+        """Return the profile with unset fields filled by what a build found."""
         return self
 
     def model_named(self, name: str) -> str:
-        """Return which of ``models`` a name stands for; empty: the one that describes differences."""
+        """Return the key in ``models`` that a name resolves to; empty: the model that describes differences."""
         name = name or self.differences.model
         return name if name in self.models else "chat"
 
@@ -443,7 +478,7 @@ class Profile(Section):
 
     @property
     def named(self) -> Iterator[str]:
-        """Yield what may be of a plugin: "sources.folder", "stages.brightness"."""
+        """Yield names that a plugin may define: "sources.folder", "stages.brightness"."""
         for source in (self.source, *self.exclude.sources):
             yield f"sources.{source.partition(':')[0]}"
         yield from (f"embedders.{name}" for name in self.embedding.embedders if name not in EMBEDDERS)
@@ -456,7 +491,7 @@ class Profile(Section):
     @classmethod
     def _nothing_filled_is_given(cls, values: object) -> object:
         for name, marker in filled_by_hand(cls, values):
-            raise ValueError(f"{name} is no setting: it is filled in from {marker.origin}")
+            raise ValueError(f"{name} cannot be set: it is filled in from {marker.origin}")
         return values
 
     @model_validator(mode="after")
@@ -485,24 +520,27 @@ class Profile(Section):
                 f"{', '.join(embedders)}. Put clip among them (with a weight of its own in mining.weights), or set "
                 f"{name} to false"
             )
+        if "clip" not in embedders and (self.filters.heads.aesthetic or self.filters.heads.unsafe):
+            names = ", ".join(embedders)
+            raise ValueError(f"filters.heads scores CLIP vectors: put clip into embedding.embedders, now {names}")
         if len(self.mining.weights) != len(embedders):
             raise ValueError(f"mining.weights has {len(self.mining.weights)} numbers for {len(embedders)} embedders")
         return self
 
 
 Found = dict[str, str | tuple[str, ...]]
-"""What a build found out, by the dotted name of the field that it stands for: ``embedding.clip.revision``."""
+"""Values that a build found, by the dotted name of the field: ``embedding.clip.revision``."""
 
 
 class ResolvedProfile(Profile):
-    """Profile with what a build found out before it began: the settings themselves stay as they were given."""
+    """Profile with what a build found before it began; the settings stay as given."""
 
     found: Found = Field(default_factory=dict[str, str | tuple[str, ...]])
-    """Revisions of models, hashes of files, names of served models, and where excluded images are."""
+    """Revisions of models, hashes of files, names of served models, location of excluded images."""
 
     @property
     def settled(self) -> Profile:
-        """Return the profile with what was found in the place of what is not set."""
+        """Return the profile with unset fields filled by what was found."""
         own = {name: value for name, value in self if name != "found"}
         settled = Profile.model_construct(**own)
         for name, value in self.found.items():
@@ -511,22 +549,22 @@ class ResolvedProfile(Profile):
 
 
 def resolve(profile: Profile, found: Mapping[str, Any]) -> ResolvedProfile:
-    """Return a profile with more that was found."""
+    """Return a profile with further findings."""
     known: Found = profile.found if isinstance(profile, ResolvedProfile) else {}
     own = {name: value for name, value in profile if name != "found"}
     return ResolvedProfile.model_construct(**own, found={**known, **found})
 
 
 class BuildRecord(Section):
-    """Build record: all that ``resume`` and ``status`` have to know."""
+    """Build record: everything that ``resume`` and ``status`` need."""
 
     plugins: Annotated[dict[str, str], AfterValidator(require_plugins)] = Field(default_factory=dict[str, str])
-    """Where what it uses of plugins comes from, by group and name; first, since the profile is read with them."""
+    """Origin of each plugin used, by group and name; first, since reading the profile needs the plugins."""
     items: tuple[str, ...]
     """The parts that list the source, in its order."""
     profile: ResolvedProfile
-    """Everything that the build was told, and what it found out."""
+    """All settings of the build, and what it found."""
     limit: Positive | None
-    """First N images of the source; none: all."""
+    """Number of images read from the source; none: all."""
     until: str
     """The last stage; empty: all."""

@@ -1,4 +1,4 @@
-"""What a profile says of the encoders that images and texts are compared by."""
+"""Settings of the encoders that compare images and texts."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from pairwright.schemas.section import Section
 
 
 class ClipConfig(Section):
-    """Say which CLIP model of open_clip embeds; the default is the paper's."""
+    """CLIP model of open_clip; the default is the paper's."""
 
     model: str = "ViT-L-14-quickgelu"
     """open_clip's name of the model, or a JSON file that describes one (OpenAI's weights need a "-quickgelu" one)."""
@@ -21,7 +21,7 @@ class ClipConfig(Section):
 
 
 class Dinov2Config(Section):
-    """Say which DINOv2 embeds; the default is the paper's."""
+    """DINOv2 model; the default is the paper's."""
 
     model: Annotated[str, Field(min_length=1)] = "facebook/dinov2-large"
     """Name on the Hub (read from its local cache), or a local folder as save_pretrained writes it."""

@@ -12,32 +12,32 @@ PairwrightError
 
 
 class PairwrightError(Exception):
-    """Be the root of all errors that Pairwright raises on purpose; the message says what, where and what to do."""
+    """Root of all errors that Pairwright raises on purpose; the message says what, where and what to do."""
 
 
 class ConfigError(PairwrightError):
-    """Say that a profile, an option or an argument is wrong; the message names the file and the field."""
+    """Wrong profile, option or argument; the message names the file and the field."""
 
 
 class SourceError(PairwrightError):
-    """Say that a source cannot be reached, or holds no image."""
+    """Source that cannot be reached, or holds no image."""
 
 
 class StoreError(PairwrightError):
-    """Say that a table, part, journal or snapshot cannot be read or written; the message names the file."""
+    """Table, part, journal or snapshot that cannot be read or written; the message names the file."""
 
 
 class ModelError(PairwrightError):
-    """Say that weights are missing, or cannot be loaded or run; the message names them and what fetches them."""
+    """Weights that are missing or cannot be loaded or run; the message names them and the command that fetches them."""
 
 
 class ServerError(PairwrightError):
-    """Say that a served model does not answer."""
+    """Served model that does not answer."""
 
 
 class ValidationError(PairwrightError):
-    """Say that rows do not add up, or that a text breaks its template."""
+    """Rows that do not add up, or a text that breaks its template."""
 
 
 class TrainingError(PairwrightError):
-    """Say that a training run cannot go on."""
+    """Training run that cannot continue."""

@@ -11,7 +11,7 @@ SMALL, PAPER = "small", "paper"
 
 
 class DualEncoderConfig(ClipConfig):
-    """CLIP that the noise module begins as: one that sees 224 x 224 pixels in 14 x 14 patches."""
+    """CLIP that initialises the noise module; it must see 224 x 224 pixels in 14 x 14 patches."""
 
     model: str = "ViT-B-16-quickgelu"
     """open_clip's name of the model, or a JSON file that describes one (OpenAI's weights need a "-quickgelu" one)."""
@@ -19,12 +19,12 @@ class DualEncoderConfig(ClipConfig):
 
 
 class WeightsConfig(Section):
-    """Weights that are found on this machine."""
+    """Weights on this machine."""
 
     checkpoint: str = ""
     """Local file instead of the Hub's, as its library or the paper's authors publish it."""
     revision: str = ""
-    """The Hub's commit, or the hash of the local file; empty: whichever is on this machine."""
+    """Commit on the Hub, or hash of the local file; empty: the one on this machine."""
     uncounted: ClassVar[frozenset[str]] = frozenset({"checkpoint"})
 
 
@@ -32,7 +32,7 @@ class CnnConfig(WeightsConfig):
     """CNN that sees the grid of an image: its third stage, 14 x 14 places of 224 x 224 pixels."""
 
     model: Annotated[str, Field(pattern=r"^\w+(\.\w+)?$")] = "resnet101.tv_in1k"
-    """timm's name of the model, with that of its weights on the Hub; with a checkpoint, the name alone will do."""
+    """timm's name of the model and its weights on the Hub; with a checkpoint, the model's name alone is enough."""
 
 
 class VqganConfig(WeightsConfig):
@@ -63,8 +63,8 @@ class NamcConfig(Section):
     noise_enabled: bool = True
     """Whether mismatched places and words are masked (NIM) and places reconstructed; default with ``start``: false."""
     relevance: Literal["training", "frozen"] = "training"
-    """Whose relevance draws the masks: that of the encoders in training, as in the paper, or of a copy of them that
-    stays as the run begins (ours; takes CLIP's memory once more)."""
+    """Encoders whose relevance draws the masks: those in training, as in the paper, or a frozen copy of them from the
+    start of the run (ours; takes CLIP's memory once more)."""
     reconstruction_enabled: bool = True
     """Whether masked places are reconstructed (MIR), not only masked."""
     image_mask_ratio: Share = 0.2

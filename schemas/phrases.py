@@ -1,7 +1,7 @@
-"""The words for what a scene graph holds: noun phrases, numbers, places; one way to say each value.
+"""Words for the content of a scene graph: noun phrases, numbers, places; one phrase per value.
 
-Writers use these so that a phrase and its ``Selector`` mean the same, and so that other steps can find in a text the
-words that stand for a claim.
+Writers use these, so that a phrase and its ``Selector`` mean the same, and other steps can find a claim's words in a
+text.
 """
 
 import re
@@ -64,7 +64,7 @@ def bare(phrase: str) -> str:
 
 
 def within(place: str) -> str:
-    """Return where things of a place are: "on a wooden table-top"."""
+    """Return a place with its preposition: "on a wooden table-top"."""
     return f"{PREPOSITIONS.get(place, 'in')} {place}"
 
 

@@ -1,10 +1,10 @@
-"""By what texts are known to be equal: their words, whatever stands between them."""
+"""Normalise texts for comparison."""
 
 import unicodedata
 
 
 def plain_text(text: str) -> str:
-    """Return a text by which equal ones are known: in small letters, words only; itself where that leaves nothing."""
+    """Return a text in lower case, words only, for comparison; the text itself if that leaves nothing."""
     spaced = unicodedata.normalize("NFKC", text).casefold().translate(_SPACES)
     return " ".join(spaced.split()) or text
 

@@ -1,7 +1,7 @@
-"""Sources, stages, validators, embedders and export formats of other people, found by name.
+"""Plugins: sources, stages, validators, embedders and export formats from outside, found by name.
 
 A package names each in an entry point (``[project.entry-points."pairwright.sources"]``); a file (``--plugin FILE.py``,
-or in ``PAIRWRIGHT_PLUGINS``) lists them by group: ``SOURCES = [SWATCHES]``. What no one has named is not loaded.
+or in ``PAIRWRIGHT_PLUGINS``) lists them by group: ``SOURCES = [SWATCHES]``. Only plugins that are named are loaded.
 """
 
 import os
@@ -24,14 +24,14 @@ from pairwright.schemas.section import Section
 P = TypeVar("P")
 Group = Literal["sources", "stages", "validators", "embedders", "formats"]
 FILES = "PAIRWRIGHT_PLUGINS"
-"""In the environment: plugin files for all that starts there, between colons as in ``PATH``."""
+"""Environment variable: plugin files for every command, separated by colons as in ``PATH``."""
 _FILES: dict[str, ModuleType] = {}
 """The plugin files that this process has loaded, by their paths."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """Plugin: something that a package or a file adds to a group under a name."""
+    """Plugin: an object that a package or a file adds to a group under a name."""
 
     group: Group
     name: str
@@ -43,7 +43,7 @@ class Plugin:
         return f"plugin {self.origin}, pairwright.{self.group} {self.name!r}"
 
     def load(self) -> Any:
-        """Return the thing itself."""
+        """Return the object."""
         try:
             return self.get()
         except Exception as error:
@@ -51,7 +51,7 @@ class Plugin:
 
 
 class Registry(UserDict[str, P], Generic[P]):
-    """All of one group by name: Pairwright's own, then those of plugins, which are loaded when they are asked for."""
+    """Objects of one group by name: Pairwright's own, then those of plugins, which are loaded on first use."""
 
     def __init__(self, group: Group, kind: type[P], own: Iterable[P]) -> None:
         super().__init__({name_of(group, one): one for one in own})
@@ -64,7 +64,7 @@ class Registry(UserDict[str, P], Generic[P]):
         return find_plugins(self.group, self.data)
 
     def origin(self, name: str) -> str:
-        """Return where something comes from; empty: it is our own, or there is none."""
+        """Return the origin of a plugin; empty: Pairwright's own, or unknown."""
         return self.plugins[name].origin if name not in self.data and name in self.plugins else ""
 
     def __missing__(self, name: str) -> P:
@@ -89,18 +89,18 @@ class Registry(UserDict[str, P], Generic[P]):
 
 
 def name_of(group: Group, one: object) -> str:
-    """Return what something is called in its group; empty: it has no name, so it is nothing of the kind."""
+    """Return an object's name in its group; empty: it has none, so it is not of this group."""
     return str(getattr(one, "kind" if group == "sources" else "name", ""))
 
 
 def find_plugins(group: Group, own: Collection[str] = ()) -> dict[str, Plugin]:
-    """Return what plugins add to a group, by name, where none is ``own`` already; nothing is loaded."""
+    """Return the plugins of a group by name, without loading them; names in ``own`` are refused."""
     found: dict[str, Plugin] = {}
     for plugin in (*_installed(group), *_listed(group)):
         if plugin.name in own:
-            raise ConfigError(f"{plugin}: Pairwright's own {group} have this name; give it another, or remove it")
+            raise ConfigError(f"{plugin}: Pairwright's own {group} use this name; rename or remove the plugin")
         if plugin.name in found:
-            raise ConfigError(f"{plugin}: {found[plugin.name].origin} adds one of this name, too; remove one of them")
+            raise ConfigError(f"{plugin}: {found[plugin.name].origin} uses the same name; remove one of them")
         found[plugin.name] = plugin
     return found
 
@@ -122,12 +122,12 @@ def _listed(group: Group) -> Iterator[Plugin]:
 
 
 def load_plugin(file: str | Path) -> None:
-    """Load a file: it adds what is in its ``SOURCES``, ``STAGES``, ``VALIDATORS``, ``EMBEDDERS``, ``FORMATS``."""
+    """Load a file's ``SOURCES``, ``STAGES``, ``VALIDATORS``, ``EMBEDDERS`` and ``FORMATS``."""
     path = Path(file).resolve()
     if str(path) in _FILES:
         return
     if not path.is_file() or path.suffix != ".py":
-        raise ConfigError(f"plugin {file}: there is no such Python file")
+        raise ConfigError(f"plugin {file}: no such Python file")
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     try:
@@ -135,12 +135,12 @@ def load_plugin(file: str | Path) -> None:
     except Exception as error:
         raise ConfigError(f"plugin {path}: cannot be imported: {type(error).__name__}: {error}") from error
     if Path(module.__file__ or "").resolve() != path:
-        raise ConfigError(f"plugin {path}: there is another module called {path.stem}; rename the file")
+        raise ConfigError(f"plugin {path}: another module is called {path.stem}; rename the file")
     _FILES[str(path)] = module
 
 
 class LoadedFiles:
-    """Plugin files of this process: where this is unpickled, they are loaded before what comes after it."""
+    """Plugin files of this process; unpickling this loads them, before anything pickled after it."""
 
     def __reduce__(self) -> tuple[Callable[[tuple[str, ...]], None], tuple[tuple[str, ...]]]:
         return _load_all, (tuple(_FILES),)
@@ -152,9 +152,9 @@ def _load_all(files: Iterable[str]) -> None:
 
 
 def require_plugins(origins: Mapping[str, str]) -> Mapping[str, str]:
-    """Check that each plugin is there that a dataset was built with, by group and name.
+    """Check that the plugins that a dataset was built with are loaded, by group and name.
 
-    A file is not loaded because a dataset names it: who gives us a dataset must not run code here.
+    A file is never loaded because a dataset names it: a dataset from elsewhere must not run code here.
     """
     for place, origin in origins.items():
         group, _, name = place.partition(".")
@@ -168,7 +168,7 @@ def require_plugins(origins: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def check_name(group: Group, name: str, own: Collection[str] = ()) -> str:
-    """Return the name of one of our own or of a plugin."""
+    """Return a name after checking that Pairwright or a plugin defines it."""
     if name not in own and name not in (plugins := find_plugins(group, own)):
         there = ", ".join((*own, *plugins)) or "none: no plugin adds any"
         raise ValueError(f"no such {group[:-1]} {name!r}; choose from {there}")
@@ -195,11 +195,11 @@ def _settings_of(name: str, given: object) -> Section:
 
 
 def settings_model(name: str) -> type[Section]:
-    """Return the model of the settings of a plugin's stage, which all have defaults."""
+    """Return the settings model of a plugin's stage; all of its fields have defaults."""
     plugin = find_plugins("stages")[name]
     kind = getattr(plugin.load(), "config", None)
     if not (isinstance(kind, type) and issubclass(kind, Section)):
         raise ConfigError(f"{plugin}: must be a Stage whose config is a subclass of Section, the model of its settings")
     if needed := [name for name, field in kind.model_fields.items() if field.is_required()]:
-        raise ConfigError(f"{plugin}: its settings need defaults: {', '.join(needed)}")
+        raise ConfigError(f"{plugin}: settings without a default: {', '.join(needed)}; give each one")
     return kind

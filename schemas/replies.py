@@ -1,15 +1,19 @@
-"""What comes of a question to a model."""
+"""Outcomes of a question to a model."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedText:
-    """Reason why what a model wrote will not do: a short constant phrase, and what it is seen by."""
+    """Reason why a model's text is refused: a short constant phrase, and the evidence."""
 
     reason: str
     detail: str = ""
+
+    def by_tokens(self, finish_reason: str, bound: str) -> Self:
+        """Return it with the bound ("captions.max_tokens=512") where the answer ended with its last token."""
+        return replace(self, reason=f"{self.reason} ({bound})") if finish_reason == "length" else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,11 +21,11 @@ class Reply:
     """Answer of a model that is evaluated, or the reason why there is none."""
 
     name: str
-    """The question's."""
+    """Name of the question."""
     text: str = ""
     state: Literal["answered", "refused", "failed", "no image"] = "answered"
-    """refused: the model does not take this question, for good; failed: nothing was said, and it may be asked again;
-    no image: an image is not there, or does not decode."""
+    """refused: the model does not take this question, for good; failed: no answer, the question may be asked again; no
+    image: an image is missing or cannot be decoded."""
     detail: str = ""
     cut: bool = False
-    """Whether the answer ended where no more tokens were allowed."""
+    """Whether the answer was cut at the maximum number of tokens."""

@@ -20,7 +20,7 @@ LOW_RECALL = f"recall in the band below {LEAST_RECALL}: raise search.probes"
 
 
 def make_key(*parts: str | bytes | float) -> str:
-    """Return the 32-hex-digit BLAKE2b hash of the parts, each with type and length, so that no two lists collide."""
+    """Return the 32-hex-digit BLAKE2b hash of the parts, each with type and length, so that lists cannot collide."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         data = part if isinstance(part, bytes) else repr(part).encode() if not isinstance(part, str) else part.encode()
@@ -31,18 +31,18 @@ def make_key(*parts: str | bytes | float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """Say that a rule refused an input row, or one candidate of it: final, with its reason."""
+    """Input row, or one candidate of it, that a rule refused: final, with its reason."""
 
     source_key: str
     reason: str
     """A short constant phrase ("truncated image"): reasons are counted."""
     detail: str = ""
-    """What differs from row to row: the number, the file name."""
+    """The part that differs from row to row: the number, the file name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """Say that a boundary failed for an input row after its retries: owed again at the next run."""
+    """Input row for which a boundary failed after its retries: owed again at the next build."""
 
     source_key: str
     reason: str
@@ -51,7 +51,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Hold the three names that every row has, all 32 hexadecimal digits."""
+    """The three names of every row, each of 32 hexadecimal digits."""
 
     key: str
     """Hash of everything that the row is made from; equal keys are the same row."""
@@ -62,23 +62,23 @@ class Row:
 
     @property
     def reason(self) -> str:
-        """Return why the row is not used, where it says so: what ``status`` remarks of it."""
+        """Return why the row is not used, which ``status`` counts; empty: it is."""
         return getattr(self, "why", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemRow(Row):
-    """Name one thing that a source lists, before it is read: a file, a rendered world."""
+    """Item of a source before it is read: a file, a rendered world."""
 
     name: str
-    """What people call it: a relative path (undecodable bytes shown as \\xNN), "world 17"."""
+    """Readable name: a relative path (undecodable bytes shown as \\xNN), "world 17"."""
     locator: str
     """JSON that the source's reader understands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRow(Row):
-    """Hold one image as its source gave it; ``key`` hashes these bytes. Models see the decoded RGB."""
+    """Image as its source gave it; ``key`` hashes these bytes. Models see the decoded RGB."""
 
     image: bytes
     format: str
@@ -95,9 +95,14 @@ class ImageRow(Row):
     graph: SceneGraph | None = None
 
 
+def group_of(name: str, group: str) -> str:
+    """Return the group that an image counts towards: its source's, else its folder."""
+    return group or name.rpartition("/")[0]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingRow(Row):
-    """Hold one image's vector from one embedder. ``subject`` is the image."""
+    """Vector of one image (``subject``) from one embedder."""
 
     embedder: str
     vector: tuple[Half, ...]
@@ -107,13 +112,33 @@ class EmbeddingRow(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QualityRow(Row):
+    """Measures of one image (``subject``), which filters use."""
+
+    name: str
+    group: str
+    """The source's, else the folder of its name."""
+    sharpness: float
+    """Variance of the Laplacian."""
+    dark: float
+    """Share of the pixels."""
+    bright: float
+    aspect: float
+    """Longer side divided by the shorter."""
+    aesthetic: float = 0.0
+    """Score of the profile's head; 0: it has none."""
+    unsafe: float = 0.0
+    """Probability by the profile's head; 0: it has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdmittedRow(Row):
-    """Image (``subject``, ``key``) that has its vectors and is near no image that is to be kept out."""
+    """Image (``subject``, ``key``) that has its vectors, passes the filters, and is not excluded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourRow(Row):
-    """Hold the raw search result of one anchor image: ``subject`` is the anchor, which is not its own neighbour."""
+    """Raw search result of one anchor (``subject``), which is not its own neighbour."""
 
     embedders: tuple[str, ...]
     neighbours: tuple[tuple[str, ...], ...]
@@ -129,7 +154,7 @@ class NeighbourRow(Row):
 
     @property
     def reason(self) -> str:
-        """Return why its lists may lack neighbours."""
+        """Return why neighbours may be missing from its lists; empty: none are."""
         remarks = [CUT_OFF] if self.cut_off else []
         if any(recall < LEAST_RECALL for recall in self.recalls):
             remarks.append(LOW_RECALL)
@@ -138,7 +163,7 @@ class NeighbourRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NounsRow(Row):
-    """Hold the nouns of one image's captions; ``subject`` is the image."""
+    """Nouns of one image's captions; ``subject`` is the image."""
 
     nouns: tuple[str, ...]
     """Distinct lemmas, in alphabetical order."""
@@ -147,53 +172,53 @@ class NounsRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRow(Row):
-    """Name two images that look alike. ``subject`` is the pair itself (= ``key``)."""
+    """Two images to compare. ``subject`` is the pair itself (= ``key``)."""
 
     first: str
     second: str
     origin: str
-    """"mined", "noun-overlap", "given" (the source paired them) or "edit" (it made one of the other)."""
+    """"mined", "noun-overlap", "given" (the source paired them) or "edit" (the source edited one into the other)."""
     anchor: str
-    """The image whose search found the pair; empty where the source gave it."""
+    """The image whose search found the pair; empty: the source gave it."""
     cluster: int
     """Cluster of the anchor's candidates that it was chosen from; -1: none."""
     embedders: tuple[str, ...] = ()
     similarities: tuple[float, ...] = ()
     similarity: float = 0.0
-    """Cosine of the weighted, concatenated features, by which it was chosen."""
+    """Cosine of the weighted, concatenated features, by which the pair was chosen."""
     human_differences: tuple[str, ...] = ()
-    """What people wrote about the difference, as the source gave it."""
+    """People's texts about the difference, as the source gave them."""
     instruction: str = ""
     """The edit that made the second image of the first."""
     change_types: tuple[str, ...] = ()
-    """What kinds of change the source says there are, in its own words ("color", "viewpoint")."""
+    """Kinds of change in the source's own words ("color", "viewpoint")."""
     split: str = ""
     """"train", "validation" or "test", where the source names it."""
     shared_nouns: tuple[str, ...] = ()
-    """The nouns that the captions of both images have, where it is by them that they were paired."""
+    """The nouns that both images' captions share, if they were paired by nouns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """Be one request to a served model that a row was made with, and what the server said of its answer."""
+    """Request to a served model that a row was made with, and the server's data about its answer."""
 
     prompt: str
     """Name of the prompt file."""
     model: str
-    """As the server states it."""
+    """Name, as the server states it."""
     revision: str
-    """What the server states of itself (``system_fingerprint``), else the profile's revision of the model."""
+    """The server's ``system_fingerprint``, else the profile's revision of the model."""
     seed: int
     prompt_tokens: int
     completion_tokens: int
     latency: float
-    """Seconds from sending to the whole answer, of the try that succeeded."""
+    """Seconds from sending to the complete answer, of the attempt that succeeded."""
     finish_reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptionRow(Row):
-    """Hold a detailed description of one image (``subject``)."""
+    """Detailed description of one image (``subject``)."""
 
     text: str
     sentences: tuple[str, ...]
@@ -203,12 +228,12 @@ class CaptionRow(Row):
 
 
 GIVEN = "given"
-"""Stands for the model of a text that people wrote."""
+"""Model of a text that people wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceRow(Row):
-    """Description of what is different in one pair (``subject``): paper 001's (3.1.2), or a person's words."""
+    """Description of the difference of one pair (``subject``): paper 001's (3.1.2), or a person's text."""
 
     text: str
     first_half: str
@@ -221,27 +246,27 @@ class DifferenceRow(Row):
     claims: str
     """JSON list of ``schemas.claims.Claim``: what the text says, checkable against scene graphs; ``[]`` if unknown."""
     no_change: bool
-    """Whether it says that the two images show the same."""
+    """Whether it states that the two images show the same."""
     known: str = ""
-    """What a served model was told beside the images: "captions", "human difference" or "edit"."""
+    """Input of a served model beside the images: "captions", "human difference" or "edit"."""
     checks: str = ""
-    """JSON of the checks that it passed and by what score, where there were any."""
+    """JSON of the checks that it passed, with their scores."""
     served: tuple[Served, ...] = ()
 
     @property
     def is_given(self) -> bool:
-        """Say whether people wrote it: such a text follows no template, and both of its halves are all of it."""
+        """Return whether people wrote it; such a text has no template, and each of its halves is the whole text."""
         return self.model == GIVEN
 
     @property
     def halves(self) -> tuple[str, str]:
-        """Return what is said of the first and of the second image."""
+        """Return the parts about the first and the second image."""
         return self.first_half, self.second_half
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRow(Row):
-    """Hold the outcome of one check of one description of a pair (``subject``)."""
+    """Outcome of one check of one description of a pair (``subject``)."""
 
     description: str
     """Key of the ``DifferenceRow`` that was checked."""
@@ -249,30 +274,30 @@ class CheckRow(Row):
     """"swapped", "same", "grounded", "regions" or "judged"."""
     passed: bool
     score: float
-    """What ``passed`` was decided by; its meaning is the check's own, higher is better."""
+    """Score that decided ``passed``; its meaning depends on the check, higher is better."""
     text: str = ""
     why: str = ""
-    """A short constant phrase, where it did not pass, or could not be made."""
+    """Reason why it failed or could not be made, a short constant phrase."""
     served: tuple[Served, ...] = ()
 
     @property
     def is_off(self) -> bool:
-        """Say whether the check could not be made of this description, and holds nothing against it."""
+        """Return whether the check could not be made, and so counts neither for nor against the description."""
         return self.passed and bool(self.why)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionBox:
-    """Be one box of a pair, in pixels of its image: of a changed place, or of a thing that a text names."""
+    """Box in one image of a pair, in pixels: of a changed place, or of a thing that a text names."""
 
     side: int
     """0 is the first image, 1 the second; a changed place has a box in each, one after the other."""
     name: str
-    """What the text calls it; empty: a changed place."""
+    """Name in the text; empty: a changed place."""
     score: float
-    """The detector's; of a changed place, its share of what both images show."""
+    """The detector's score; of a changed place, its share of what both images show."""
     met: bool
-    """Whether the thing lies in a changed place, or the changed place is where a thing lies that the text names."""
+    """Whether the thing lies in a changed place, or the changed place holds a thing that the text names."""
     x0: float
     y0: float
     x1: float
@@ -282,7 +307,7 @@ class RegionBox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionsRow(CheckRow):
-    """Hold the outcome of the check "regions", and all boxes that it was decided by."""
+    """Outcome of the check "regions", with all boxes that decided it."""
 
     places: tuple[RegionBox, ...] = ()
     """Changed places, the largest first, then things."""
@@ -290,7 +315,7 @@ class RegionsRow(CheckRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """Be one message of a conversation."""
+    """Message of a conversation."""
 
     role: str
     text: str
@@ -298,7 +323,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRow(Row):
-    """Hold the commonalities and differences (CaD) of one pair (``subject``), after paper 003, section 3.1."""
+    """Commonalities and differences (CaD) of one pair (``subject``), after paper 003, section 3.1."""
 
     text: str
     commonalities: tuple[str, ...]
@@ -306,75 +331,75 @@ class ComparisonRow(Row):
     """One statement per axis, in the order of ``axes``."""
     axes: tuple[str, ...]
     conversation: tuple[Turn, ...]
-    """User and assistant in turn; the second question asks which image a caption belongs to, where that is clear."""
+    """User and assistant in turn; the second question, left out if unclear, asks which image a caption belongs to."""
     model: str
     shown: str = ""
-    """What a served model was given: "captions", "images", "images and captions", "images and differences"."""
+    """Input of a served model: "captions", "images", "images and captions", "images and differences"."""
     served: tuple[Served, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionRow(Row):
-    """Hold one question about a pair (``subject``) and its answer: CaD-QA, after paper 003, section 4."""
+    """Question about a pair (``subject``) with its answer: CaD-QA, after paper 003, section 4."""
 
     question: str
     answer: str
     about: str
-    """"both", or "first" or "second" where only one image is asked about."""
+    """"both", or "first" or "second" if the question is about one image."""
     round: int
-    """Which round of the conversation was drawn, from 0."""
+    """Round of the conversation that was drawn, from 0."""
     rounds: int
     model: str
     served: tuple[Served, ...] = ()
 
 
 MAKERS = ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual")
-"""The tables of rejected texts; each maker has one."""
+"""Makers of rejected texts, each with a table of its name."""
 UNCHECKED = "unchecked"
-"""How the note of a text ends that nothing showed to be wrong."""
+"""End of the note of a text that no check showed to be wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectedTextRow(Row):
-    """Hold a text that is wrong for one pair (``subject``), and how it was made."""
+    """Text that is wrong for one pair (``subject``), and how it was made."""
 
     text: str
     maker: str
     """"retrieved", "swapped", "edited", "sampled", "refuted" or "counterfactual"."""
     note: str
-    """What was done: "colour red -> blue", the pair that it was retrieved from, the check that it failed."""
+    """How it was made: "colour red -> blue", the pair that it was retrieved from, the check that it failed."""
     score: float
-    """How close it is to the chosen text (TF-IDF cosine, 0 to 1)."""
+    """Similarity to the chosen text (TF-IDF cosine, 0 to 1)."""
     skipped_true: int
-    """Candidates passed over because they were accidentally true of this pair."""
+    """Number of candidates skipped because they are true of this pair."""
     description: str = ""
-    """Key of the ``DifferenceRow`` that it is a wrong answer beside."""
+    """Key of the ``DifferenceRow`` that it is rejected beside."""
     claims: str = "[]"
-    """As of ``DifferenceRow``: what the text says, false of the pair."""
+    """Claims of the text, as in ``DifferenceRow``; false of the pair."""
     served: tuple[Served, ...] = ()
 
     @property
     def is_unchecked(self) -> bool:
-        """Say whether nothing showed that it is wrong."""
+        """Return whether no check showed it to be wrong."""
         return self.note.endswith(UNCHECKED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementsRow(Row):
-    """Statements of one preferred text about an image, each of which stands alone (``subject``: as of its row)."""
+    """Self-contained statements of one preferred text (``subject``: that of its row)."""
 
     text: str
     sentences: tuple[str, ...]
     model: str
     """The served model's name, or "rules"."""
     why: str = ""
-    """Why a served model's statements were not taken, a short constant phrase."""
+    """Why a served model's statements were refused, a short constant phrase."""
     served: tuple[Served, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MentionRow(Row):
-    """Hold the nouns of a preferred text that are about one image (``subject``)."""
+    """Nouns of a preferred text about one image (``subject``)."""
 
     nouns: tuple[str, ...]
     """Distinct lemmas, in the order of the text."""
@@ -383,7 +408,7 @@ class MentionRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRow(Row):
-    """Element of a rendered image (``subject``) whose removal makes the most of a chosen text untrue."""
+    """Element of a rendered image (``subject``) that makes most of a chosen text untrue when removed."""
 
     object_ids: tuple[str, ...]
     """The element, and what rests on it."""
@@ -393,7 +418,7 @@ class TargetRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tag:
-    """Be one name of something in an image."""
+    """Name of something in an image."""
 
     name: str
     """In words ("ball", "two red balls")."""
@@ -402,12 +427,12 @@ class Tag:
     tagger: str
     """"scene-graph", "ram", "ram-plus" or "nouns"."""
     objects: tuple[str, ...] = ()
-    """Of a rendered scene: the objects that it names."""
+    """Objects that it names, in a rendered scene."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedTag:
-    """Be a tag that is not looked for, and why."""
+    """Tag that is not looked for, and why."""
 
     name: str
     reason: str
@@ -416,19 +441,19 @@ class RefusedTag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagsRow(Row):
-    """Hold the tags of one image (``subject``), after paper 004, section 3.1; ``key`` hashes image and tags."""
+    """Tags of one image (``subject``), after paper 004, section 3.1; ``key`` hashes image and tags."""
 
     tags: tuple[Tag, ...]
-    """Each name once, those of texts first, then by falling score."""
+    """Each name once: those of the texts first, then by falling score."""
     refused_tags: tuple[RefusedTag, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """Be one box around something of a tag, in pixels of the image."""
+    """Box around one thing that a tag names, in pixels of the image."""
 
     tag: int
-    """Place of its tag in the row's ``tags``, from 0."""
+    """Index of its tag in the row's ``tags``."""
     score: float
     x0: float
     y0: float
@@ -439,7 +464,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoxesRow(Row):
-    """Hold the boxes of an image's tags (``subject``: the image); a tag has none, one or several."""
+    """Boxes of an image's tags (``subject``: the image); a tag has none, one or several."""
 
     width: int
     height: int
@@ -450,32 +475,32 @@ class BoxesRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasksRow(Row):
-    """Hold one mask per tag of an image (``subject``): the union of the masks of its boxes."""
+    """Masks of an image (``subject``), one per tag: the union of the masks of its boxes."""
 
     width: int
     height: int
     tags: tuple[Tag, ...]
-    """Those that have a box."""
+    """Tags that have a box."""
     boxes: tuple[Box, ...]
-    """``tag`` counts in ``tags`` of this row."""
+    """``tag`` is an index into ``tags`` of this row."""
     masks: tuple[str, ...]
     """Per tag, JSON of ``schemas.scene.Mask``; it may be empty."""
     whys: tuple[str, ...]
-    """Per tag, why its mask is empty, a short constant phrase; empty: it is not."""
+    """Per tag, why its mask is empty, a short constant phrase; an empty string if it is not."""
     mask_scores: tuple[float, ...]
-    """Per tag, the segmenter's own estimate of the mask's quality, the least of its boxes; 1 for the renderer's."""
+    """Per tag, the segmenter's estimate of the mask's quality, the lowest of its boxes; 1 for the renderer's masks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElementRow(Row):
-    """Hold one element of an image (``subject``) that might be removed, or why it is not."""
+    """Element of an image (``subject``) that can be removed, or why it cannot."""
 
     tag: str
     tagger: str
     tag_score: float
     object_ids: tuple[str, ...]
     boxes: tuple[Box, ...]
-    """``tag`` counts in the tags of the row that it was made from."""
+    """``tag`` is an index into the tags of the row that it was made from."""
     box: tuple[int, int, int, int]
     """Pixels x0, y0, x1, y1 of the mask, the last two exclusive; zeros where the mask is empty."""
     mask: str
@@ -483,17 +508,17 @@ class ElementRow(Row):
     area_share: float
     """Mask pixels / image pixels."""
     why: str = ""
-    """Why it is not removed, a short constant phrase ("too small"); empty: it is."""
+    """Why it is not removed, a short constant phrase ("too small"); empty: it is removed."""
 
     @property
     def detail(self) -> str:
-        """Return what that is about, where something is remarked."""
+        """Return what the reason is about, if there is one."""
         return self.tag if self.why else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalRow(Row):
-    """Hold what changes when one element (``subject``: the key of its ``ElementRow``) is removed from its image."""
+    """Change of an image by removing one element (``subject``: the key of its ``ElementRow``)."""
 
     image_key: str
     tag: str
@@ -510,11 +535,11 @@ class RemovalRow(Row):
     area_share: float
     """Mask pixels / image pixels."""
     dilate: int
-    """Pixels around the mask that are filled, too."""
+    """Pixels around the mask that are filled as well."""
     feather: int
-    """Pixels around those over which the filling fades: from ``dilate + feather + 1`` away on, nothing changes.
+    """Pixels around those over which the filling fades; from ``dilate + feather + 1`` pixels on, nothing changes.
 
-    Of a rendered removal ``dilate`` is 0, and the filling fades around all that changes: shadows and reflections, too.
+    In a rendered removal ``dilate`` is 0, and the filling fades around all changes, shadows and reflections included.
     """
     inpainter: str
     changed_outside: int
@@ -523,20 +548,20 @@ class RemovalRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectionRow(Row):
-    """Hold the checks of one removal; ``subject`` is the image."""
+    """Checks of one removal; ``subject`` is the image."""
 
     element: str
-    """Key of the ``ElementRow`` whose removal was checked."""
+    """Key of the ``ElementRow`` that was removed."""
     passed: bool
     why: str = ""
-    """The first check that failed, a short constant phrase; empty: none."""
+    """First check that failed, a short constant phrase; empty: none."""
     found_before: float = -1.0
-    """The detector's highest score for the tag in its place, before; -1: it did not look."""
+    """The detector's highest score for the tag in its place, before; -1: the detector did not run."""
     found_after: float = -1.0
     grown: str = ""
     grown_score: float = 0.0
     rim: float = 0.0
-    """Strength of the edge along the hole's rim, as a multiple of the strongest around it; 0: too little to measure."""
+    """Strength of the edge along the hole's rim, as a multiple of the strongest around; 0: too small to measure."""
     changed_outside: int = 0
     difference: float = 0.0
     """Levels (of 255) by which a rendered removal differs from the scene without the element; 0: not rendered."""
@@ -544,36 +569,36 @@ class InspectionRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalScore:
-    """Say how well one removal candidate rejects the chosen text."""
+    """Score of one removal as rejected image of a chosen text."""
 
     removal: str
     """Key of the ``ElementRow`` that is removed."""
     tag: str
     side: int
-    """0: it replaces the first image, 1: the second."""
+    """Image that it replaces: 0 the first, 1 the second."""
     score: float
-    """By how much worse the chosen text fits; higher rejects more. Scene graphs: share of its statements that are no
-    longer true. CLIP: sum of its sentences' cosines with the original, less ``clip``."""
+    """How much worse the chosen text fits; higher rejects more. Scene graphs: share of its statements made untrue.
+    CLIP: sum of its sentences' cosines with the original, minus ``clip``."""
     chosen: bool
     clip: float = 0.0
     """Sum of the cosines of the text's sentences with the candidate (paper 004, Eq. 9); 0 without CLIP."""
     why: str = ""
-    """Why it cannot be chosen: the check that it failed; empty: it can."""
+    """Why it cannot be chosen: the check that it failed; empty: it can be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectionRow(Row):
-    """Hold what rejects the chosen text of one pair, or of one given preference (``subject``), by an image."""
+    """Choice of the rejected image for one pair, or for one given preference (``subject``)."""
 
     maker: str
-    """"removal", "crop", or empty: there is none."""
+    """"removal", "crop", or empty: no image is rejected."""
     side: int = 0
     element: str = ""
     """Key of the ``ElementRow`` that is removed; empty: none."""
     window: tuple[int, int, int, int] = (0, 0, 0, 0)
-    """Pixels x0, y0, x1, y1 that a crop shows; zeros: it is none."""
+    """Pixels x0, y0, x1, y1 that a crop shows; zeros: no crop."""
     removal_scores: tuple[RemovalScore, ...] = ()
-    """Every candidate with its score, the one taken marked."""
+    """Every candidate with its score; the one taken is marked."""
     why: str = ""
     """Why no removal was chosen, a short constant phrase."""
 
@@ -585,7 +610,7 @@ class RejectionRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitRow(Row):
-    """Put one pair (``subject``) into a split; pairs that share an image or a group are in one component."""
+    """Split of one pair (``subject``); pairs that share an image or a group are in one component."""
 
     component: str
     split: str
@@ -594,7 +619,7 @@ class SplitRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Negative:
-    """Be one more rejected text of a preference row."""
+    """Further rejected text of a preference row."""
 
     text: str
     maker: str
@@ -604,11 +629,11 @@ class Negative:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferenceRow(Row):
-    """Hold one preference about a pair (``subject``): chosen text, rejected texts and images, ranked negatives."""
+    """Preference about a pair (``subject``): chosen text, rejected text and images, ranked negatives."""
 
     prompt: tuple[Turn, ...]
     images: tuple[bytes, ...]
-    """Encoded images that the prompt shows, in order."""
+    """Encoded images of the prompt, in order."""
     image_keys: tuple[str, ...]
     chosen: str
     chosen_model: str
@@ -628,18 +653,18 @@ class PreferenceRow(Row):
     rejected_image_maker: str = ""
     """"removal", "crop", or empty: no image is rejected."""
     kind: str = ""
-    """What the prompt asks for and all texts are: "template", "changes", "sentences", "list", "short"; else unknown."""
+    """Kind of the texts, which the prompt asks for: "template", "changes", "sentences", "list", "short"; or unknown."""
     description: str = ""
-    """The pair's description, which the chosen text says in another kind; empty: they are the same."""
+    """The pair's description, if the chosen text states it in another kind; empty: they are the same."""
     claims: str = "[]"
-    """As of ``DifferenceRow``: what the chosen text says."""
+    """Claims of the chosen text, as in ``DifferenceRow``."""
     rejected_claims: str = "[]"
-    """What the rejected text says."""
+    """Claims of the rejected text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRow(Row):
-    """Hold what a model gives the answers of a preference (its ``subject``), before a training changes it.
+    """Log-probabilities of a preference's answers (``subject``) under the reference model.
 
     Columns are those of ``tasks.training.losses.rewards``: the chosen text; the chosen text given the rejected images;
     then the rejected texts, hardest first. 0 where there is none.
@@ -652,13 +677,13 @@ class ReferenceRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacesRow(Row):
-    """Hold what a model says of each of the 14 x 14 places of an image (``subject``), row by row of the grid."""
+    """Output of a model for each of the 14 x 14 places of an image (``subject``), row by row of the grid."""
 
     model: str
     kind: str
     """"float16": vectors. "uint16": codes."""
     width: int
-    """Numbers of a vector; of codes: how many different ones the model has."""
+    """Length of a vector, or number of different codes of the model."""
     values: bytes
     """Little-endian numbers, place after place."""
 
@@ -667,4 +692,4 @@ Pairs = Mapping[str, PairRow]
 Images = Mapping[str, ImageRow]
 Captions = Mapping[str, CaptionRow]
 NO_ROWS: Mapping[str, Any] = MappingProxyType({})
-"""Of a table that a build lacks."""
+"""Rows of a table that a build lacks."""

@@ -1,4 +1,4 @@
-"""The scene graph of a rendered photograph: what is in it, where, and how it looks.
+"""The scene graph of a rendered photograph: its objects, their places and looks.
 
 A *world* is a place with objects, a camera and lights. Its photographs differ by known changes; an object keeps its
 ``id`` through all photographs of its world. Everything that is written about a scene is derived from these models.
@@ -49,13 +49,13 @@ PREPOSITIONS: dict[str, str] = {
 
 
 class Frozen(BaseModel):
-    """Be an immutable model that refuses unknown fields."""
+    """Immutable model that refuses unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Mask(Frozen):
-    """Hold a binary mask as COCO's uncompressed run lengths (column-major, starting with background)."""
+    """Binary mask as COCO's uncompressed run lengths (column-major, starting with background)."""
 
     height: int
     width: int
@@ -63,7 +63,7 @@ class Mask(Frozen):
 
 
 class SceneObject(Frozen):
-    """Describe one object of a photograph with the words that captions use."""
+    """Object of a photograph, in the words that captions use."""
 
     id: str
     shape: str
@@ -73,21 +73,21 @@ class SceneObject(Frozen):
     """An adjective: "metal", "rubber", "glass"..."""
     size: Literal["small", "medium", "large"]
     facing: Literal["left", "right", "front", "back"] | None = None
-    """Where its front points as seen in the photograph; ``None`` for shapes without a front."""
+    """Direction of its front in the photograph; ``None`` for shapes without a front."""
     pose: str | None = None
     """State of its parts ("with its lid open"), a phrase that follows the noun; ``None`` for shapes of one piece."""
     text: str | None = None
-    """What is written on it (signs only)."""
+    """Text on it (signs only)."""
     column: Literal["left", "centre", "right"]
     """Third of the photograph that holds the centre of its box."""
     depth: Literal["front", "middle", "back"]
     """Third of the place, from the camera, in which it stands."""
     clear: bool = True
-    """Whether nobody would argue about column and depth: it is well off where two of them meet."""
+    """Whether column and depth are unambiguous: it is well away from where two of them meet."""
     box: tuple[int, int, int, int]
     """Pixels x0, y0, x1, y1 of its visible part, the last two exclusive."""
     visible: float
-    """Visible pixels / pixels of its silhouette inside the frame were it alone (0 to 1)."""
+    """Visible pixels / pixels of its silhouette in the frame if it were alone (0 to 1)."""
     mask: Mask
     """Its visible pixels."""
     support: str | None = None
@@ -97,7 +97,7 @@ class SceneObject(Frozen):
 
 
 class SceneChange(Frozen):
-    """Say how a photograph differs from its world's base photograph in one respect.
+    """One difference between a photograph and its world's base photograph.
 
     An *addition* is a thing that the base lacks; a
     *disappearance* is of a thing that stood on the ground, a *removal* of one that rested on another thing; a
@@ -109,17 +109,17 @@ class SceneChange(Frozen):
     object_id: str | None = None
     """The object concerned; ``None`` for viewpoint and illumination."""
     object_ids: tuple[str, ...] = ()
-    """All objects concerned where there may be several (counting): added or taken away."""
+    """All objects added or taken away where there may be several (counting)."""
     before: str = ""
     after: str = ""
     """The two values ("red", "blue"); for things a noun phrase without article ("small red metal ball", "two ...")."""
 
 
 class SceneGraph(Frozen):
-    """Describe one photograph of a world completely."""
+    """Complete description of one photograph of a world."""
 
     world: str
-    """Names the world; photographs of one world share it."""
+    """Name of the world, which its photographs share."""
     photograph: int
     """0 is the base photograph of the world."""
     place: str
@@ -131,6 +131,6 @@ class SceneGraph(Frozen):
     objects: tuple[SceneObject, ...]
     """Every object that is visible in the photograph."""
     changes: tuple[SceneChange, ...] = ()
-    """What was changed from the base photograph; empty for the base itself."""
+    """Changes from the base photograph; empty for the base itself."""
     exposure: str = ""
     """JSON of ``tasks.scenes.photograph.Exposure``: how to take the photograph again."""

@@ -1,4 +1,4 @@
-"""What the sections of a profile are made of: their common form, the types of their fields, and what differs."""
+"""Base of the sections of a profile: their form, the types of their fields, comparison of two profiles."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Plain = Mapping[str, Any]
 
 
 def say_changes(before: Plain, after: Plain, *, free: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield in words each field that differs; those whose names begin with one of ``free`` may differ."""
+    """Yield each difference in words, except for fields with a name that begins with one of ``free``."""
     for name, old, new in find_changes(before, after):
         if not name.startswith(free):
             yield f"{name} was {old}, is {new}"
@@ -53,20 +53,20 @@ Names = Annotated[
 ]
 """Several names, one or none: `train`, `[train, val]`."""
 UNSET = Field(exclude_if=lambda value: not value)
-"""For fields that are not written down before they are filled in."""
+"""Field that is left out of the file until it is filled in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """Marker of a field that a profile fills in when its stage gets the section: it is no setting.
+    """Marker of a field that is not a setting: the profile fills it in when a stage gets the section.
 
     ``clip: Annotated[ClipConfig | None, UNSET, Filled("embedding.clip")] = None``
     """
 
     source: str
-    """Where the profile has it, with dots (``{self.model}``: the section's own); empty: a build finds it out."""
+    """Dotted name of the profile's field (``{self.model}``: the section's own); empty: a build finds the value."""
     when: str = ""
-    """The section's property without which it stays empty."""
+    """Property of the section that must be true for it to be filled."""
 
     @property
     def origin(self) -> str:
@@ -83,18 +83,18 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     uncounted: ClassVar[frozenset[str]] = frozenset()
-    """Fields that no fingerprint counts: they change no row, or the stage's ``models`` tell what counts of them."""
+    """Fields left out of fingerprints: they change no row, or the stage's ``models`` covers what counts of them."""
 
     @model_validator(mode="after")
     def _ranges_are_not_empty(self) -> Self:
         for name, low in self:
             high = getattr(self, name.replace("min_", "max_", 1), None) if name.startswith("min_") else None
             if isinstance(low, float) and isinstance(high, float) and low > high:
-                raise ValueError(f"{name} {low} is above {name.replace('min_', 'max_', 1)} {high}: nothing fits")
+                raise ValueError(f"{name} {low} is above {name.replace('min_', 'max_', 1)} {high}: lower one of them")
         return self
 
     def filled(self, profile: BaseModel) -> Self:
-        """Return the section with each ``Filled`` field as the profile has it, those of inner sections, too."""
+        """Return the section with its ``Filled`` fields, and those of inner sections, filled from the profile."""
         update: dict[str, Any] = {}
         for name, field in type(self).model_fields.items():
             own, marker = getattr(self, name), filled_by(field)
@@ -106,7 +106,7 @@ class Section(BaseModel):
 
 
 def compose(kind: type[C], profile: BaseModel) -> C:
-    """Return a section that is made of others: all of its fields are ``Filled``."""
+    """Return a section composed from others: all of its fields are ``Filled``."""
     given = {
         name: read_filled(profile, marker.source)
         for name, field in kind.model_fields.items()
@@ -116,12 +116,12 @@ def compose(kind: type[C], profile: BaseModel) -> C:
 
 
 def filled_by(field: FieldInfo) -> Filled | None:
-    """Return the marker of a field that is no setting; ``None``: it is one."""
+    """Return the marker of a ``Filled`` field; ``None``: it is a setting."""
     return next((one for one in field.metadata if isinstance(one, Filled)), None)
 
 
 def read_filled(profile: BaseModel, source: str) -> Any:
-    """Return what a profile has at a dotted place, a section with its own fields filled."""
+    """Return the value at a dotted name of a profile; a section has its own fields filled."""
     found: Any = profile
     for part in source.split("."):
         found = found[part] if isinstance(found, Mapping) else getattr(found, part)
@@ -141,10 +141,10 @@ def filled_by_hand(kind: type[BaseModel], values: object, place: str = "") -> It
 
 
 def with_field(section: S, path: Sequence[str], value: object) -> S:
-    """Return a section with the field at a path replaced; unlike validation, it takes any value."""
+    """Return a section with the field at a path replaced, without validation."""
     name, *rest = path
     own: Any = getattr(section, name)
-    if isinstance(own, Mapping):  # several by name; one that is not described is as by default
+    if isinstance(own, Mapping):  # several by name; one that is missing has the defaults
         key, *rest = rest
         kind = section_within(type(section).model_fields[name].annotation)
         one = own.get(key) or (kind() if kind else None)
@@ -155,9 +155,9 @@ def with_field(section: S, path: Sequence[str], value: object) -> S:
 
 
 def changed_fields(before: Section, after: Section, place: str) -> Iterator[tuple[str, Any]]:
-    """Yield the dotted names and new values of what differs between two states of a section.
+    """Yield the dotted names and new values of fields that differ between two states of a section.
 
-    What a section was filled with has the names of where it comes from.
+    A filled field has the name of its source.
     """
     old = dict(_fields(before.model_dump()))
     origins = {name: marker for name, field in type(before).model_fields.items() if (marker := filled_by(field))}
@@ -168,7 +168,7 @@ def changed_fields(before: Section, after: Section, place: str) -> Iterator[tupl
 
 
 def section_within(annotation: Any) -> type[Section] | None:
-    """Return the section that a field holds, be it optional or several by name; ``None``: it holds a value."""
+    """Return the section type of a field, also if it is optional or a mapping; ``None``: the field holds a value."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     return next(filter(None, map(section_within, get_args(annotation))), None)

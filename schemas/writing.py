@@ -1,4 +1,4 @@
-"""What a profile says of what is written, of its checks, and of the served models: which answers, where, how asked."""
+"""Settings of written texts, their checks, and served models."""
 
 import re
 from typing import Annotated, ClassVar, Literal
@@ -25,7 +25,7 @@ class LaunchConfig(Section):
     """vLLM as the build starts it, in an environment or container of its own."""
 
     enabled: bool = False
-    """Whether the build starts vLLM on this machine when a stage needs it, and stops it again."""
+    """Whether the build starts vLLM on this machine when a stage needs it, and stops it afterwards."""
     command: Names = ("vllm",)
     """The vllm executable, or a container's command up to and including "vllm" that shares the machine's network and
     stops with it (`docker run --rm --init --network host ...`)."""
@@ -36,48 +36,48 @@ class LaunchConfig(Section):
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of each GPU's memory that vLLM may take."""
     tensor_parallel: Count = 0
-    """GPUs that share the model; 0: one where it is enough, else all of the machine."""
+    """GPUs that share the model; 0: one if it is large enough, else all of the machine."""
     data_parallel: Count = 0
-    """Copies of the model, each on GPUs of its own; 0: as many as there are GPUs for."""
+    """Copies of the model, each on its own GPUs; 0: as many as the GPUs allow."""
     flags: tuple[str, ...] = ()
-    """Further arguments of its command line ("--quantization", "awq")."""
+    """Further command-line arguments ("--quantization", "awq")."""
     download: bool = False
-    """Whether it may fetch weights that are not on this machine from the Hub."""
+    """Whether vLLM may fetch missing weights from the Hub."""
     start_timeout_seconds: Seconds = 1800.0
-    """Longest wait until it has loaded, and perhaps fetched, its weights."""
+    """Maximum wait until it has loaded, and if allowed fetched, its weights."""
 
 
 class ChatConfig(Section):
-    """Served model: where it is, and how it is asked."""
+    """Served model: its addresses, and how it is asked."""
 
     uncounted: ClassVar[frozenset[str]] = frozenset(
         {"endpoint", "key", "max_concurrency", "timeout_seconds", "max_attempts", "patience_seconds", "launch"}
     )
     endpoint: Names = ()
-    """Addresses of OpenAI-compatible servers (`http://127.0.0.1:8000/v1`); several of them share the load."""
+    """Addresses of OpenAI-compatible servers (`http://127.0.0.1:8000/v1`); several share the load."""
     model: str = ""
     """The model's name on the server; empty: the only one that it serves."""
     revision: str = ""
-    """The model's commit, for the record: servers do not tell it."""
+    """Commit of the model, for the record: servers do not report it."""
     key: KeyName = "PAIRWRIGHT_API_KEY"
     """Environment variable that holds the server's key, or `block:NAME` for a Prefect Secret block; never the key."""
     max_pixels: Annotated[int, Field(ge=784)] = 1_003_520
-    """Images of more pixels are sent smaller (1,003,520 are 1,280 tokens of Qwen2-VL)."""
+    """Maximum pixels of an image; larger ones are scaled down (1,003,520 are 1,280 tokens of Qwen2-VL)."""
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.7
-    """Sampling temperature; at 0, a refused answer comes again."""
+    """Sampling temperature; at 0, asking again gives the same answer."""
     top_p: Annotated[Share, Field(gt=0)] = 0.9
-    """Nucleus sampling: tokens are drawn from the likeliest that together have this probability."""
+    """Nucleus sampling: tokens are drawn from the most likely ones up to this total probability."""
     structured_output: Structured = "auto"
-    """How the server is held to a grammar: vLLM's `structured_outputs`, a JSON schema in `response_format`, or not at
-    all; auto: the first that works when a build starts."""
+    """How the server is made to follow a grammar: vLLM's `structured_outputs`, a JSON schema in `response_format`, or
+    not at all; auto: the first that works when a build starts."""
     max_concurrency: Annotated[int, Field(ge=1, le=4096)] = 256
-    """Maximum concurrent requests of one worker; fewer while a server is full or late."""
+    """Maximum concurrent requests of one worker; fewer while a server is full or slow."""
     timeout_seconds: Seconds = 300.0
-    """Longest wait for one answer."""
+    """Maximum wait for one answer."""
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 6
-    """Maximum tries of a request before its row fails, for faults that may pass (busy, time-out, cut off)."""
+    """Maximum attempts at a request before its row fails, for temporary faults (busy, time-out, cut off)."""
     patience_seconds: Seconds = 120.0
-    """How long no server may answer before the shard fails; its rows stay owed."""
+    """Maximum time without any answer before the shard fails; its rows stay owed."""
     launch: LaunchConfig = LaunchConfig()
 
 
@@ -87,12 +87,12 @@ ModelName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
 
 
 def _listed(value: object) -> object:
-    """Take one name for a list of one."""
+    """Accept a single name as a list of one."""
     return value.split(",") if isinstance(value, str) else value
 
 
 class ServedSection(Section):
-    """Section whose stage may ask a served model."""
+    """Section of a stage that may ask a served model."""
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"model"})
     shown_images: ClassVar[int] = 2
@@ -114,49 +114,49 @@ class ServedSection(Section):
 
     @property
     def is_served(self) -> bool:
-        """Say whether the stage asks a model at all."""
+        """Return whether the stage asks a model at all."""
         return True
 
     @property
     def served(self) -> ChatConfig:
-        """Return the model that is asked; a build has filled it in."""
+        """Return the settings of the served model, which a build has filled in."""
         if self.chat is None:
             raise ValueError(f"no served model was filled into {type(self).__name__}")
         return self.chat
 
 
 class ValidatedSection(ServedSection):
-    """Section of texts that are held against validators."""
+    """Section of texts that validators check."""
 
     validators: tuple[Annotated[str, AfterValidator(lambda name: check_name("validators", name))], ...] = ()
     """Validators of plugins that each text must pass, beside our own."""
 
 
 class WrittenSection(ValidatedSection):
-    """Section of something that is written in any case, by one or the other."""
+    """Section of texts that are always written, from scene graphs or by a served model."""
 
     writer: Writer = "scene-graph"
-    """Who writes: the images' own scene graphs, or a served model."""
+    """Writer: the images' own scene graphs, or a served model."""
 
     @property
     def is_served(self) -> bool:
-        """Say whether the stage asks a model at all."""
+        """Return whether the stage asks a model at all."""
         return self.writer == "served"
 
 
 class SwitchedSection(ServedSection):
-    """Section of something that is asked of a served model, or not done at all."""
+    """Section of a stage that asks a served model, or is off."""
 
     enabled: bool = False
 
     @property
     def is_served(self) -> bool:
-        """Say whether the stage asks a model at all."""
+        """Return whether the stage asks a model at all."""
         return self.enabled
 
 
 class CaptionsConfig(WrittenSection):
-    """Say how images are described."""
+    """Descriptions of images."""
 
     shown_images: ClassVar[int] = 1
     max_tokens: Positive = 512
@@ -164,12 +164,12 @@ class CaptionsConfig(WrittenSection):
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """Maximum tries for a description, each with another seed."""
     split: Literal["rules", "served"] = "rules"
-    """How a description is split into sentences: by their ends, or by the model, and by their ends where that fails."""
+    """How a description is split into sentences: at full stops (rules), or by the model, with the rules as fallback."""
 
     @model_validator(mode="after")
     def _who_splits_is_there(self) -> "CaptionsConfig":
         if self.split == "served" and not self.is_served:
-            raise ValueError("split served needs writer served: it is the writing model that splits")
+            raise ValueError("split served needs writer served: the writing model splits")
         return self
 
 
@@ -177,21 +177,21 @@ DifferenceWriter = Literal["scene-graph", "served", "given"]
 
 
 class DifferencesConfig(ValidatedSection):
-    """Writers of differences."""
+    """Descriptions of differences."""
 
     writer: Annotated[tuple[DifferenceWriter, ...], BeforeValidator(_listed), Field(min_length=1)] = ("scene-graph",)
-    """Who writes: scene graphs or a served model, and people (`given`): what a source brings, each sentence a row."""
+    """Writers: scene graphs or a served model, and people (`given`: the source's texts, each sentence a row)."""
     verbs: Literal["natural", "paper"] = "natural"
-    """Verbs that a served model's template draws from: those that a noun phrase can follow ("shows", "contains"), or
-    all of paper 001's list ("advertises", "is", "sets")."""
+    """Verbs that a served model's template draws: those that a noun phrase can follow ("shows", "contains"), or all of
+    paper 001's list ("advertises", "is", "sets")."""
     max_tokens: Positive = 160
-    """Maximum tokens of a description; of one that is asked for again, twice as many."""
+    """Maximum tokens of a description; twice as many at further attempts."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """Maximum tries for a description, each with another seed."""
     max_words: Positive = 120
     """Maximum words of a description (ours); longer ones are rejected, as runaway output."""
     candidates: Annotated[int, Field(ge=1, le=16)] = 1
-    """Descriptions asked for of each pair (ours); with controls, the best that passes them all is taken."""
+    """Descriptions requested per pair (ours); with checks, the best that passes them all is taken."""
 
     @model_validator(mode="after")
     def _one_machine(self) -> "DifferencesConfig":
@@ -201,57 +201,57 @@ class DifferencesConfig(ValidatedSection):
 
     @property
     def is_served(self) -> bool:
-        """Say whether the stage asks a model at all."""
+        """Return whether the stage asks a model at all."""
         return "served" in self.writer
 
     @property
     def is_written(self) -> bool:
-        """Say whether anything is written, beside what people wrote."""
+        """Return whether texts are written beside the source's own."""
         return self.writer != ("given",)
 
 
 class ControlsConfig(SwitchedSection):
-    """Say by what descriptions from served models are checked (ours); what fails becomes a rejected text."""
+    """Controls: checks of served descriptions by asking the model again (ours); failures become rejected texts."""
 
     enabled: bool = False
     """Whether descriptions from a served model are checked by asking the model again."""
     model: ModelName | Literal[""] = ""
     """The model that is asked, by its name in `models`; empty: the one that describes the differences."""
     kinds: Annotated[tuple[Literal["swapped", "same"], ...], Field(min_length=1)] = ("swapped", "same")
-    """Controls: swapped (the other order must turn it round), same (one image twice must give no difference)."""
+    """Controls: swapped (the reversed pair must be described in reverse), same (one image twice: no difference)."""
     max_tokens: Positive = 160
     """Maximum tokens of an answer."""
 
 
 class GroundingConfig(Section):
-    """Say whether each half of a description must fit its own image better than the other one (ours)."""
+    """Grounding: each half of a description must fit its own image better than the other one (ours)."""
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"clip"})
     enabled: bool = False
     """Whether descriptions are checked by the CLIP model that embeds the images."""
     min_margin: Annotated[float, Field(ge=-1, le=1)] = 0.0
-    """Minimum by which the cosine of a half with its own image exceeds that with the other image."""
+    """Minimum lead of a half's cosine with its own image over that with the other image."""
     clip: Annotated[ClipConfig | None, UNSET, Filled("embedding.clip", when="enabled")] = None
 
     @property
     def encoder(self) -> ClipConfig:
-        """Return the model; a build has filled it in."""
+        """Return the settings of the model, which a build has filled in."""
         if self.clip is None:
             raise ValueError("no CLIP model was filled into GroundingConfig")
         return self.clip
 
 
 class JudgingConfig(SwitchedSection):
-    """Say whether a model judges the descriptions (ours): 0 is wrong, 5 is right in every word."""
+    """Judge: a model rates the descriptions from 0 (wrong) to 5 (right in every word) (ours)."""
 
     enabled: bool = False
     """Whether a served model rates the descriptions."""
     model: ModelName = "judge"
     """The model that is asked, by its name in `models`."""
     input: Literal["images", "captions"] = "images"
-    """What the judge is given beside the description."""
+    """Input of the judge beside the description."""
     min_rating: Annotated[int, Field(ge=0, le=5)] = 3
-    """Descriptions of a lower rating fail."""
+    """Minimum rating of a description that passes."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """Maximum tries for a rating, each with another seed."""
 
@@ -262,19 +262,19 @@ class JudgingConfig(SwitchedSection):
 
 
 class ComparisonsConfig(WrittenSection):
-    """Say how commonalities and differences (CaD) are written (paper 003)."""
+    """Comparisons: commonalities and differences (CaD; paper 003)."""
 
     model: ModelName | Literal[""] = ""
     """The model that is asked, by its name in `models`; empty: `language` for captions alone, else `chat`."""
     input: Literal["captions", "images", "images and captions", "images and differences"] = "captions"
-    """What the model is given: the captions (the paper's phase 1, by the `language` model), or the images (phase 2, by
-    the `chat` model) alone, with the captions, or with what people wrote about the difference."""
+    """Input of the model: the captions (the paper's phase 1, by the `language` model), or the images (phase 2, by the
+    `chat` model) alone, with the captions, or with people's texts about the difference."""
     max_tokens: Positive = 750
     """Maximum tokens of a summary; the paper's number."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """Maximum tries for a comparison, each with another seed."""
     max_caption_overlap: Share = 0.9
-    """The retrieval question is left out when the two captions share more than this of their words."""
+    """Maximum share of words that two captions share; beyond it, the retrieval question is left out."""
 
     @property
     def asks(self) -> str:
@@ -288,7 +288,7 @@ class ComparisonsConfig(WrittenSection):
 
 
 class QuestionsConfig(SwitchedSection):
-    """Say whether questions and answers about both images (CaD-QA) are written (paper 003, section 4)."""
+    """Questions and answers about both images (CaD-QA; paper 003, section 4)."""
 
     shown_images: ClassVar[int] = 0
     enabled: bool = False
@@ -296,7 +296,7 @@ class QuestionsConfig(SwitchedSection):
     model: ModelName = "language"
     """The model that is asked, by its name in `models`."""
     rounds: Annotated[int, Field(ge=1, le=10)] = 4
-    """Rounds of question and answer that are asked for; one of them is drawn."""
+    """Rounds of question and answer requested; one of them is drawn."""
     max_tokens: Positive = 750
     """Maximum tokens of a conversation."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
@@ -304,25 +304,25 @@ class QuestionsConfig(SwitchedSection):
 
 
 class SampledTextsConfig(SwitchedSection):
-    """Say whether further answers of the writing model are rejected texts: on-policy samples (ours)."""
+    """Sampled rejected texts: further answers of the writing model, on-policy (ours)."""
 
     enabled: bool = False
     """Whether further answers of the writing model are sampled as rejected texts."""
     model: ModelName | Literal[""] = ""
     """The model that is asked, by its name in `models`; empty: the one that describes the differences."""
     prompt: Literal["instruction", "preference"] = "instruction"
-    """Whether the model is told the template, as the writing model is, or asked as a preference asks: a trained one,
-    which knows it."""
+    """Whether the model gets the template, as the writing model does, or a preference's question, which a trained
+    model knows."""
     samples: Annotated[int, Field(ge=1, le=16)] = 1
-    """Descriptions sampled of each pair beside the chosen one."""
+    """Descriptions sampled per pair beside the chosen one."""
     temperature: Annotated[float, Field(gt=0, le=2)] = 1.0
-    """How freely their words are drawn."""
+    """Sampling temperature."""
     max_tokens: Positive = 160
     """Maximum tokens of a sample."""
 
 
 class CounterfactualsConfig(SwitchedSection):
-    """Say whether a language model edits the chosen text so that it is wrong (ours)."""
+    """Counterfactual rejected texts: a language model edits the chosen text until it is wrong (ours)."""
 
     shown_images: ClassVar[int] = 0
     enabled: bool = False
@@ -332,16 +332,16 @@ class CounterfactualsConfig(SwitchedSection):
     max_tokens: Positive = 160
     """Maximum tokens of an edited text."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
-    """Maximum times that an edit that does not contradict is asked for, each with another seed."""
+    """Maximum tries for an edit that contradicts, each with another seed."""
 
 
 class StatementsConfig(ServedSection):
-    """Say how preferred texts are split into statements, which CLIP compares with images (paper 004, 3.2)."""
+    """Splitting of preferred texts into statements, which CLIP compares with images (paper 004, 3.2)."""
 
     shown_images: ClassVar[int] = 0
     split: Literal["served", "rules"] = "served"
-    """Who splits: the served model where there is one (an endpoint, or one that the build starts), or the ends of
-    sentences, as where there is none."""
+    """Splitter: the served model if there is one (an endpoint, or one that the build starts), or rules, which are also
+    the fallback."""
     max_tokens: Positive = 512
     """Maximum tokens of the statements."""
     enabled: Annotated[bool, UNSET, Filled("rejections.by_clip")] = False
@@ -349,11 +349,11 @@ class StatementsConfig(ServedSection):
 
     @property
     def may_ask(self) -> bool:
-        """Say whether it asks where there is somebody to ask."""
+        """Return whether it asks a served model if one is available."""
         return self.split == "served"
 
     @property
     def is_served(self) -> bool:
-        """Say whether the stage asks a model at all."""
+        """Return whether the stage asks a model at all."""
         there = self.chat is not None and bool(self.chat.endpoint or self.chat.launch.enabled)
         return self.enabled and self.may_ask and there

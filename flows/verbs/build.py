@@ -49,10 +49,10 @@ def build(
     limit: Limit = None,
     until: Until = "",
     exclude: Annotated[
-        list[str] | None, Option(help="Keep out images that are nearly those of this source (repeatable).")
+        list[str] | None, Option(help="Exclude images that nearly match one of this source (repeatable).")
     ] = None,
 ) -> None:
-    """Build a dataset, or do what an earlier build of it still owes."""
+    """Build a dataset, or continue an earlier build of it."""
     load_profile(profile, settings or [])  # a wrong setting is refused before the stages are loaded
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
     words |= {"out": out, "source": source, "exclude": exclude or []}
@@ -69,7 +69,7 @@ def resume(
         Option("--set", help="Set a field of `run`, `gates` or `health`: run.budget.max_calls=5000 (repeatable)."),
     ] = None,
 ) -> None:
-    """Finish what a dataset still owes: a build that was killed, rows that failed, what its budget left."""
+    """Finish the owed rows of a dataset: of a killed build, failed rows, rows beyond its budget."""
     words: dict[str, Any] = {"stage": stage, "reason": reason, "settings": settings or []}
 
     def resume_here() -> "Dataset":
@@ -81,7 +81,7 @@ def resume(
 
 
 def _run(flow: str, words: dict[str, Any], url: str, here: "Callable[[], Dataset]") -> "Dataset":
-    """Build as a flow run where a Prefect server is configured; else, or where that is lost, here."""
+    """Build as a flow run if a Prefect server is configured; otherwise, or if the server is lost, in this process."""
     if os.environ.get("PREFECT_API_URL") and _run_with_prefect(flow, words):
         return open_dataset(url)
     with stopping(url):
@@ -89,7 +89,7 @@ def _run(flow: str, words: dict[str, Any], url: str, here: "Callable[[], Dataset
 
 
 def _run_with_prefect(flow: str, words: dict[str, Any]) -> bool:
-    """Run a build as a flow run; return whether its server was there to its end. The build's errors are raised."""
+    """Run a build as a flow run; return whether its server lasted to the end. The build's errors are raised."""
     import httpx
 
     from pairwright.flows import build_dataset
@@ -97,7 +97,7 @@ def _run_with_prefect(flow: str, words: dict[str, Any]) -> bool:
     try:
         state = run_flow(getattr(build_dataset, flow), words)
     except httpx.HTTPError as error:
-        print(f"{os.environ['PREFECT_API_URL']}: Prefect's server is gone ({error}), the rows are not", file=sys.stderr)
+        print(f"{os.environ['PREFECT_API_URL']}: lost Prefect's server ({error}); no row is lost", file=sys.stderr)
         return False
     failure = state.result(raise_on_failure=False) if state.is_failed() else None
     if isinstance(failure, PairwrightError):
@@ -109,21 +109,21 @@ def _run_with_prefect(flow: str, words: dict[str, Any]) -> bool:
 def plan(
     source: Source = None,
     profile: Annotated[
-        str, Option("--profile", "-p", help="A profile's name, or a .yaml file. Default: the dataset's own.")
+        str, Option("--profile", "-p", help="Name of a profile, or a .yaml file (default: the dataset's own).")
     ] = "",
     settings: Settings = None,
     limit: Limit = None,
     until: Until = "",
     out: Annotated[
         str,
-        Option("--out", "-o", metavar="FOLDER", callback=refuse_empty, help="A dataset: plan only what it still owes."),
+        Option("--out", "-o", metavar="FOLDER", callback=refuse_empty, help="A dataset: plan only its owed rows."),
     ] = "",
-    trial: Annotated[int, Option(min=0, help="Build the first N rows (50, say) to measure what they need.")] = 0,
+    trial: Annotated[int, Option(min=0, help="Build the first N rows (such as 50) to measure their cost.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Show, per stage, what a build would do: rows, calls, tokens, time, disk. Builds nothing but the trial."""
+    """Show, per stage, what a build would do: rows, calls, tokens, time, disk. Builds only the trial."""
     if trial:
-        print(f"Trying the first {trial:,} rows ...", file=sys.stderr)
+        print(f"Building a trial of {trial:,} rows ...", file=sys.stderr)
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
     with stopping(""):
         found = load_dataset().plan(source, out=out, **words, trial=trial)
@@ -165,13 +165,19 @@ def _time(seconds: float) -> str:
     return f"{seconds / 60:,.0f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"
 
 
+CLUSTERED = (
+    "Stricter thresholds can also add pairs: with fewer candidates, an image has other clusters, and the nearest of "
+    "each cluster becomes a pair."
+)
+
+
 @app.command(epilog="Example: `pairwright refilter dataset --set mining.min_similarity=0.8`")
 def refilter(
     dataset: DatasetUrl,
     settings: Settings = None,
-    keep: Annotated[bool, Option("--keep", help="Let the dataset have these thresholds from now on.")] = False,
+    keep: Annotated[bool, Option("--keep", help="Keep these thresholds for the dataset.")] = False,
 ) -> None:
-    """Try other mining thresholds on the stored similarities: what pairs come and go. Nothing is embedded again."""
+    """Try other mining thresholds on the stored similarities: which pairs come and go. Nothing is embedded again."""
     with stopping(dataset):
         found = open_dataset(dataset).refilter(settings or [], keep=keep)
     print_failures(found.failures)
@@ -180,13 +186,15 @@ def refilter(
         print_stages(counts)
         print_reasons(counts)
     print(f"\nPairs: {found.kept:,} stay, {found.gained:,} come, {found.lost:,} go.")
+    if found.gained:
+        print(f"{CLUSTERED} Among those that come: {'; '.join(found.gained_names)}.")
     if found.failures:
         raise typer.Exit(OWED)
     words = " ".join(f"--set {setting}" for setting in settings or [])
     if keep:
-        print(f"Kept. Make what is missing for these pairs with: pairwright resume {dataset}")
+        print(f"Kept. Make the missing rows of these pairs with: pairwright resume {dataset}")
     else:
-        print(f"The dataset is as it was. To go on with these pairs: pairwright refilter {dataset} {words} --keep")
+        print(f"The dataset is unchanged. To keep these pairs: pairwright refilter {dataset} {words} --keep")
 
 
 @app.command(
@@ -197,12 +205,12 @@ def fetch(
     profile: ProfileName = "scenes",
     settings: Settings = None,
     until: Until = "",
-    check: Annotated[bool, Option("--check", help="Fetch nothing: only verify what is on this machine.")] = False,
+    check: Annotated[bool, Option("--check", help="Fetch nothing: only verify the files on this machine.")] = False,
     served: Annotated[
-        bool, Option("--served", help="The models that vLLM loads, too (`launch.enabled`): tens of gigabytes.")
+        bool, Option("--served", help="Also fetch the models that vLLM loads (`launch.enabled`): tens of gigabytes.")
     ] = False,
 ) -> None:
-    """Fetch and verify all weights that a build with the same options loads. Ends with 1 where some are missing."""
+    """Fetch and verify all weights that a build with the same options loads. Exits with 1 if some are missing."""
     from pairwright.flows import find_models as flow
 
     chosen = flow.profile_to_fetch(profile, settings or [], source)
@@ -217,7 +225,7 @@ def fetch(
                     f"Add --served, or let vLLM fetch it: --set {name}.launch.download=true"
                 )
     except KeyboardInterrupt:
-        print("Stopped. Files that came whole are kept; the same command fetches the others.", file=sys.stderr)
+        print("Stopped. Complete files are kept; the same command fetches the others.", file=sys.stderr)
         raise typer.Exit(STOPPED) from None
     _conclude_fetch(done, profile, check=check)
 
@@ -237,6 +245,6 @@ def _conclude_fetch(done: Any, profile: str, *, check: bool) -> None:
             print(f"{folder}: {count}, {shown_size(sum(sizes))}")
     if done.faults:
         if check:
-            print("Fetch what is missing with the same command without --check.", file=sys.stderr)
+            print("Fetch the missing files with the same command without --check.", file=sys.stderr)
         raise typer.Exit(OWED)
-    print(f"All weights of the {profile} profile are here." if done.files else f"{profile}: no weights to fetch.")
+    print(f"All weights of the {profile} profile are present." if done.files else f"{profile}: no weights to fetch.")

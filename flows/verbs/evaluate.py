@@ -30,15 +30,15 @@ def captions(
     ] = "coco",
     metric: Annotated[list[str] | None, Option(help="bleu, meteor, rouge-l, cider-d, spice (repeatable).")] = None,
     missing: Annotated[str, Option(help="References without a prediction: refuse, empty, leave-out.")] = "refuse",
-    resamples: Annotated[int, Option(min=0, max=100_000, help="For intervals; 0: none.")] = 1000,
-    seed: Annotated[int, Option(min=0, help="Of the resamples.")] = 0,
-    limit_s: Annotated[float, Option("--limit-seconds", min=1, help="For each Java program.")] = 600,
+    resamples: Annotated[int, Option(min=0, max=100_000, help="Bootstrap resamples for intervals; 0: none.")] = 1000,
+    seed: Annotated[int, Option(min=0, help="Seed of the resamples.")] = 0,
+    limit_s: Annotated[float, Option("--limit-seconds", min=1, help="Time limit of each Java program.")] = 600,
     as_json: AsJson = False,
 ) -> None:
     """Score captions: BLEU, METEOR, ROUGE-L, CIDEr-D, SPICE as coco-caption does, with bootstrap intervals.
 
-    What needs Java or a download and lacks it is skipped, and its reason told. Ends with 1 where a metric that was
-    asked for by --metric was skipped.
+    Metrics that lack Java or a download are skipped with the reason. Exits with 1 if a metric named by --metric was
+    skipped.
     """
     from pairwright.flows.evaluate_captions import evaluate_captions
     from pairwright.flows.progress import show_steps
@@ -60,33 +60,33 @@ def captions(
 
 
 @evaluate.command(
-    epilog="Example: `pairwright evaluate model demo/runs/dpo --benchmark cola --data COLA`; `--benchmark list` says "
-    "which there are, and what their folders must hold"
+    epilog="Example: `pairwright evaluate model demo/runs/dpo --benchmark cola --data COLA`; `--benchmark list` lists "
+    "the benchmarks and the contents of their folders"
 )
 def model(
     checkpoint: Annotated[
-        str, Argument(help="A checkpoint (adapters, too), a run's folder, a name on the Hub; or one on the server.")
+        str, Argument(help="A checkpoint (or adapters), a run's folder, a name on the Hub; or a name on the server.")
     ] = "",
-    benchmark: Annotated[str, Option("--benchmark", "-b", help="Its name, or list.")] = "list",
+    benchmark: Annotated[str, Option("--benchmark", "-b", help="Name of the benchmark, or list.")] = "list",
     data: Annotated[Path, Option(help="Folder of its annotations and images, or a dataset.")] = Path(),
-    to: Annotated[Path | None, Option(help="File for the scores. Default: below evaluations/.")] = None,
+    to: Annotated[Path | None, Option(help="File for the scores (default: below evaluations/).")] = None,
     limit: Annotated[int | None, Option(min=1, help="Only the first N items.")] = None,
     server: Annotated[str, Option(help="Address of the OpenAI-compatible server (vLLM).")] = "",
-    judge: Annotated[str, Option(help="Who rates: a server's address, or a profile (its judge, else its chat).")] = "",
+    judge: Annotated[str, Option(help="Judge: a server's address, or a profile (its judge, else its chat).")] = "",
     judge_model: Annotated[str, Option(help="The judge's name on its server.")] = "",
-    perturb: Annotated[str, Option(help="noise:5, fog:5 or words:0.4: what is asked, made worse.")] = "",
-    batch: Annotated[int, Option(min=1, help="Questions at once; halved where memory lacks.")] = 8,
+    perturb: Annotated[str, Option(help="Perturb the questions: noise:5, fog:5 or words:0.4.")] = "",
+    batch: Annotated[int, Option(min=1, help="Questions per batch; halved on out-of-memory.")] = 8,
     max_pixels: Annotated[int, Option(min=784, help="Larger images are scaled down first.")] = 448 * 448,
-    resamples: Annotated[int, Option(min=0, max=100_000, help="For intervals; 0: none.")] = 1000,
-    seed: Annotated[int, Option(min=0, help="Of the resamples and of --perturb.")] = 0,
+    resamples: Annotated[int, Option(min=0, max=100_000, help="Bootstrap resamples for intervals; 0: none.")] = 1000,
+    seed: Annotated[int, Option(min=0, help="Seed of the resamples and of --perturb.")] = 0,
     blank: Annotated[str, Option(help="Blank references: keep (as published scores do), drop.")] = "keep",
     version: Version = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask a model a benchmark's questions, and score its answers with bootstrap intervals.
 
-    Answers are kept beside the scores as they come: an evaluation that was stopped goes on where it was. Ends with 1
-    where some were not answered, and are asked again at the next call.
+    Answers are stored beside the scores as they arrive: a stopped evaluation continues where it was. Exits with 1 if
+    some questions were not answered; the next call asks them again.
     """
     if benchmark == "list":
         from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
@@ -96,7 +96,7 @@ def model(
             print(f"{one.name}\n    {one.measures}.{judge}\n    --data holds {one.layout}")
         return
     if not checkpoint:
-        raise ConfigError("which model? pairwright evaluate model CHECKPOINT --benchmark NAME --data DIR")
+        raise ConfigError("no model given: pairwright evaluate model CHECKPOINT --benchmark NAME --data DIR")
     from pairwright.flows.evaluate_model import EvaluationConfig, evaluate_model
     from pairwright.flows.progress import show_steps
 

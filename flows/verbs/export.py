@@ -1,4 +1,4 @@
-"""The verb that hands a dataset over: export."""
+"""The verbs of export: export, formats."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,46 +44,46 @@ def export(
     table: Annotated[
         str,
         Option(
-            help="hf: another table with its images: pairs, captions, differences, comparisons or questions. "
-            "Default: what the format holds."
+            help="hf: another table with its images: pairs, captions, differences, comparisons or questions "
+            "(default: the format's own)."
         ),
     ] = "",
     licence: Annotated[
-        Names, Option(help="Only rows all of whose images are under this licence; `unstated`: under none (repeatable).")
+        Names, Option(help="Only rows with all images under this licence; `unstated`: without one (repeatable).")
     ] = None,
-    source: Annotated[Names, Option(help="Only rows whose images are from a source of this kind (repeatable).")] = None,
+    source: Annotated[Names, Option(help="Only rows with images from this kind of source (repeatable).")] = None,
     split: Annotated[Names, Option(help="Only this split: train, validation or test (repeatable).")] = None,
     kind: Annotated[
         Names,
         Option(
-            help="Only rows about a `pair` or one `image`, whose texts are of this kind (`template`, `list`, ...), or "
-            "whose rejected text or image was made so: `edited`, `swapped`, `retrieved`, `removal`, `crop`, ... "
+            help="Only rows about a `pair` or one `image`, with texts of this kind (`template`, `list`, ...), or with "
+            "a rejected text or image from this maker: `edited`, `swapped`, `retrieved`, `removal`, `crop`, ... "
             "(repeatable: any of them)."
         ),
     ] = None,
     score: Annotated[
-        float | None, Option(help="Only rows whose rejected images show a removal of at least this score.")
+        float | None, Option(help="Only rows with a removal of at least this score as rejected image.")
     ] = None,
     accepted: Annotated[
         bool, Option("--accepted", help="Only rows that people accepted or edited (`pairwright decide`).")
     ] = False,
     version: Version = None,
     negatives: Annotated[
-        str, Option(help="With the negatives that this ADPO run has mined (`train --set negatives_from=RUN`).")
+        str, Option(help="ADPO run that provides the negatives (`train --set negatives_from=RUN`).")
     ] = "",
-    model: Annotated[str, Option(help="openai-batch: the model that the requests ask.")] = "",
+    model: Annotated[str, Option(help="openai-batch: model of the requests.")] = "",
     verify: Annotated[
-        bool, Option("--verify", help="Read the result as its consumer does; fail on the first row that is no good.")
+        bool, Option("--verify", help="Read the result as its consumer does; fail on the first invalid row.")
     ] = False,
     processor: Annotated[
-        str, Option(help="With --verify: measure rows in the tokens of this model (folder or name).")
+        str, Option(help="With --verify: count rows' tokens with this model's processor (folder or name).")
     ] = "",
-    max_length: Annotated[int, Option(min=0, help="Most tokens of a row. Default: what the processor states.")] = 0,
+    max_length: Annotated[int, Option(min=0, help="Maximum tokens of a row (default: the processor's limit).")] = 0,
     push_to_hub: PushToHub = "",
     private: Private = False,
-    revision: Annotated[str, Option(help="With --push-to-hub: a branch; made where there is none.")] = "",
+    revision: Annotated[str, Option(help="With --push-to-hub: a branch, created if missing.")] = "",
 ) -> None:
-    """Write a dataset in a form that other programs read."""
+    """Export a dataset in the format of another program."""
     from pairwright.flows.export_dataset import ExportConfig, Selection
     from pairwright.flows.progress import show_steps
     from pairwright.tasks.export.formats import choose_form
@@ -91,9 +91,9 @@ def export(
     named = {"licences": licence, "sources": source, "splits": split, "kinds": kind}
     some: dict[str, Any] = {name: tuple(values or ()) for name, values in named.items()}
     if not verify and (processor or max_length):
-        raise typer.BadParameter("--processor and --max-length go with --verify")
+        raise typer.BadParameter("--processor and --max-length need --verify")
     if revision and not push_to_hub:
-        raise typer.BadParameter("--revision goes with --push-to-hub")
+        raise typer.BadParameter("--revision needs --push-to-hub")
     send = to_hub(push_to_hub, private=private, revision=revision)
     selection = Selection(**some, score=score, accepted=accepted)
     verifying: dict[str, Any] = {"verify": verify, "processor": processor, "max_length": max_length}
@@ -109,17 +109,17 @@ def _print_tally(tally: "Tally", form: "Form", to: str, *, verified: bool) -> No
     left_out = f"; {tally.left_out:,} others are left out" if tally.left_out else ""
     print(f"{tally.rows:,} {form.reads} ({sizes}) are in {to}{left_out}")
     if said := tally.say_decided():
-        print(f"People said of the selected rows: {said}")
+        print(f"Decisions about the selected rows: {said}")
     if verified:
-        print("Read back as its consumer does: all rows are good")
+        print("Read back as its consumer does: all rows are valid")
     for why, number in tally.unheld.items():
         print(f"{number:,} more are left out: {why}")
     print(form.cannot)
 
 
 @app.command(epilog="Examples: `pairwright formats`, `pairwright formats trl`")
-def formats(form: Annotated[str, Argument(help="One format, to see how its reader is started.")] = "") -> None:
-    """List the formats of `export`: what each is, and what it cannot hold."""
+def formats(form: Annotated[str, Argument(help="One format, to see how to use it.")] = "") -> None:
+    """List the formats of `export`, with what each cannot hold."""
     from pairwright.tasks.export.formats import FORMATS, find_form
 
     if form:

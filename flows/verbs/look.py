@@ -1,4 +1,4 @@
-"""The verbs that show a dataset, or what there is to set: status, report, view, decide, settings, profiles, ..."""
+"""The verbs that show a dataset or settings: status, report, view, decide, sources, settings, profiles."""
 
 import json
 import os
@@ -34,12 +34,12 @@ from pairwright.flows.verbs.options import (
 def status(
     dataset: DatasetUrl,
     as_json: AsJson = False,
-    refused: Annotated[str, Option(help="List what this table refused, and why, with names.")] = "",
+    refused: Annotated[str, Option(help="List the inputs that this table refused, with names and reasons.")] = "",
     verify: Annotated[
         bool, Option("--verify", help="Read every file of a dataset, model or export; name what is damaged or missing.")
     ] = False,
 ) -> None:
-    """Show, per stage, what is done, dropped, failed and owed, and why. Ends with 0 also when rows are owed."""
+    """Show, per stage, what is done, dropped, failed and owed, and why. Exits with 0 even if rows are owed."""
     if verify:
         from pairwright.flows.show_status import verify_copies
 
@@ -72,11 +72,11 @@ def _conclude_verifying(damaged: Sequence[str]) -> None:
         print(f"error: {message}", file=sys.stderr)
     if damaged:
         raise typer.Exit(OWED)
-    print("Every file is sound: each byte is as it was written.", file=sys.stderr)
+    print("Every file is sound: no byte has changed.", file=sys.stderr)
 
 
 @app.command(epilog="Examples: `pairwright sources`, `pairwright sources jsonl`")
-def sources(kind: Annotated[str, Argument(help="One kind, to see what it reads in detail.")] = "") -> None:
+def sources(kind: Annotated[str, Argument(help="One kind, to see its details.")] = "") -> None:
     """List the kinds of sources that a build can read, with an example of each; or explain one."""
     from pairwright.tasks.sources.readers import READERS, explain_reader
 
@@ -90,33 +90,33 @@ def sources(kind: Annotated[str, Argument(help="One kind, to see what it reads i
 @app.command(epilog="Example: `pairwright report dataset`")
 def report(
     dataset: DatasetUrl,
-    pairs: Annotated[int, Option(min=0, help="How many pairs to show.")] = 60,
+    pairs: Annotated[int, Option(min=0, help="Number of pairs to show.")] = 60,
     version: Version = None,
 ) -> None:
     """Write pages that show a dataset: pairs, texts, removals, charts. They open from disk."""
     pages = open_dataset(dataset, version).report(pairs=pairs)
-    shown = f"Pairs shown: {pages.pairs:,}. " if pages.pairs else ""  # there are none where preferences were brought
-    if "://" in pages.page:  # which no browser opens
-        print(f"{shown}The pages are at {pages.page}. Look at them here: pairwright view {shlex.quote(dataset)}")
+    shown = f"Pairs shown: {pages.pairs:,}. " if pages.pairs else ""  # a source of preferences brings none
+    if "://" in pages.page:  # no browser opens it
+        print(f"{shown}The pages are at {pages.page}. To look at them: pairwright view {shlex.quote(dataset)}")
     else:
         print(f"{shown}Open {pages.page}")
 
 
 WORDS = {"accept": "accepted", "edit": "edited", "reject": "rejected"}
-UNKNOWN = "about rows that this version has not (made anew since? Then look at them again)"
+UNKNOWN = "about rows that this version lacks (if they were made again since, decide about them again)"
 WORDLESS = "that edit a pair without a preference, which has no texts of its own"
 
 
 @app.command(epilog="Examples: `pairwright decide dataset decisions.jsonl`, `pairwright decide dataset --json`")
 def decide(
     dataset: DatasetUrl,
-    file: Annotated[str, Argument(help="What a page of `report` offered: decisions.jsonl.")] = "",
+    file: Annotated[str, Argument(help="File that a page of `report` saved: decisions.jsonl.")] = "",
     version: Version = None,
     as_json: AsJson = False,
 ) -> None:
     """Store which rows people accepted, rejected or edited; exports and trainings follow. Without a file, count them.
 
-    Decisions about rows that the version has not are refused, and end with 1. The latest decision about a row counts.
+    Decisions about rows that the version lacks are refused, with exit code 1. The latest decision about a row counts.
     """
     opened = open_dataset(dataset, version)
     done = opened.decide(file) if file else None
@@ -136,7 +136,7 @@ def decide(
         said = ", ".join(f"{number:,} {WORDS[verdict]}" for verdict, number in now.count().items())
         print(f"Rows that people have decided about: {len(now):,}{f' ({said})' if said else ''}")
         if now:
-            print("Rejected rows are left out of exports, edited ones have their new texts. Only what people took:")
+            print("Exports leave out rejected rows and take edited texts. To export only accepted or edited rows:")
             print(f"  pairwright export {shlex.quote(dataset)} --to DIR --accepted")
     for line in refused:
         print(f"not stored: {line}", file=sys.stderr)
@@ -147,42 +147,41 @@ def decide(
 @app.command(epilog="Example: `pairwright view dataset`")
 def view(
     dataset: DatasetUrl,
-    port: Annotated[
-        int, Option(min=0, max=65535, help="Where to listen, on this machine only; 0: anywhere free.")
-    ] = 8765,
+    port: Annotated[int, Option(min=0, max=65535, help="Port on this machine; 0: any free one.")] = 8765,
     version: Version = None,
+    annotator: Annotated[str, Option(envvar="USER", help="Name under which decisions and judgements are stored.")] = "",
     no_browser: Annotated[bool, Option("--no-browser", help="Only print the address.")] = False,
 ) -> None:
-    """Look at a dataset in the browser: search, filter, accept, reject and edit. Ctrl-C ends it.
+    """Look at a dataset in the browser: search, filter, accept, reject and edit. Ctrl-C stops it.
 
-    Only this machine is served, and there only who has the address that is printed: it holds a token.
+    Pages are served to this machine only, and only with the printed address, which contains a token.
     """
     from pairwright.flows.progress import show_steps
 
     def ready(url: str, once: str) -> None:
-        print(f"Look at {dataset} at\n\n    {url}\n\nCtrl-C ends this.", flush=True)
+        print(f"Look at {dataset} at\n\n    {url}\n\nCtrl-C stops this.", flush=True)
         if not no_browser:
             with suppress(webbrowser.Error, OSError):
                 webbrowser.open(once)
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that its files are deleted
     with show_steps("Rows read") as watch:
-        busy = open_dataset(dataset, version).view(port=port, ready=ready, watch=watch)
+        busy = open_dataset(dataset, version).view(port=port, annotator=annotator, ready=ready, watch=watch)
     print("\nStopped. Decisions are in the dataset.", file=sys.stderr, flush=True)
-    if busy:  # charts are being made, and all else is closed: what that thread holds would be told as leaks
+    if busy:  # a thread still makes charts, and all else is closed: its resources would be reported as leaks
         os._exit(STOPPED)
     raise typer.Exit(STOPPED)
 
 
 @app.command(epilog="Examples: `pairwright settings mining --profile laptop`, `pairwright settings train.optimiser`")
 def settings(
-    section: Annotated[str, Argument(help="`mining`, `run`, ..., `train`, or one setting. Default: all.")] = "",
+    section: Annotated[str, Argument(help="`mining`, `run`, ..., `train`, or one setting (default: all).")] = "",
     *,
     profile: ProfileName = "scenes",
     tables: Annotated[bool, Option("--tables", help="Show the tables of a dataset instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the settings that `--set` and profiles take, with type, range, default and meaning."""
+    """List the settings for `--set` and profiles, with type, range, default and meaning."""
     if tables:
         from pairwright.flows.pipeline import draw_tables, list_tables
 
@@ -206,7 +205,7 @@ def settings(
 
 @app.command(epilog="Example: `pairwright profiles`")
 def profiles(*, as_json: AsJson = False) -> None:
-    """List the profiles that come with Pairwright. Copy one to make your own, and give it as `--profile FILE.yaml`."""
+    """List the profiles that come with Pairwright. Copy one to make your own, and use it as `--profile FILE.yaml`."""
     from pairwright.flows.list_settings import list_profiles
 
     found = list_profiles()
@@ -219,6 +218,6 @@ def profiles(*, as_json: AsJson = False) -> None:
 
 
 def _print_wrapped(text: str, indent: str) -> None:
-    """Print a paragraph as wide as the terminal; where there is none, on one line."""
+    """Print a paragraph at the width of the terminal; without a terminal, on one line."""
     width = shutil.get_terminal_size((sys.maxsize, 0)).columns
     print(textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))

@@ -1,4 +1,4 @@
-"""What the verbs have in common: their application, options and exit codes; how a build ended, and what to do next."""
+"""Shared parts of the verbs: the application, options and exit codes; the last lines of a build."""
 
 import os
 import signal
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from pairwright.tasks.store.pool import ShardFailed
 
 app = typer.Typer(rich_markup_mode=None)
-"""Where the modules of this folder register their verbs."""
+"""The application, with which the modules of this folder register their verbs."""
 
 OWED, WRONG, STOPPED = 1, 2, 130
 UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"))
 
 
 def refuse_empty(context: typer.Context, param: typer.CallbackParam, value: str | None) -> str | None:
-    """Refuse a place whose name is empty: most likely a shell variable that is not set."""
+    """Refuse an empty name of a folder, most likely an unset shell variable."""
     source = context.get_parameter_source(param.name or "")
     if value == "" and source and source.name == "COMMANDLINE":
         raise typer.BadParameter("the name is empty; give a folder or a URL")
@@ -44,7 +44,7 @@ def load_plugins(files: list[str]) -> None:
 
 Source = Annotated[
     str | None,
-    Argument(callback=refuse_empty, help="A folder of images, or kind:path. Default: the profile's own source."),
+    Argument(callback=refuse_empty, help="A folder of images, or kind:path (default: the profile's own source)."),
 ]
 Out = Annotated[
     str,
@@ -56,8 +56,8 @@ Out = Annotated[
         help="Folder or URL of the dataset; made if missing, else continued.",
     ),
 ]
-DatasetUrl = Annotated[str, Argument(callback=refuse_empty, help="Folder of a dataset (what `build --out` made).")]
-ProfileName = Annotated[str, Option("--profile", "-p", help="A profile's name, or a .yaml file.")]
+DatasetUrl = Annotated[str, Argument(callback=refuse_empty, help="Folder of a dataset (of `build --out`).")]
+ProfileName = Annotated[str, Option("--profile", "-p", help="Name of a profile, or a .yaml file.")]
 Settings = Annotated[
     list[str] | None,
     Option("--set", metavar="FIELD=VALUE", help="Set a field: mining.min_similarity=0.8 (repeatable)."),
@@ -69,14 +69,14 @@ Until = Annotated[
 AsJson = Annotated[bool, Option("--json", help="Print JSON for scripts.")]
 
 PushToHub = Annotated[
-    str, Option(metavar="OWNER/NAME", help="Then send the folder to this repository of the Hub, made if missing.")
+    str, Option(metavar="OWNER/NAME", help="Push the folder to this repository of the Hub, created if missing.")
 ]
 Private = Annotated[bool, Option("--private", help="With --push-to-hub: only its owner may see it.")]
-Version = Annotated[int | None, Option("--version", min=1, help="A version's number. Default: the newest.")]
+Version = Annotated[int | None, Option("--version", min=1, help="Number of a version (default: the newest).")]
 
 
 def load_dataset() -> "type[Dataset]":
-    """Return ``Dataset``, with which all stages are loaded: an option that is refused does not wait for them."""
+    """Return ``Dataset``, which loads all stages, so that a refused option does not wait for them."""
     from pairwright.flows.dataset import Dataset
 
     return Dataset
@@ -88,18 +88,18 @@ def open_dataset(url: str, version: int | None = None) -> "Dataset":
 
 
 def say(text: str) -> None:
-    """Print to standard error, from the first of several processes."""
+    """Print to standard error, in the first of several processes only."""
     if is_first():
         print(text, file=sys.stderr)
 
 
 def is_first() -> bool:
-    """Say whether this is the first, or the only, of several processes that train together."""
+    """Return whether this is the first, or the only, process of a training."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def run_flow(flow: Any, words: dict[str, Any]) -> Any:
-    """Run a flow where a Prefect server is configured; return its final state."""
+    """Run a flow on the configured Prefect server; return its final state."""
     try:
         return flow(**words, return_state=True)
     except RuntimeError as error:
@@ -108,8 +108,8 @@ def run_flow(flow: Any, words: dict[str, Any]) -> Any:
 
 @contextmanager
 def stopping(dataset: str) -> Generator[None]:
-    """End in order what is interrupted, and say how to go on."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as orderly an end as Ctrl-C
+    """End an interrupted command in order, with a line on how to continue."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # handled like Ctrl-C
     try:
         yield
     except KeyboardInterrupt:
@@ -119,9 +119,9 @@ def stopping(dataset: str) -> Generator[None]:
 
 
 def conclude(dataset: "Dataset") -> None:
-    """Say how a build ended and what to do next; exit with 1 where rows are owed or its gates held it back."""
+    """Print how a build ended and what to do next; exit with 1 if rows are owed or gates held it back."""
     report = dataset.outcome
-    status = report.status(dataset.url) if report else dataset.status()  # where Prefect ran it, it is looked up
+    status = report.status(dataset.url) if report else dataset.status()  # looked up if Prefect ran it
     print_failures(report.failures if report else ())
     print_stages(status.counts, report.seconds if report else ())
     _refuse_nothing(status.counts, dataset)
@@ -142,24 +142,24 @@ def conclude(dataset: "Dataset") -> None:
 
 
 def _refuse_nothing(counts: "Sequence[Counts]", dataset: "Dataset") -> None:
-    """End with 2 where the source gave no image at all: that is no dataset, and scripts should see it."""
+    """Exit with 2 if the source gave no image at all, so that scripts notice."""
     images = next((count for count in counts if count.stage == "images"), None)
     if images and images.of and images.dropped == images.of:
         reasons = ", ".join(f"{number:,} x {reason}" for reason, number in images.reasons.items())
         raise SourceError(
-            f"{dataset.profile.source}: none of its {images.of:,} items gave an image ({reasons}). Is it of the right "
-            f"kind (`pairwright sources`)? Which items: pairwright status {dataset.url} --refused images"
+            f"{dataset.profile.source}: none of its {images.of:,} items gave an image ({reasons}). Check its kind "
+            f"(`pairwright sources`). To list the items: pairwright status {dataset.url} --refused images"
         )
 
 
 def print_failures(failures: "Iterable[ShardFailed]") -> None:
-    """Name the shards that failed, and why."""
+    """Print the failed shards with their errors."""
     for failure in failures:
         print(f"shard {failure.name} failed: {failure.error}", file=sys.stderr)
 
 
 def print_table(heads: Sequence[object], *rows: Sequence[object]) -> None:
-    """Print a table; a column whose head begins with ``>`` is flush right."""
+    """Print a table; columns with a head that begins with ``>`` are right-aligned."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -175,7 +175,7 @@ def print_table(heads: Sequence[object], *rows: Sequence[object]) -> None:
 
 
 def print_stages(counts: "Sequence[Counts]", seconds: Sequence[float] = ()) -> None:
-    """Print what each stage that had input has done."""
+    """Print the counts of each stage that had input."""
     from pairwright.flows.show_status import stage_table
 
     heads, *rows = stage_table(counts, seconds)
@@ -183,7 +183,7 @@ def print_stages(counts: "Sequence[Counts]", seconds: Sequence[float] = ()) -> N
 
 
 def shown_size(size: float) -> str:
-    """Return a number of bytes for people."""
+    """Return a number of bytes in a readable unit."""
     unit, name = next(((unit, name) for unit, name in UNITS if size >= unit), (1e3, "kB"))
     return f"{size / unit:,.1f} {name}"
 
@@ -198,9 +198,9 @@ def print_reasons(counts: "Sequence[Counts]") -> None:
 def to_hub(
     repository: str, *, kind: Literal["dataset", "model"] = "dataset", private: bool = False, revision: str = ""
 ) -> Callable[[str], None]:
-    """Return what sends a folder to the Hub, once it is checked that its token may; without a name, nothing goes."""
+    """Return a function that pushes a folder to the Hub, after checking access; without a name it does nothing."""
     if not repository and private:
-        raise typer.BadParameter("--private goes with --push-to-hub")
+        raise typer.BadParameter("--private needs --push-to-hub")
     if not repository:
         return lambda _folder: None
     from pairwright.tasks.export.push_to_hub import Destination, check_destination, push_folder
@@ -212,7 +212,7 @@ def to_hub(
         try:
             pushed = push_folder(Path(folder), destination)
         except KeyboardInterrupt:
-            print("Stopped. What was sent is kept; the same command goes on with it.", file=sys.stderr)
+            print("Stopped. Files already sent are kept; the same command continues.", file=sys.stderr)
             raise typer.Exit(STOPPED) from None
         seen_by = "private" if pushed.private else "public"
         removed = f"; {pushed.removed:,} of an earlier one were removed" if pushed.removed else ""

@@ -1,4 +1,4 @@
-"""The verbs of training: train, recipes, runs."""
+"""The verbs of training: train, iterate, recipes, runs."""
 
 import json
 import logging
@@ -43,17 +43,17 @@ def train(
     ] = "",
     recipe: Annotated[
         str,
-        typer.Option("--recipe", help="Settings of a name of `pairwright recipes`, or of a .yaml file."),
+        typer.Option("--recipe", help="Recipe: a name from `pairwright recipes`, or a .yaml file."),
     ] = "",
     model: Annotated[str, typer.Option("--model", help="A folder or a name on the Hub; tiny: a small stand-in.")] = "",
-    start: Annotated[str, typer.Option("--from", help="The run whose model this one starts from.")] = "",
+    start: Annotated[str, typer.Option("--from", help="Run to start from.")] = "",
     name: Annotated[str, typer.Option("--name", help="Run name (default: the objective).")] = "",
-    size: Annotated[str, typer.Option("--size", help="namc: how large it is; small or paper.")] = "",
+    size: Annotated[str, typer.Option("--size", help="namc: size of the model, small or paper.")] = "",
     differential: Annotated[
         bool,
         typer.Option(
             "--differential",
-            help="sft: the model gets a module that perceives what differs (M3Diff). vLLM cannot serve it.",
+            help="sft: add M3Diff's differential perception to the model. vLLM cannot serve it.",
         ),
     ] = False,
     table: Annotated[
@@ -62,7 +62,7 @@ def train(
     ] = "",
     mix: Annotated[
         list[str] | None,
-        typer.Option("--mix", help="sft: FILE:SHARE of LLaVA's JSON, or DATASET:SHARE, of the rows (repeatable)."),
+        typer.Option("--mix", help="sft: further rows: FILE:SHARE of LLaVA's JSON, or DATASET:SHARE (repeatable)."),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -72,9 +72,9 @@ def train(
     push_to_hub: PushToHub = "",
     private: Private = False,
 ) -> None:
-    """Train a vision-language model, or NAMC, on a table of a dataset, or go on with a stopped run.
+    """Train a vision-language model, or NAMC, on a table of a dataset, or continue a stopped run.
 
-    Ctrl-C ends it after the step in work, with a checkpoint; the same command goes on.
+    Ctrl-C stops it after the current step, with a checkpoint; the same command continues.
     """
     settings = [*(settings or []), *([f"namc.size={size}"] if size else [])]
     settings += ["model.differential.enabled=true"] if differential else []
@@ -103,7 +103,7 @@ def train(
             with watching_training() as watcher:
                 trained = opened.train(objective, name=name, **words, watcher=watcher)
     except KeyboardInterrupt:
-        say("Stopped. The same command goes on from the last checkpoint, or begins anew where there is none.")
+        say("Stopped. The same command goes on from the last checkpoint, or starts again if there is none.")
         raise typer.Exit(STOPPED) from None
     _conclude_training(trained, dataset, name)
     send(f"{trained.folder}/checkpoint")
@@ -118,7 +118,7 @@ def _conclude_training(trained: Any, dataset: str, name: str) -> None:
     if not is_first():
         return
     if trained.was_finished:
-        print(f"The run {name} is finished already: {trained.folder}/checkpoint. Train anew under another --name.")
+        print(f"The run {name} is already finished: {trained.folder}/checkpoint. Train again under another --name.")
     else:
         print(f"Trained, {trained.steps:,} steps: {trained.folder}/checkpoint")
     if trained.measured:
@@ -128,7 +128,7 @@ def _conclude_training(trained: Any, dataset: str, name: str) -> None:
     if trained.was_finished:
         return
     if trained.answers:
-        print(f"Score what it says: pairwright evaluate captions {trained.answers}")
+        print(f"Score its answers: pairwright evaluate captions {trained.answers}")
     else:
         print(f"Start another run from it: pairwright train {dataset} --objective adpo --from {name} --name NAME")
 
@@ -144,25 +144,26 @@ def iterate(
         list[str] | None,
         typer.Option(
             "--writes",
-            help="What the trained model writes: sampled_texts (rejected ones; default), differences or comparisons "
-            "(repeatable).",
+            help="Texts that the trained model writes: sampled_texts (rejected ones; default), differences or "
+            "comparisons (repeatable).",
         ),
     ] = None,
-    objective: Annotated[str, typer.Option("--objective", help="What the rounds train.")] = "dpo",
+    objective: Annotated[str, typer.Option("--objective", help="Objective of the rounds.")] = "dpo",
     model: Annotated[str, typer.Option("--model", help="A folder or a name on the Hub; tiny: a small stand-in.")] = "",
-    source: Annotated[str | None, typer.Option("--source", help="Of a dataset that is not there yet.")] = None,
-    profile: Annotated[str, typer.Option("--profile", "-p", help="Of a dataset that is not there yet.")] = "",
+    source: Annotated[str | None, typer.Option("--source", help="Source of a new dataset.")] = None,
+    profile: Annotated[str, typer.Option("--profile", "-p", help="Profile of a new dataset.")] = "",
     settings: Settings = None,
     train_settings: Annotated[
         list[str] | None,
         typer.Option("--train-set", metavar="FIELD=VALUE", help="Set a field of all trainings (repeatable)."),
     ] = None,
-    name: Annotated[str, typer.Option("--name", help="The runs are called NAME-0 (SFT), NAME-1, ...")] = "iterate",
+    name: Annotated[str, typer.Option("--name", help="Name of the runs: NAME-0 (SFT), NAME-1, ...")] = "iterate",
 ) -> None:
-    """Train in rounds on what the model itself writes: build, SFT, then rounds that are kept unless they are worse.
+    """Train in rounds on the model's own texts: build, SFT, then rounds that are kept unless they are worse.
 
-    In each round vLLM serves the last model, it writes, checks sort that, and it is trained on. Rendered scenes say
-    which held-out answers are true; elsewhere the held-out loss counts. After any stop the same command goes on.
+    In each round vLLM serves the last model, which writes texts; checks sort them, and the model trains on them. A
+    round is measured by the share of true held-out answers on rendered scenes, elsewhere by the held-out loss. After
+    any stop, the same command continues.
     """
     words: dict[str, Any] = {"rounds": rounds, "writes": tuple(writes or ("sampled_texts",)), "objective": objective}
     words |= {"model": model, "source": source, "profile": profile, "settings": settings or [], "name": name}
@@ -189,7 +190,7 @@ def iterate(
 
 
 def _result_of(state: Any) -> Any:
-    """Return the result of a flow run; what it ended with is raised."""
+    """Return the result of a flow run; its error is raised."""
     found = state.data if state.is_cancelled() else state.result(raise_on_failure=False)
     if isinstance(found, BaseException):
         raise found
@@ -198,7 +199,7 @@ def _result_of(state: Any) -> Any:
 
 @app.command(epilog="Example: `pairwright recipes`")
 def recipes(*, as_json: AsJson = False) -> None:
-    """List the recipes of trainings, with the memory that they need. A .yaml file may extend one."""
+    """List training recipes, with the memory that they need. A .yaml file may extend one."""
     from pairwright.flows.make_train_config import list_recipes
 
     found = list_recipes()
@@ -214,9 +215,9 @@ def recipes(*, as_json: AsJson = False) -> None:
 
 @app.command(epilog="Example: `pairwright runs demo`")
 def runs(dataset: DatasetUrl, as_json: AsJson = False) -> None:
-    """List the training runs of a dataset: what they trained, how far they are, what was measured last.
+    """List the training runs of a dataset: objective, progress, last measurement.
 
-    Scores of `pairwright evaluate model DIR/runs/NAME` stand below them, a line each.
+    Scores of `pairwright evaluate model DIR/runs/NAME` follow below, a line each.
     """
     found = open_dataset(dataset).runs()
     if as_json:
@@ -232,4 +233,4 @@ def runs(dataset: DatasetUrl, as_json: AsJson = False) -> None:
             heads = ["run", "benchmark", "score", "of", ">value", ">interval", ">items", "data", "asked", "at (UTC)"]
             print_table(heads, *scores)
     else:
-        print(f"No runs yet. Begin one with: pairwright train {dataset} --objective sft")
+        print(f"No runs yet. Start one with: pairwright train {dataset} --objective sft")

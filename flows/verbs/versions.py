@@ -28,27 +28,27 @@ POOL = "PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME"
 
 @app.command(epilog="Example: `pairwright versions dataset`")
 def versions(dataset: DatasetUrl, as_json: AsJson = False) -> None:
-    """List the versions of a dataset: when each was published, its rows, what was asked for otherwise than before."""
+    """List the versions of a dataset: time, rows, changed settings."""
     found = open_dataset(dataset).versions()
     if as_json:
         print(json.dumps([asdict(one) for one in found], indent=1))
     elif found:
-        heads = ["version", "published", "from", "rows", "asked for otherwise than before", ""]
+        heads = ["version", "published", "from", "rows", "changed settings", ""]
         print_table(heads, *(one.cells() for one in found))
     else:
-        print(f"No version of {dataset} is published yet. Look with: pairwright status {shlex.quote(dataset)}")
+        print(f"No version of {dataset} is published yet. See: pairwright status {shlex.quote(dataset)}")
 
 
 @app.command(epilog="Examples: `pairwright diff dataset 3 4`, `pairwright diff dataset 3 4 --stage pairs --list`")
 def diff(
     dataset: DatasetUrl,
-    before: Annotated[int, Argument(min=1, help="Number of the one version.")],
-    after: Annotated[int, Argument(min=1, help="Number of the other.")],
+    before: Annotated[int, Argument(min=1, help="Number of the first version.")],
+    after: Annotated[int, Argument(min=1, help="Number of the second version.")],
     as_json: AsJson = False,
     stage: Annotated[str, Option(help="Only this table, or this group of tables.")] = "",
     listed: Annotated[bool, Option("--list", help="List the keys of the rows, and the names of images.")] = False,
 ) -> None:
-    """Compare two versions: rows in and out by key, inputs that ended otherwise and why, settings that differ."""
+    """Compare two versions: rows that came and went, inputs with another outcome and why, changed settings."""
     found = open_dataset(dataset).diff(before, after, stage=stage, listed=listed)
     if as_json:
         print(json.dumps(asdict(found), indent=1))
@@ -61,11 +61,11 @@ def diff(
 @app.command(epilog="Example: `pairwright lineage dataset 3f2a9c`")
 def lineage(
     dataset: DatasetUrl,
-    key: Annotated[str, Argument(help="Key of an image or of any other row; its beginning is enough.")],
+    key: Annotated[str, Argument(help="Key of an image or any other row, or a prefix of it.")],
     as_json: AsJson = False,
     version: Version = None,
 ) -> None:
-    """Show all that was made of a row and all it was made from, with the model, prompt and seed that made each."""
+    """Show everything made from a row, and everything it was made from, with model, prompt and seed of each."""
     from rich.console import Console
 
     from pairwright.flows.trace_lineage import show_lineage
@@ -83,15 +83,15 @@ def lineage(
 )
 def remove(
     dataset: DatasetUrl,
-    keys: Annotated[list[str] | None, Argument(help="Keys of images, or their beginnings.")] = None,
-    name: Annotated[list[str] | None, Option(help="An image as the source calls it (repeatable).")] = None,
-    reason: Annotated[str, Option(help="Why; kept in the list of removals.")] = "",
-    undo: Annotated[bool, Option("--undo", help="Take removed images back.")] = False,
+    keys: Annotated[list[str] | None, Argument(help="Keys of images, or prefixes of them.")] = None,
+    name: Annotated[list[str] | None, Option(help="Name of an image in the source (repeatable).")] = None,
+    reason: Annotated[str, Option(help="Reason, kept in the list of removals.")] = "",
+    undo: Annotated[bool, Option("--undo", help="Undo the removal.")] = False,
 ) -> None:
-    """Remove images on request: they and all that came of them leave the next version, and with `gc` the files.
+    """Remove images on request: they and everything made from them leave the next version, and with `gc` the files.
 
-    The same bytes stay out when they come again. Other files that show nearly the same are other images: keep those out
-    with `pairwright build --exclude`. Without an image, lists what is removed.
+    The same bytes stay out if the source has them again. Files with nearly the same content are other images: exclude
+    those with `pairwright build --exclude`. Without an image, lists the removals.
     """
     opened, place, asked = open_dataset(dataset), shlex.quote(dataset), keys or ()
     if not (asked or name):
@@ -100,10 +100,10 @@ def remove(
     elif undo:
         if name:
             raise ConfigError(
-                "--undo takes keys: the name of a removed image is not kept. `pairwright remove DIR` lists them"
+                "--undo needs keys: names of removed images are not kept. `pairwright remove DIR` lists the keys"
             )
         for key in opened.take_back(asked, reason=reason):
-            print(f"Taken back: {key}")
+            print(f"Removal undone: {key}")
         print(f"They come back with the next build: pairwright resume {place}")
     else:
         _print_removal(opened.remove(asked, names=name or (), reason=reason), place)
@@ -111,27 +111,27 @@ def remove(
 
 def _print_removal(found: Any, place: str) -> None:
     for key in found.before:
-        print(f"{key} was removed before")
+        print(f"{key} was already removed")
     for key in found.unknown:
-        print(f"{key} is not in the newest version: it stays out should it come")
+        print(f"{key} is not in the newest version; it stays out if the source has it later")
     if found.rows:
-        print(f"Of the newest version go: {', '.join(f'{table} {count:,}' for table, count in found.rows.items())}")
+        print(f"Rows to leave: {', '.join(f'{table} {count:,}' for table, count in found.rows.items())}")
     if found.keys:
         print(f"{len(found.keys):,} images are removed (entry {found.number} of the list).")
-        print(f"They leave the next version: pairwright resume {place}")
-        print(f"and then the files: pairwright gc {place}")
+        print(f"To publish a version without them: pairwright resume {place}")
+        print(f"Then, to delete their files: pairwright gc {place}")
 
 
 @app.command(epilog="Examples: `pairwright gc dataset --dry-run`, `pairwright gc dataset --keep 3`")
 def gc(
     dataset: DatasetUrl,
-    keep: Annotated[int | None, Option(min=1, help="How many versions stay, the newest ones. Default: all.")] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would go.")] = False,
+    keep: Annotated[int | None, Option(min=1, help="Number of newest versions to keep (default: all).")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be deleted.")] = False,
 ) -> None:
-    """Delete what no kept version and not the present state needs, and the parts that hold what was removed on request.
+    """Delete files that neither a kept version nor the current state needs, and the parts that hold removed images.
 
-    Versions that hold a removed image go, too. Nothing goes while a build or a reader is at work; on an object store,
-    which has no locks, see to that yourself. Exports elsewhere are out of reach.
+    Versions that hold a removed image are deleted as well. Nothing is deleted while a build or a reader is running; on
+    an object store, which has no locks, make sure of that yourself. Exports elsewhere are out of reach.
     """
     from pairwright.flows.progress import show_steps
 
@@ -139,7 +139,7 @@ def gc(
         found = open_dataset(dataset).gc(keep=keep, dry_run=dry_run, watch=watch)
     _print_collected(found, dry_run=dry_run)
     if found.blocked:
-        print(f"error: what was removed on request is still in the files: {found.blocked}", file=sys.stderr)
+        print(f"error: removed images are still in the files: {found.blocked}", file=sys.stderr)
         raise typer.Exit(OWED)
 
 
@@ -157,13 +157,14 @@ def _print_collected(found: Any, *, dry_run: bool) -> None:
     print(f"{would} {said}{freed}. Versions kept: {kept}")
     for name in found.broken:
         print(
-            f"The unfinished training runs/{name} cannot go on: rows of it had to go. Begin anew under another --name"
+            f"The unfinished training runs/{name} cannot continue: some of its rows are deleted. Train again under "
+            "another --name"
         )
     if found.swept and not dry_run:
-        print("Of what was removed on request nothing is left in the tables. Exports elsewhere are out of reach.")
+        print("Nothing of the removed images is left in the tables. Exports elsewhere are out of reach.")
     if found.beside:
-        print(f"Not touched, and may hold something of it: {', '.join(found.beside)}. Write pages anew (`pairwright")
-        print("report`), delete trainings or train again. A model may have learnt from it.")
+        print(f"Not touched, may hold parts of them: {', '.join(found.beside)}. Write pages again (`pairwright")
+        print("report`), delete trainings or train again. A model may have learnt from them.")
 
 
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red"}
@@ -172,18 +173,18 @@ COLOURS = {"ok": "green", "warning": "yellow", "missing": "red"}
 @app.command(epilog="Examples: `pairwright doctor`, `pairwright doctor --profile laptop --until mining --out album`")
 def doctor(
     profile: Annotated[
-        str, Option("--profile", "-p", help="A profile's name, or a .yaml file. Default: all, in short.")
+        str, Option("--profile", "-p", help="Name of a profile, or a .yaml file (default: all, in short).")
     ] = "",
     settings: Settings = None,
     until: Until = "",
     out: Annotated[
-        str, Option("--out", "-o", metavar="FOLDER", callback=refuse_empty, help="Where the dataset is, or is to be.")
+        str, Option("--out", "-o", metavar="FOLDER", callback=refuse_empty, help="Folder of the dataset, or a new one.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Look at versions, devices, disk, weights and servers: what a profile lacks, and how to fix each problem.
+    """Check versions, devices, disk, weights and servers: what a profile lacks, and how to fix each problem.
 
-    Ends with 1 where the profile cannot build here.
+    Exits with 1 if the profile cannot build here.
     """
     from rich.text import Text
 
@@ -221,21 +222,19 @@ def doctor(
 @app.command(epilog="Example: `pairwright schedule dataset --cron '0 2 * * *' --timezone Europe/Zurich`")
 def schedule(
     dataset: DatasetUrl,
-    cron: Annotated[str, Option(help="When: minute, hour, day, month, weekday, as in crontab.")] = "",
-    timezone: Annotated[str, Option(help="Whose hours they are: Europe/Zurich.")] = "UTC",
-    pool: Annotated[str, Option(help="The work pool whose workers run it.", envvar=POOL)] = "pairwright",
-    serve: Annotated[bool, Option("--serve", help="Run it from this process, until Ctrl-C.")] = False,
-    pause: Annotated[
-        bool, Option("--pause", help="Keep the schedule, but start nothing; without --cron, the one there is.")
-    ] = False,
+    cron: Annotated[str, Option(help="Times: minute, hour, day, month, weekday, as in crontab.")] = "",
+    timezone: Annotated[str, Option(help="Time zone of the schedule: Europe/Zurich.")] = "UTC",
+    pool: Annotated[str, Option(help="Work pool that runs it.", envvar=POOL)] = "pairwright",
+    serve: Annotated[bool, Option("--serve", help="Run it in this process, until Ctrl-C.")] = False,
+    pause: Annotated[bool, Option("--pause", help="Pause the schedule; without --cron, the existing one.")] = False,
 ) -> None:
-    """Update a dataset at certain times: a Prefect deployment that looks at its source anew and does what is owed."""
+    """Update a dataset on a schedule: a Prefect deployment that lists its source again and does what is owed."""
     from pairwright.flows import schedule_dataset as flow
 
     times = flow.Timetable(cron=cron, timezone=timezone, paused=pause, pool=pool)
     place = flow.check_schedule(dataset, times)
     if serve and cron:
-        print(f"Updates of {place} run here, at {cron} ({timezone}). Ctrl-C ends this and pauses them.", flush=True)
+        print(f"Updates of {place} run here, at {cron} ({timezone}). Ctrl-C stops and pauses them.", flush=True)
         flow.serve_schedule(place, times)
         print("The schedule is paused. The same command goes on with it.", file=sys.stderr)
         return
@@ -246,13 +245,13 @@ def schedule(
         return
     name = flow.apply_schedule(place, times)
     print(f"{name}: {'paused' if pause else 'scheduled'} at {cron} ({timezone})")
-    print(f"It is run by a worker on a machine that sees {place}: prefect worker start --pool {pool} --type process")
+    print(f"Run a worker on a machine with access to {place}: prefect worker start --pool {pool} --type process")
 
 
 @app.command(epilog="Example: `pairwright publish dataset`")
 def publish(dataset: DatasetUrl) -> None:
-    """Publish what a dataset holds as its newest version although its profile's gates held the build back."""
+    """Publish the state of a dataset as its newest version, although its profile's gates held the build back."""
     verdict = open_dataset(dataset).publish()
     for gate in verdict.failed:
-        print(f"Passed over: {gate.say()}")
-    print(f"Version {verdict.version} of {dataset} is current. It is what export, report and training read.")
+        print(f"Failed gate, ignored: {gate.say()}")
+    print(f"Version {verdict.version} of {dataset} is current: export, report and training read it.")
