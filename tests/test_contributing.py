@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md shows code that a test runs (``tests/flows/test_plugins.py``), and names what exists."""
+"""CONTRIBUTING.md and the guide to plugins show tested code (``tests/flows/test_plugins.py``) and existing files."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+TEXT = "\n".join((ROOT / page).read_text() for page in ("CONTRIBUTING.md", "docs/guides/extending.md"))
 EXAMPLE = ROOT / "tests/example_plugin"
 SHOWN = {"python": EXAMPLE / "pairwright_example.py", "toml": EXAMPLE / "pyproject.toml"}
 

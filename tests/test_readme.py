@@ -1,54 +1,92 @@
-"""Hold the README to the truth: its verbs, files, tree and make targets exist, and every table is explained."""
+"""Hold README and documentation to the truth: files, make targets, commands and settings that they name exist."""
 
 import re
+import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
 import typer
 
 from pairwright.flows.cli import app
-from pairwright.flows.stages import GROUPS, TABLES
+from pairwright.flows.list_settings import list_settings
+from tests.fixtures.readme import typed_in
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))]
+BESIDE = re.compile(r"^(torchrun|accelerate launch) .*?-m (?=pairwright )|(?<= )--plugin \S+")
+"""What launches a command, and files that only its reader has."""
 
 
-def test_its_verbs_are_there_and_explain_themselves() -> None:
-    command = typer.main.get_command(app)
-    verbs = command.list_commands(None)
-    assert set(re.findall(r"(?<!import )pairwright ([a-z]+)", README)) <= set(verbs)
-    for name in verbs:
-        verb = command.get_command(None, name)
+def commands_on(page: str) -> list[list[str]]:
+    """Return the words of each `pairwright` command in a page's console blocks."""
+    typed = (part.strip() for one in typed_in(page, sentences=False) for part in one.words.split("&&"))
+    found = (BESIDE.sub("", words.removesuffix(" &")) for words in typed)
+    return [shlex.split(words) for words in found if words.startswith("pairwright ")]
+
+
+@cache
+def settings() -> set[str]:
+    return {one.name.removeprefix("train.") for one in list_settings()}
+
+
+def is_setting(name: str) -> bool:
+    known = settings()
+    name = re.sub(r"^models\.\w+\.", "models.chat.", name)
+    return name.startswith("stages.") or name in known or any(one.startswith(f"{name}.") for one in known)
+
+
+def test_verbs_explain_themselves() -> None:
+    group = typer.main.get_command(app)
+    for name in group.list_commands(None):
+        verb = group.get_command(None, name)
         assert verb.help, name
         assert "Example" in verb.epilog, name
 
 
-def test_its_make_targets_are_there() -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_are_understood(page: str) -> None:
+    group = typer.main.get_command(app)
+    for _, verb, *words in commands_on(page):
+        if verb.startswith("-"):
+            continue
+        command = group.get_command(None, verb)
+        assert command, f"{page}: no verb {verb}"
+        if hasattr(command, "commands") and words:
+            command, words = command.commands[words[0]], words[1:]
+        command.make_context(verb, list(words))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_settings_are_there(page: str) -> None:
+    asked = [words[place + 1] for words in commands_on(page) for place, word in enumerate(words) if word == "--set"]
+    assert not [one for one in asked if not is_setting(one.partition("=")[0])]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_make_targets_are_there(page: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert set(re.findall(r"make ([a-z-]+)", README)) <= targets | {"s", "it"}
+    assert {one.words.split()[1] for one in typed_in(page) if one.words.startswith("make ")} <= targets
 
 
-def test_its_files_are_there() -> None:
-    named = re.findall(r"`((?:flows|tasks|schemas|prompts|tests|docker)/[\w/.]+)`", README)
-    named += re.findall(r"\]\(([\w/.]+)\)", README)
-    assert named
+@pytest.mark.parametrize("page", PAGES)
+def test_files_are_there(page: str) -> None:
+    text = (ROOT / page).read_text()
+    named = re.findall(r"`((?:flows|tasks|schemas|prompts|tests|docker)/[\w/.]+)`", text)
     assert not [name for name in named if not (ROOT / name).exists()]
+    linked = re.findall(r"\]\((?!https?:)([\w/.-]+)", text)
+    assert not [name for name in linked if not (ROOT / page).parent.joinpath(name).exists()]
 
 
-def test_its_tree_is_the_tree() -> None:
-    tree = README.split("## The tree")[1].split("```")[1]
+def test_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 150
+
+
+def test_tree_is_the_tree() -> None:
+    tree = (ROOT / "CONTRIBUTING.md").read_text().split("## The tree")[1].split("```")[1]
     tops = re.findall(r"^([a-z]+)/", tree, re.MULTILINE)
     assert not [name for name in tops if not (ROOT / name).is_dir()]
     told = set(re.findall(r"^  ([a-z]+)/", tree, re.MULTILINE))
     there = {path.name for path in (ROOT / "tasks").iterdir() if path.is_dir() and (path / "__init__.py").exists()}
     assert told == there
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_every_table_is_explained(table: str) -> None:
-    assert f"`{table}`" in README
-
-
-@pytest.mark.parametrize("group", GROUPS)
-def test_every_stage_is_named(group: str) -> None:
-    assert re.search(rf"^\| {group} \|", README, re.MULTILINE)

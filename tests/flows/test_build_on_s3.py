@@ -1,4 +1,7 @@
-"""A build on an object store, in two worker processes, gives the rows of one on a disk, and owes nothing then."""
+"""A build on an object store, in two worker processes, gives the rows of one on a disk, and owes nothing then.
+
+Its report names the command whose address opens in a browser.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +12,9 @@ import pairwright as pw
 from pairwright.flows.stages import TABLES
 from pairwright.tasks.store.files import Folder
 from tests.fixtures.builds import Recorder, build_here
+from tests.fixtures.command import run
 from tests.fixtures.s3_server import s3_server
+from tests.flows.test_view_dataset import Served
 
 pytestmark = pytest.mark.slow
 OUT = "s3://data/photographs"
@@ -37,3 +42,21 @@ def test_its_rows_are_those_of_a_build_on_a_disk_and_nothing_is_left_or_owed(bui
     settings = ["run.workers=1"]
     again = build_here(built, mined.parent / "in", until="mining", settings=settings, watcher=recorder)
     assert (again.is_complete, recorder.ran) == (True, [])
+
+
+def test_its_report_names_a_command_whose_address_opens(built: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("report", built) == 0
+    said = capsys.readouterr().out.strip()
+    assert f"{built}/report/index.html" in said
+    assert Folder(built).read("report/index.html").startswith(b"<!doctype html>")
+    assert said.endswith(f"pairwright view {built}")
+    server = Served(said.rpartition(" ")[2])
+    try:
+        page = server.page(size=5)
+        assert (page.status, page.total) == (200, len(list(pw.open(built)["pairs"].rows())))
+        pictures = [given["src"] for tag, given in page.read.tags if tag == "img" and "src" in given]
+        assert pictures
+        for name in pictures:
+            assert server.client.get(f"/{name}").headers["content-type"].startswith("image/")
+    finally:
+        assert server.stop()[0] == 130

@@ -71,7 +71,7 @@ def test_a_table_tells_scores_and_what_was_skipped(files, monkeypatch, capsys):
     assert re.search("meteor .*Java", said)
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java on this machine")
+@pytest.mark.skipif(shutil.which("java") is None, reason="no Java")
 def test_what_was_asked_for_and_skipped_is_told(files, capsys):
     words = ("--metric", "bleu", "--metric", "spice", "--json")
     assert command.run("evaluate", "captions", *files, *words) == 1, "SPICE was asked for"

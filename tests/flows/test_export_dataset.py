@@ -160,7 +160,7 @@ def test_texts_are_exported_with_the_images_that_they_are_about(rendered, tmp_pa
     ("words", "message"),
     [
         (["--table", "captions"], "was built until mining and has no captions"),
-        (["--table", "pears"], "Choose from preferences, pairs"),
+        (["--table", "pears"], "choose from preferences, pairs"),
         (["--table", "pairs", "--format", "trl"], "--format trl: holds preferences only"),
         (["--table", "pairs", "--kind", "list"], "--kind: "),
         (["--table", "captions", "--split", "test"], "--split: "),

@@ -1,5 +1,6 @@
 """``pairwright iterate``: rounds of a real build, training and evaluation, served by a command in vLLM's place."""
 
+import hashlib
 import json
 import re
 import sys
@@ -11,9 +12,11 @@ import pytest
 import pairwright as pw
 from pairwright.flows import iterate_rounds
 from pairwright.tasks.training.report.write_rounds_page import keep_rounds
-from pairwright.tasks.training.runs import Run
-from tests.fixtures import serve_checkpoint
+from pairwright.tasks.training.runs import HELD_OUT, Run, read_metrics
+from tests.fixtures import forward_chat, serve_checkpoint
+from tests.fixtures.chat_server import Asked, chat_server
 from tests.fixtures.command import run, words_of
+from tests.fixtures.photographs import write_photographs
 from tests.fixtures.served_models import write_qwen2_vl
 from tests.flows.conftest import SMALL
 
@@ -115,6 +118,59 @@ def test_rounds_from_nothing_to_the_page_and_once_only(iterate: Iterated, monkey
 
     code, again, _ = iterate("--rounds", 2)
     assert (code, again, iterate.files()) == (0, out, after)
+
+
+COMPARISON = (
+    "Commonalities: Both images show a table.\n\n"
+    "Differences:\n1. Object types: Image 1 has another thing.\n2. Counting the objects: Image 2 has three things."
+)
+
+
+def write(asked: Asked) -> str:
+    if "Summarize the commonalities" in asked.text:
+        return COMPARISON
+    if len(asked.images) < 2:  # the probe of a model's eyes
+        return "A brown square."
+    first, second = (f"the ball number {int(hashlib.sha256(one).hexdigest()[:6], 16)}" for one in asked.images)
+    return (
+        f"The difference between the two images is that the first image shows {first}, while the second image shows "
+        f"{second}."
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("writes", "settings", "words"),
+    [
+        ("differences", {}, ["--objective", "dpo"]),
+        (
+            "comparisons",
+            {"comparisons.input": "images"},
+            ["--objective", "sft", "--train-set", "data.table=comparisons"],
+        ),
+    ],
+)
+def test_photographs_are_judged_by_the_loss_of_held_out_texts(
+    writes: str, settings: dict[str, Any], words: list[str], iterate: Iterated, tmp_path: Path
+) -> None:
+    write_photographs(tmp_path / "in", variants=2)
+    with chat_server(write) as server:
+        chat = {"endpoint": server.url, "model": "tiny", "structured_output": '"none"'}
+        own = {
+            "differences.writer": "served",
+            f"{writes}.writer": "served",
+            **{f"models.chat.{name}": value for name, value in chat.items()},
+        }
+        own["models.policy.launch.command"] = json.dumps([sys.executable, forward_chat.__file__, server.url])
+        given = ["--source", str(tmp_path / "in"), "--writes", writes, *words, *words_of({**own, **settings})]
+        code, out, err = iterate(*given, "--rounds", 1)
+        assert code == 0, err
+        asked = {one.body.get("user", "") for one in server.asked}
+    assert asked == {"", str(iterate.run(0).model)}, "the model that was trained wrote the round's texts"
+    loss = read_metrics(iterate.run(1).metrics).last(HELD_OUT)["nll"]
+    page = (iterate.out / "runs/iterate/index.html").read_text()
+    assert f"{loss:.3g}" in out
+    assert "Loss per token of the held-out chosen texts" in page
 
 
 def test_what_would_fail_in_hours_is_refused_at_once(iterate: Iterated, tmp_path: Path) -> None:

@@ -74,10 +74,11 @@ def test_the_verbs_print_what_is_listed() -> None:
     assert json.loads(CliRunner().invoke(app, ["profiles", "--json"]).output)[0]["name"] == "containers"
 
 
-def test_the_pages_of_the_documentation_are_what_the_source_gives() -> None:
+@pytest.mark.parametrize("script", ["write_pages.py", "write_reference.py"])
+def test_the_pages_of_the_documentation_are_what_the_source_gives(script: str) -> None:
     docs = Path(__file__).parents[2] / "docs"
-    for name, write in runpy.run_path(str(docs / "write_pages.py"))["PAGES"].items():
-        assert (docs / name).read_text(encoding="utf-8") == write(), "write them again with: make docs"
+    for name, write in runpy.run_path(str(docs / script))["PAGES"].items():
+        assert (docs / "reference" / name).read_text(encoding="utf-8") == write(), "write them again with: make docs"
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,22 @@ def test_what_nobody_has_measured_or_the_budget_forbids_is_said(
     assert "run.budget.max_disk_gb 1e-06 is not enough" in capsys.readouterr().out
 
 
+def test_what_descriptors_cannot_do_is_said_of_photographs(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "find near-copies of a photograph"
+    assert said in " ".join(planned(capsys, pictures, "--until", "mining")["notes"])
+    assert said not in " ".join(planned(capsys, pictures, "--until", "sources")["notes"])
+    assert said not in " ".join(planned(capsys, "scenes:", "--until", "mining")["notes"])
+    served = ("--profile", "laptop", "--set", "models.chat.endpoint=http://127.0.0.1:9/v1")
+    assert said not in " ".join(planned(capsys, pictures, *served)["notes"])
+    out = tmp_path / "out"
+    assert run("build", pictures, "--out", out, *MINED) == 0
+    assert said in capsys.readouterr().err
+    assert run("report", out) == 0
+    assert said in (out / "report" / "index.html").read_text()
+
+
 def test_scenes_are_tried_in_every_stage(capsys: pytest.CaptureFixture[str]) -> None:
     words = [word for setting in [*SMALL, "scenes.worlds=6"] for word in ("--set", setting)]
     plan = planned(capsys, *words, "--trial", 8)

@@ -199,5 +199,5 @@ def test_a_finished_model_is_pushed_and_pushed_again(hub, rendered, tmp_path, ca
     train[train.index("owner/captioner")] = "owner/pairs"
     capsys.readouterr()
     assert run(*train, "--name", "other") == 2
-    assert "holds what Pairwright did not make" in capsys.readouterr().err
+    assert "holds files that Pairwright did not make" in capsys.readouterr().err
     assert not (dataset / "runs/other").exists(), "it is refused before anything is trained"

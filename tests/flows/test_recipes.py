@@ -100,7 +100,7 @@ def test_a_recipe_gives_way_to_what_is_said(tmp_path: Path) -> None:
     assert choose_objective("", str(mine)) == "dpo"
     with pytest.raises(ConfigError, match=r"nope: no such recipe\. There are adavip, .*namc"):
         make_config("sft", [], recipe="nope")
-    with pytest.raises(ConfigError, match="--objective: say what is trained"):
+    with pytest.raises(ConfigError, match="--objective is missing"):
         choose_objective("", "")
     mine.write_text("{extends: adpo, adpo: {temprature: 1}}")
     with pytest.raises(ConfigError, match=r"mine\.yaml.*adpo\.temprature: no such field\. Did you mean temperature\?"):

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import pairwright as pw
 from pairwright.flows.cli import app
 from pairwright.flows.progress import LineWatcher
 from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
 from pairwright.flows.run_build import Request, Work
 from pairwright.flows.version import open_present
 from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.store.dataset import read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
@@ -83,6 +85,19 @@ def test_the_dataset_is_as_it_was_unless_the_thresholds_are_kept(dataset: Folder
 def test_wrong_settings_are_refused(dataset: Folder, settings: list[str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         refilter(dataset, settings)
+
+
+def test_pairs_that_come_are_named(dataset: Folder) -> None:
+    tighter = refilter(dataset, TIGHTER, keep=True)
+    found = refilter(dataset, ["mining.min_similarity=0", "mining.min_best_similarity=0"])
+    assert found.gained >= tighter.lost > 0
+    names = {row.name for row in pw.open(dataset.url)["images"].rows() if isinstance(row, ImageRow)}
+    assert len(found.gained_names) == min(3, found.gained)
+    assert {name for pair in found.gained_names for name in pair.split(" with ")} <= names
+    words = ["refilter", dataset.url, "--set", "mining.min_similarity=0", "--set", "mining.min_best_similarity=0"]
+    said = CliRunner().invoke(app, words).output
+    assert "Stricter thresholds can also add pairs" in said
+    assert found.gained_names[0] in said
 
 
 def test_the_command_says_what_comes_and_goes(dataset: Folder) -> None:

@@ -167,7 +167,7 @@ def test_its_report_shows_boxes_candidates_and_the_one_that_was_taken(built) -> 
     folder = built[0] / "report"
     pages = "".join(page.read_text() for page in folder.glob("pairs-*.html"))
     text = " ".join(re.sub(r"<[^>]+>", " ", pages).split())
-    for said in ("What was found", "tags: ", "Candidates", "taken", "its sum of cosines (Eq. 9)", "Filled by LaMa"):
+    for said in ("Found elements", "tags: ", "Candidates", "taken", "its sum of cosines (Eq. 9)", "Filled by LaMa"):
         assert said in text, said
     index = " ".join(re.sub(r"<[^>]+>", " ", (folder / "index.html").read_text()).split())
     assert "Removals that were checked" in index

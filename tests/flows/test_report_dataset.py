@@ -27,7 +27,7 @@ def test_reports_of_scenes_and_of_photographs(rendered, mined):
     pages = pw.open(mined).report(pairs=12)
     assert pages.pairs == 12
     index, pairs = text_of(mined / "report/index.html"), text_of(mined / "report/pairs-1.html")
-    assert "How alike the pairs are" in index
+    assert "Similarity of the pairs" in index
     for words in ("Mining against the truth", "Rejected texts", "Lengths"):
         assert words not in index
     for words in ("Chosen", "Captions", "Show what changed"):

@@ -84,7 +84,7 @@ def words_in(text):
 def test_what_was_asked_is_what_the_server_saw(served):
     folder, asked = served
     uses = table_of(folder, "Served models")
-    written = table_of(folder, "What was written")
+    written = table_of(folder, "Written and refused texts")
     for stage in ("captions", "comparisons"):
         assert int(uses[stage]["requests"]) == asked[stage], stage
     assert sum(int(uses[stage]["requests"]) for stage in ("judged", "judged_rejected")) == asked["judged"]
@@ -105,7 +105,7 @@ def test_pages_and_card_say_it(served, tmp_path):
                   "judge: low rating", "Served models"):  # fmt: skip
         assert words in index
     pairs = "".join(path.read_text() for path in (folder / "report").glob("pairs-*.html"))
-    for words in ("Told the images and their captions.", "What the controls were answered", "Failed judged"):
+    for words in ("Told the images and their captions.", "Answers to the control questions", "Failed judged"):
         assert words in pairs
     pw.open(folder).export("hf", str(tmp_path / "out"))
     card = (tmp_path / "out/README.md").read_text()

@@ -1,7 +1,10 @@
 """Schedules: what is refused, what the forms show, and the deployments that a real server gets."""
 
+import json
 import os
+import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -14,7 +17,9 @@ from pairwright.tasks.store.dataset import hold
 from pairwright.tasks.store.files import Folder
 from tests.fixtures.command import run
 from tests.fixtures.prefect_server import BIN, PrefectServer
+from tests.fixtures.terminal import wait_for
 from tests.flows.test_build_dataset import write_photographs
+from tests.flows.test_guides import listening
 
 ROOT = Path(__file__).parent.parent.parent
 NIGHTLY = ("--cron", "0 2 * * *")
@@ -33,7 +38,7 @@ def test_what_is_no_schedule_is_refused_by_name(album: Path, capsys: pytest.Capt
     assert run("schedule", album, "--cron", "every night") == 2
     assert "--cron every night: " in capsys.readouterr().err
     assert run("schedule", album) == 2
-    assert "--cron: say when" in capsys.readouterr().err
+    assert "--cron is missing" in capsys.readouterr().err
     assert run("schedule", album, *NIGHTLY, "--timezone", "Mars/Olympus") == 2
     assert "--timezone Mars/Olympus: " in capsys.readouterr().err
     assert run("schedule", album.parent / "nothing", *NIGHTLY) == 2
@@ -134,6 +139,47 @@ def test_an_update_waits_for_none_and_marks_killed_ones(prefect: PrefectServer, 
     assert "the run after it goes on with its work" in first["state"]["message"]
     (alive,) = prefect.flow_runs(f"update-{album}-of-another")
     assert (alive["id"], alive["state_type"]) == (other, "RUNNING")
+
+
+def processes_of(pid: int) -> Iterator[int]:
+    """Yield a process and all that came of it."""
+    yield pid
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in children.read_text().split():
+            yield from processes_of(int(child))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_run_whose_host_died_is_buried_and_told(prefect: PrefectServer, album: Path, tmp_path: Path) -> None:
+    assert prefect.run("pairwright", "schedule", album, *NIGHTLY).returncode == 0
+    (deployment,) = prefect.ask("deployments", deployments={"tags": {"all_": ["album"]}})
+    (table,) = (album / "tables" / "images").iterdir()
+    log, own = tmp_path / "worker", tmp_path / "notify.yaml"
+    with listening() as (address, told), hold(Folder(str(album)), str(table.relative_to(album))):
+        make = (
+            f"from prefect.blocks.webhook import Webhook; print(Webhook(url={address!r}).save('dead', overwrite=True))"
+        )
+        block = prefect.run("python", "-c", make).stdout.strip()
+        own.write_text((ROOT / "docker" / "notify.yaml").read_text().replace("BLOCK", block))
+        done = prefect.run("prefect", "automation", "create", "--from-file", own)
+        assert done.returncode == 0, done.stderr
+        worker = prefect.spawn(log, "prefect", "worker", "start", "--pool", "pairwright", "--type", "process")
+        run = prefect.post(f"deployments/{deployment['id']}/create_flow_run", state={"type": "SCHEDULED"})["id"]
+        beats = {"event": {"name": ["prefect.flow-run.heartbeat"]}, "resource": {"id": [f"prefect.flow-run.{run}"]}}
+        wait_for(lambda: prefect.post("events/filter", filter=beats)["events"], worker, log)
+        for pid in [*processes_of(worker.pid)]:
+            os.kill(pid, signal.SIGKILL)
+        worker.wait(30)
+        (found,) = prefect.ask("flow_runs", flow_runs={"id": {"any_": [run]}})
+        assert found["state_name"] == "Running"
+        said = json.loads(told.get(timeout=400))["text"]
+    (found,) = prefect.ask("flow_runs", flow_runs={"id": {"any_": [run]}})
+    assert found["state_name"] == "Crashed"
+    assert said.startswith(f"{found['name']}: Crashed\nits heartbeats stopped")
+    for one in prefect.ask("automations"):
+        api = prefect.environment["PREFECT_API_URL"]
+        httpx.delete(f"{api}/automations/{one['id']}", timeout=30).raise_for_status()
 
 
 def test_the_deployments_of_the_repository_name_flows_and_their_parameters() -> None:

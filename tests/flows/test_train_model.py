@@ -299,7 +299,7 @@ def test_a_model_that_fits_no_gpu_is_refused_before_it_is_loaded(
         context.setattr(train_model, "count_gpus", lambda: 1)
         code, _, err = trainer("sft")
     assert (code, trainer.run.config()) == (2, None)
-    assert "and the smallest has 1.1. What fits: a smaller model" in err
+    assert "and the smallest has 1.1. Use one of: a smaller model" in err
 
 
 def test_rows_that_namc_cannot_learn_from(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:

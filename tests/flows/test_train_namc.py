@@ -61,7 +61,7 @@ def test_texts_of_another_form(dataset: Path, capsys: pytest.CaptureFixture[str]
     assert run(*words) == 2
     said = capsys.readouterr().err
     assert "no implicit-change description (" in said
-    advice = said.partition("Any text will do with: ")[2].split()
+    advice = said.partition("To train on any text: ")[2].split()
     assert advice == ["--set", "namc.noise_enabled=false"]
     assert run(*words, *advice) == 0
 

@@ -124,7 +124,7 @@ def test_a_stopped_run_goes_on_with_the_same_rows_in_the_same_order(
     words += ["--mix", "llava/mix.json:0.6", *words_of(FAST)]
     write_llava(tmp_path / "llava", answer="It is red.")
     assert run(*words) == 2
-    assert "mix.json: was changed" in capsys.readouterr().err
+    assert "mix.json: has changed" in capsys.readouterr().err
     write_llava(tmp_path / "llava")
     assert run(*words) == 0
     keys = [FrozenRows(folder=Folder(""), file=str(one.rows), split="train").keys() for one in (stopped, whole)]
@@ -144,16 +144,16 @@ def test_a_stopped_run_goes_on_with_the_same_rows_in_the_same_order(
     [
         (["--table", "questions"], "has no questions to train on"),
         (["--table", "cheese"], "'comparisons'"),
-        (["--objective", "dpo", "--table", "captions"], "objective sft alone"),
-        (["--objective", "dpo", "--mix", "x.json:0.5"], "objective sft only"),
+        (["--objective", "dpo", "--table", "captions"], "need objective sft"),
+        (["--objective", "dpo", "--mix", "x.json:0.5"], "need objective sft"),
         (["--mix", "x.json"], "FILE_OR_DATASET:SHARE"),
         (["--mix", "x.json:1.5"], "FILE_OR_DATASET:SHARE"),
         (["--mix", "x.json:0.0"], "FILE_OR_DATASET:SHARE"),
         (["--mix", "x.json:0.5", "--mix", "y.json:0.5"], "no room"),
-        (["--mix", "nowhere:0.5"], "nowhere: is no file of LLaVA's JSON, and no dataset"),
+        (["--mix", "nowhere:0.5"], "nowhere: is neither LLaVA's JSON nor a dataset"),
         (["--mix", "empty.json:0.5"], "empty.json: no row can be trained on: there is none"),
         (["--mix", "bad.json:0.5"], "no row can be trained on: no record (1)"),
-        (["--mix", "worse.json:0.5"], "worse.json: is no JSON"),
+        (["--mix", "worse.json:0.5"], "worse.json: is not JSON"),
     ],
 )
 def test_wrong_input_is_told_and_leaves_no_run(

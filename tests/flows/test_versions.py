@@ -118,7 +118,7 @@ def test_a_removed_image_leaves_the_versions_and_then_the_files(copy: Path, call
     assert victim.key in images_of(copy, version=1)
     said = call("gc", copy)
     assert "Deleted version 1" in said
-    assert re.search(r"may hold something of it: .*report", said)
+    assert re.search(r"may hold parts of them: .*report", said)
     left = left_of(copy, victim, {row["key"] for row in down})
     assert f"report/images/{victim.key}.png" in left
     assert all(path.startswith("report/") for path in left)
@@ -202,6 +202,6 @@ def test_an_unfinished_training_on_a_removed_image_cannot_go_on(copy: Path, call
     build(copy, None, settings=[*SMALL, *WIDE])
     said = call("gc", copy)
     assert "training runs/one " in said
-    assert re.search(r"may hold something of it: .*runs", said)
+    assert re.search(r"may hold parts of them: .*runs", said)
     with pytest.raises(StoreError):
         rows.read(0)

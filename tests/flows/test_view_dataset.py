@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.parse
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pairwright as pw
 from pairwright.flows.export_dataset import ExportConfig
 from pairwright.schemas.rows import CaptionRow, PairRow, PreferenceRow
 from pairwright.tasks.export.tally_rows import Selection
+from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.freeze_rows import FrozenRows
 from tests.fixtures.command import run
@@ -29,19 +31,22 @@ LIGHT = ("images", "rejected_images")
 class Served:
     """Be a running server, and one who was let in."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path | str):
         self.folder = folder
         self.process = subprocess.Popen(
-            [*VIEW, str(folder), "--port", "0", "--no-browser"],
+            [*VIEW, str(folder), "--port", "0", "--no-browser", "--annotator", "anna <b>"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         lines = iter(self.process.stdout.readline, "")
         self.url = next((line.strip() for line in lines if "http" in line), "")
         assert self.url, self.process.communicate()[1]
+        self.cpu_s = sum(map(int, Path(f"/proc/{self.process.pid}/stat").read_text().split()[13:15])) / 100
         self.home, _, self.token = self.url.partition("/?token=")
         self.port = urllib.parse.urlsplit(self.home).port
         self.client = httpx.Client(base_url=self.home, timeout=60, trust_env=False)
         assert self.client.get(self.url).status_code == 303
+        while "refresh" in self.client.get("/").headers:  # the search table is being made
+            time.sleep(0.1)
 
     def page(self, **query) -> "Page":
         answer = self.client.get("/", params=query)
@@ -102,6 +107,51 @@ def words_of(dataset, preferences):
         both = [text for image in (pair.first, pair.second) for text in (said.get(image, ""), names[image])]
         texts[row.key if row else key] = "\n".join([*found, differences.get(key, ""), *both]).lower()
     return texts
+
+
+def test_an_annotator_has_a_name_of_printable_characters(dataset, capsys):
+    for name in ("a" * 101, "anna\n", "\x1b[31m"):
+        assert run("view", dataset, "--no-browser", "--annotator", name) == 2
+        assert "--annotator: " in capsys.readouterr().err
+
+
+def test_the_address_comes_within_three_seconds_of_processor_time(served):
+    assert served.cpu_s < 3
+
+
+def test_images_are_explored_and_filters_kept_in_a_browser(served):
+    with open_chromium() as browser:
+        complaints: list[str] = []
+        page = browser.new_page(**PHONE)
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(served.url)
+        page.get_by_role("link", name="Images").click()
+        assert broken_images(page) == []
+        assert not overflows(page)
+        page.fill("input[type=search]", "photograph")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**q=photograph*")
+        page.get_by_role("button", name="Keep this filter").click()
+        page.get_by_label("Name of the filter").fill("<b>mine")
+        page.keyboard.press("Enter")
+        page.get_by_role("link", name="<b>mine").wait_for()
+        page.locator(".grid a").first.click()
+        page.get_by_role("heading", name="More like this").wait_for()
+        page.get_by_role("link", name="Map").click()
+        page.locator("circle").first.wait_for()
+        assert not overflows(page)
+        page.locator("[data-thumb]").first.focus()
+        page.locator(".peek img").wait_for()
+        assert broken_images(page) == []
+    assert complaints == []
+    filter_ = {"name": "x", "page": "", "query": "q=ball"}
+    assert served.client.post("/filters", json=filter_).status_code == 403
+    token = served.page(size=1).token
+    own = {"Origin": served.home, "X-Pairwright-Token": token}
+    for bad in ({**filter_, "page": "http://evil.example"}, {**filter_, "query": "a b\n"}, {**filter_, "name": ""}, []):
+        assert served.client.post("/filters", json=bad, headers=own).status_code == 400
+    assert served.client.get("/thumbs/..%2fbuild.json").status_code == 404
 
 
 def test_only_who_has_the_token_is_let_in(served):
@@ -205,7 +255,7 @@ def test_a_search_that_cannot_be_says_so_and_shows_all(served, words_of, query):
     page = served.page(**query)
     assert (page.status, page.total) == (400, len(words_of))
     assert next(iter(query)) in page.text
-    assert "cannot be read" in page.text
+    assert "Invalid search" in page.text
 
 
 def test_filters_narrow(served, preferences, words_of):
@@ -239,6 +289,7 @@ def test_decisions_are_stored_and_exports_follow(served, preferences, dataset, t
     page = served.page(decision="decided", size=50)
     assert page.verdicts == {accepted: "accept", rejected: "reject", edited: "edit"}
     assert served.page(decision="undecided").total == served.page().total - 3
+    assert {one.by for one in read_decisions(Folder(str(dataset))).by_key.values()} == {"anna <b>"}
     folder = Folder(str(dataset))
     tally = pw.open(folder.url).export("trl", str(tmp_path / "all"))
     assert tally.rows == sum(bool(row.rejected) for row in preferences.values()) - 1

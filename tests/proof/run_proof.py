@@ -13,7 +13,7 @@ that sees (``see``), and has read no description of a difference, is trained by 
 
 Each is repeated with ``--seeds``: other pairs, another order. Arms of one comparison take about equally many processor
 seconds, which the table shows. Results are added to ``results.jsonl`` as they come; what is there is not done again,
-nor is a training that was finished before the run was stopped. Two processes at once take 90 minutes on two cores.
+nor is a training that was finished before the run was stopped. Two processes at once take 100 minutes on two cores.
 """
 
 import argparse
@@ -55,7 +55,8 @@ SHORT = replace(SFT, steps=200)
 TUNED = replace(SFT, steps=100)
 MORE = replace(SFT, steps=80, rate=3e-4)
 """SFT from a trained model."""
-DPO = Arm(objective="dpo", steps=40, rate=2e-4)
+TERM = ("sft_weight=1",)
+DPO = Arm(objective="dpo", steps=40, rate=2e-4, settings=TERM)
 """Preferences from a trained model: two answers and a reference are about as much work."""
 Result = dict[str, Any]
 Said = list[tuple[Drawn, list[str]]]
@@ -189,8 +190,10 @@ def learn_with_room(trials: Trials, _: int) -> Iterator[Result]:
         "DPO, its own false texts, differing tokens": (replace(DPO, differing=True), sampled),
     }
     adpo = replace(DPO, objective="adpo")
-    arms |= {f"ADPO, tau {tau}": (replace(adpo, settings=(f"adpo.temperature={tau}",)), edited) for tau in (1, 2, 4)}
-    arms["ADPO, pool of 32"] = (replace(adpo, settings=("adpo.candidates=32",)), edited)
+    arms |= {
+        f"ADPO, tau {tau}": (replace(adpo, settings=(*TERM, f"adpo.temperature={tau}")), edited) for tau in (1, 2, 4)
+    }
+    arms["ADPO, pool of 32"] = (replace(adpo, settings=(*TERM, "adpo.candidates=32")), edited)
     for name, (arm, rows) in arms.items():
         yield {"arm": name, "size": "", "texts": len(rows), **trials.train(name, arm, rows, "room")}
 

@@ -12,6 +12,7 @@ from pairwright.schemas.rows import CheckRow
     [
         (checks.NOT_TURNED_ROUND, True),
         (checks.LOW_RATING, True),
+        (f"{checks.LOW_RATING} (judging.min_rating=3)", True),
         ("", False),
         (checks.SEEN_IN_SAME, False),
         (f"{checks.UNREADABLE_SWAPPED}cut off", False),

@@ -14,7 +14,7 @@ WORDS = (
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java on this machine")
+@pytest.mark.skipif(shutil.which("java") is None, reason="no Java")
 def test_meteor_equals_pycocoevalcap():
     from pycocoevalcap.meteor.meteor import Meteor
 

@@ -1,6 +1,6 @@
-"""Follow the README's sections about operations, command by command, against real things in a temporary folder.
+"""Follow the guides about operations, command by command, against real things in a temporary folder.
 
-Each command has a rule here, which runs it and looks whether it did what the README says beside it; a command without
+Each command has a rule here, which runs it and looks whether it did what the guide says beside it; a command without
 one fails. Real are the program, Prefect's server, worker and automations, Dask's scheduler and worker, and moto's S3
 server; the models are tiny checkpoints and a scripted chat server. What is typed otherwise than it stands there is in
 ``site`` (``stands_for``), what is not run in ``NOT_HERE``.
@@ -45,10 +45,9 @@ SMALL = (
     "--set run.workers=1"
 )
 WIDE = "--set mining.min_best_similarity=0 --set mining.min_similarity=0 --set mining.max_similarity=1"
-SECTIONS = ("### How to resume", "### Operations", "### Prefect", "### More than one machine")
+SECTIONS = tuple(f"docs/guides/{name}.md" for name in ("resume", "operations", "prefect", "clusters"))
 NOT_HERE = {
     "--profile gpu": "of `docker compose`: there is no container engine; tests/docker looks at the file",
-    "make soak": "runs the slow tests, of which this would be one",
 }
 
 
@@ -232,7 +231,7 @@ def begin(site: Site) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("section", SECTIONS)
-def test_what_the_readme_says_is_done(site: Site, section: str) -> None:
+def test_what_the_guides_say_is_done(site: Site, section: str) -> None:
     for earlier in SECTIONS[: SECTIONS.index(section) + 1]:
         if earlier not in site.followed:
             site.followed.append(earlier)
@@ -385,7 +384,7 @@ def _(site: Site, words: str) -> None:
 def _(site: Site, words: str) -> None:
     assert any(site.holds(path) for path in (site.album / "tables").rglob("*.parquet"))
     said = site.terminal.run(words)
-    assert re.search("may hold something of it: .*report", said), "what it cannot reach is named"
+    assert re.search("may hold parts of them: .*report", said), "what it cannot reach is named"
     assert not any(site.holds(path) for path in (site.album / "tables").rglob("*.parquet"))
     assert snapshot_numbers(Folder(str(site.album))) == [site.version]
     assert site.images(), "the others stay"
@@ -394,7 +393,7 @@ def _(site: Site, words: str) -> None:
 @follows(OPERATIONS, "--version N")
 def _(site: Site, words: str) -> None:
     site.terminal.run(f"pairwright report album --version {site.version}")
-    assert "there is no version 1" in site.terminal.run("pairwright report album --version 1", code=2)
+    assert "no version 1" in site.terminal.run("pairwright report album --version 1", code=2)
 
 
 @follows(OPERATIONS, "pairwright publish album")
@@ -427,6 +426,22 @@ def _(site: Site, words: str) -> None:
     assert len(site.chat.asked) - before <= 1
     site.terminal.run(words)
     assert site.asked("captions")
+
+
+@follows(OPERATIONS, "pairwright status album --verify")
+def _(site: Site, words: str) -> None:
+    assert "sound" in site.terminal.run(words)
+    (part, *_) = sorted(site.parts("pairs"))
+    whole = part.read_bytes()
+    part.write_bytes(whole[:-1])
+    assert part.name in site.terminal.run(words, code=1)
+    part.write_bytes(whole)
+
+
+@follows(OPERATIONS, "--log-format json")
+def _(site: Site, words: str) -> None:
+    said = site.terminal.run(f"pairwright resume album {words}").splitlines()
+    assert any("message" in json.loads(line) for line in said if line.startswith("{"))
 
 
 @follows(PREFECT, "export PREFECT_SERVER_ANALYTICS_ENABLED=false DO_NOT_TRACK=1")

@@ -1,0 +1,37 @@
+"""Builds in this process: what is deleted beside them."""
+
+from pathlib import Path
+
+import pytest
+
+from pairwright.flows import run_build
+from pairwright.flows.remove_images import collect_garbage
+from pairwright.schemas.config import BuildRecord
+from pairwright.schemas.errors import SourceError, StoreError
+from pairwright.tasks.store.files import Folder
+from tests.fixtures.builds import build_here
+from tests.fixtures.pictures import write_pictures
+
+
+def test_nothing_is_cleared_up_from_the_listing_of_the_source_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pictures(tmp_path / "in", ["a", "b"])
+    write_record, tries = run_build.write_record, list[str]()
+
+    def clear_up(folder: Folder, record: BuildRecord) -> None:
+        write_record(folder, record)
+        with pytest.raises(StoreError, match="is running") as refused:
+            collect_garbage(folder, keep=None, dry_run=False)
+        tries.append(str(refused.value))
+
+    monkeypatch.setattr(run_build, "write_record", clear_up)
+    assert build_here(tmp_path / "out", tmp_path / "in", until="sources", settings=["run.workers=1"]).is_complete
+    assert tries
+    collect_garbage(Folder(str(tmp_path / "out")), keep=None, dry_run=False)
+
+
+def test_a_source_that_cannot_be_listed_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(SourceError):
+        build_here(tmp_path / "out", tmp_path / "nowhere", until="sources")
+    assert not (tmp_path / "out").exists()
