@@ -39,11 +39,13 @@ lint: .venv/.lint  ## check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-proof: .venv/.tests  ## show what the data teaches: 90 minutes on two cores, a page in build/proof
+proof: .venv/.tests  ## show what the data teaches: 100 minutes on two cores, a page in build/proof
 	$(BIN)/python -m tests.proof.run_proof --to build/proof $(ARGS)
 
-docs: .venv/.core  ## write the pages that are made from the source
+docs: .venv/.docs  ## write the reference pages from the source and build the documentation: site/index.html
 	$(BIN)/python docs/write_pages.py
+	$(BIN)/python docs/write_reference.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: .venv/.tests $(if $(filter serve,$(BENCH)),.venv-vllm/.served)  ## measure; prints ratios of two sides measured in one run
 	@for name in $(or $(BENCH),cluster store build embed search remove train namc export view truth $(if $(wildcard .venv-vllm/.served),serve)); do $(BIN)/python -m tests.bench.bench_$$name || exit 1; done
@@ -53,7 +55,7 @@ soak: .venv/.tests  ## the long runs: faults, kills, launchers, clusters, server
 	$(BIN)/python -m pytest -m slow --timeout 7200 $(ARGS)
 
 clean:  ## remove the environments and what demo made
-	rm -rf .venv .venv-vllm demo
+	rm -rf .venv .venv-vllm demo site
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { echo "No python3 was found: install Python 3.11, 3.12 or 3.13"; exit 1; }
@@ -74,6 +76,10 @@ clean:  ## remove the environments and what demo made
 .venv/.tests: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) install --no-compile -c constraints.txt -e '.[cpu,test]'
 	@touch .venv/.core .venv/.train $@
+
+.venv/.docs: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) install --no-compile -c constraints.txt -e '.[cpu,docs]'
+	@touch .venv/.core $@
 
 .venv/.lint: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) install --no-compile -c constraints.txt -e '.[cpu,test,lint]'
