@@ -197,7 +197,7 @@ def _makers(tables: Tables, counts: Sequence[Counts]) -> list[Maker]:
     sums = "count(*), count(*) FILTER (skipped_true > 0), coalesce(sum(skipped_true), 0)::BIGINT"
     makers: list[Maker] = []
     for name in MAKERS:
-        none = sum(reasons.get(name, {}).get(reason, 0) for reason in ALL_TRUE)
+        none = sum(count for reason, count in reasons.get(name, {}).items() if reason.startswith(ALL_TRUE))
         for texts, passed, skipped in tables.ask(f"SELECT {sums} FROM {name}", {name: ["skipped_true"]}):
             if texts + none:
                 makers.append(Maker(name, texts, none=none, true=passed + none, skipped=skipped))

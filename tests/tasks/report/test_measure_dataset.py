@@ -86,7 +86,8 @@ def test_pairs_given_up_count_as_true_by_accident(tmp_path):
     kept = made.of("swapped")
     made.tables["swapped"] = [
         *(replace(row, skipped_true=number) for number, row in enumerate(kept[:4])),
-        *(Dropped(source_key=row.source_key, reason="swapped text is true") for row in kept[4:6]),
+        Dropped(source_key=kept[4].source_key, reason="swapped text is true"),
+        Dropped(source_key=kept[5].source_key, reason="all similar descriptions are true (a.bound=1)"),
         *(Dropped(source_key=row.source_key, reason="no claims") for row in kept[6:9]),
     ]
     with build_handmade(tmp_path, made) as (build, counts):
@@ -99,7 +100,7 @@ def test_pairs_given_up_count_as_true_by_accident(tmp_path):
 
 def test_makers_give_up_with_these_words():
     words = "".join(path.read_text() for path in Path(rejected.__path__[0]).glob("*.py"))
-    assert all(f'"{reason}"' in words for reason in ALL_TRUE)
+    assert all(f'"{reason}' in words for reason in ALL_TRUE)
 
 
 def test_words_are_counted_as_people_do(tmp_path):

@@ -211,10 +211,9 @@ def test_no_two_photographs_of_a_world_change_one_thing_in_the_same_way(worlds):
 
 @pytest.mark.parametrize("material", ["rubber", "metal", "wooden", "ceramic"])
 def test_colours_look_like_their_names(material):
-    from pairwright.tasks.scenes.plan import colours_of
     from pairwright.tasks.scenes.render import build_scene, develop, expose, survey
     from pairwright.tasks.scenes.state import Camera, Scene, Thing
-    from pairwright.tasks.scenes.vocabulary import COLOURS, Light, View
+    from pairwright.tasks.scenes.vocabulary import COLOURS, Light, View, colours_of
 
     names = colours_of("ball", material)
     spots = [(x, y) for y in (-1, 0.2, 1.4) for x in (-1.5, -0.5, 0.5, 1.5)]
