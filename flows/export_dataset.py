@@ -63,7 +63,7 @@ def export_dataset(
     beside: list[Planned] = []
     if config.negatives:
         retriever = find_retriever(found.folder, config.negatives)
-        require_packages()
+        require_packages("--negatives")
         beside = mine_table(found, retriever, have=Version.plan)  # makes nothing
     with found.settled(beside) as (build, stages):
         counts = [count for _, count in stages]
@@ -129,7 +129,7 @@ def _make_verifier(form: Form, config: ExportConfig) -> Verifier:
         raise ConfigError("--max-length: needs a processor to count tokens; give one with --processor")
     if not form.collates:
         return Verifier(form=form, processor=None)
-    require_packages()
+    require_packages(f"--verify of {form.name}")
     with tempfile.TemporaryDirectory() as folder:
         return Verifier(form=form, processor=load_processor(str(write_tiny_model(Path(folder), TEXTS))))
 

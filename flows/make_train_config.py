@@ -65,13 +65,18 @@ def find_start(folder: Folder, config: TrainConfig, run: Run, *, version: int | 
         model = _model_of(other, config)
         found = find_model(str(other.model), field="--from")
     else:
-        wanted = config.model.revision or (before.model.revision if before else "")
-        name = config.model.name
+        name, lasting = config.model.name, _lasting(config.model)
+        goes_on = before is not None and before.model.name == lasting
+        if before and not goes_on and not is_local(lasting):
+            raise ConfigError(
+                f"{run.folder} began with the model {before.model.name}, not {name}: give another --name"
+            )
+        wanted = config.model.revision or (before.model.revision if before and goes_on else "")
         if name in (TINY, SMALL):
             known = begun.get("folder", "")
             name = known if known and Path(known).is_dir() else str(_write_small(open_version(folder, version), config))
         found = find_model(name, wanted)
-        model = {"name": _lasting(config.model), "revision": found.revision}
+        model = {"name": lasting, "revision": found.revision}
     if begun and begun["revision"] != found.revision:
         raise ConfigError(
             f"{run.folder} began with another model than the one now in {found.folder}. Restore the old one, or give "

@@ -48,8 +48,11 @@ def status(
             return
     opened = open_dataset(dataset)
     if refused:
-        for row in opened.refused(refused):
+        rows = 0
+        for rows, row in enumerate(opened.refused(refused), start=1):
             print("\t".join(row))
+        if not rows:
+            print(f"No input of {refused} was refused.", file=sys.stderr)
         damaged = opened.status(verify=True).damaged if verify else ()
     else:
         found = opened.status(verify=verify)

@@ -40,10 +40,10 @@ class Found:
     base: tuple[str, str] = ("", "")  # for adapters: name and commit, if given, of their base model
 
 
-def require_packages() -> None:
-    """Refuse to train without the packages."""
+def require_packages(what: str = "training") -> None:
+    """Refuse to train, or to do ``what`` else, without the packages."""
     if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
-        raise ModelError(f"training needs {', '.join(missing)}, not installed here: {INSTALL}")
+        raise ModelError(f"{what} needs {', '.join(missing)}, not installed here: {INSTALL}")
 
 
 def require_bits(field: str) -> None:

@@ -93,6 +93,8 @@ def test_what_was_dropped_is_listed_by_name(photographs: Path, out: Path, capsys
     one, other = said.split(": the same image as ")
     assert (photographs / one).read_bytes() == (photographs / other).read_bytes()
     assert one != other
+    assert run("status", out, "--refused", "embeddings") == 0
+    assert capsys.readouterr() == ("", "No input of embeddings was refused.\n")
 
 
 def test_verify_names_a_part_that_nothing_else_would_read(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,6 +68,12 @@ def test_a_run_does_not_go_on_with_a_model_that_has_changed(dataset: Folder, mod
         find_start(dataset, settings(name=str(model)), run)
 
 
+def test_a_run_does_not_go_on_with_another_model_of_the_hub(dataset: Folder, model: Path) -> None:
+    run = begun(dataset, find_start(dataset, settings(name=str(model)), run_of(dataset)))
+    with pytest.raises(ConfigError, match=rf"began with the model {model}, not owner/name: give another --name"):
+        find_start(dataset, settings(name="owner/name"), run)
+
+
 def test_a_run_goes_on_with_its_commit_when_the_hub_has_moved_on(
     dataset: Folder, qwen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
