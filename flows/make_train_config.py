@@ -68,9 +68,7 @@ def find_start(folder: Folder, config: TrainConfig, run: Run, *, version: int | 
         name, lasting = config.model.name, _lasting(config.model)
         goes_on = before is not None and before.model.name == lasting
         if before and not goes_on and not is_local(lasting):
-            raise ConfigError(
-                f"{run.folder} began with the model {before.model.name}, not {name}: give another --name"
-            )
+            raise ConfigError(f"{run.folder} began with the model {before.model.name}, not {name}: give another --name")
         wanted = config.model.revision or (before.model.revision if before and goes_on else "")
         if name in (TINY, SMALL):
             known = begun.get("folder", "")

@@ -48,10 +48,11 @@ def status(
             return
     opened = open_dataset(dataset)
     if refused:
-        rows = 0
-        for rows, row in enumerate(opened.refused(refused), start=1):
+        any_refused = False
+        for row in opened.refused(refused):
+            any_refused = True
             print("\t".join(row))
-        if not rows:
+        if not any_refused:
             print(f"No input of {refused} was refused.", file=sys.stderr)
         damaged = opened.status(verify=True).damaged if verify else ()
     else:
