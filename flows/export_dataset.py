@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from pairwright.flows.prepare_training import find_retriever, mine_table
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
@@ -20,7 +19,6 @@ from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.gates import say_empty
 from pairwright.tasks.store.snapshot import describe_version
-from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.find_model import require_packages
 from pairwright.tasks.training.tiny_model import write_tiny_model
 
@@ -35,8 +33,6 @@ class ExportConfig:
     selection: Selection = EVERYTHING
     table: str = ""
     """Table to export; empty: the form's own."""
-    negatives: str = ""
-    """ADPO run that provides mined negatives: the rows are those that a training with them would see."""
     model: str = ""
     """Model to ask, for the form of requests."""
     verify: bool = False
@@ -60,22 +56,11 @@ def export_dataset(
     _check(kind, target, config, found)
     reads = SOURCES.get(kind.reads, kind.reads)
     verifier = _make_verifier(kind, config) if config.verify else None
-    beside: list[Planned] = []
-    if config.negatives:
-        retriever = find_retriever(found.folder, config.negatives)
-        require_packages("--negatives")
-        beside = mine_table(found, retriever, have=Version.plan)  # makes nothing
-    with found.settled(beside) as (build, stages):
+    with found.settled() as (build, stages):
         counts = [count for _, count in stages]
         own = next((n for n, (planned, _) in enumerate(stages) if planned.stage.name == reads), None)
         if own is None or not counts[own].rows:
             raise ConfigError(_say_nothing_there(found, reads, say_empty(stages, [reads])))
-        if beside and (owed := counts[-1].failed + counts[-1].pending):
-            raise ConfigError(
-                f"--negatives {config.negatives}: {owed:,} of {counts[-1].of:,} preferences have no mined negative. "
-                f"A training mines them before it begins: pairwright train {found.folder.url} --objective dpo --set "
-                f"negatives_from={config.negatives}{f' --version {found.number}' if found.number else ''}"
-            )
         tables, name, decisions = Tables(build), Path(target).resolve().name, read_decisions(found.folder)
         health = measure_health(tables) if kind.card else None
         about = About(
@@ -86,7 +71,6 @@ def export_dataset(
             numbers=list(say_writing(measure_writing(tables, counts))) if kind.card else [],
             health=list(judge_health(health, found.profile.health)) if health else (),
             prompts=sorted({name for planned in found.planned for name in planned.stage.prompts}),
-            mined_by=config.negatives,
         )
         order = Order(
             form=kind,
@@ -94,14 +78,13 @@ def export_dataset(
             setting=Setting(name=name, model=config.model),
             selection=config.selection,
             decisions=decisions,
-            total=counts[-1 if beside else own].rows,
+            total=counts[own].rows,
             verifier=verifier,
         )
-        planned = [*found.planned, *beside]
-        if reads == "preferences":  # those with mined negatives come last
-            groups = stream_preferences(build, [one for one in planned if one.stage.writes is PreferenceRow][-1])
+        if reads == "preferences":
+            groups = stream_preferences(build, [one for one in found.planned if one.stage.writes is PreferenceRow][-1])
         else:
-            groups = stream_table(build, {one.stage.name: one for one in planned}, reads, decisions)
+            groups = stream_table(build, {one.stage.name: one for one in found.planned}, reads, decisions)
         return export_rows(groups, Path(target), order=order, watch=watch)
 
 
@@ -116,8 +99,6 @@ def _check(form: Form, target: str, config: ExportConfig, found: Version) -> Non
         )
     if config.table and form.reads == config.table != "preferences":
         _check_table(config, {one.stage.name for one in found.planned})
-    if config.negatives and form.reads != "preferences":
-        raise ConfigError(f"--negatives {config.negatives}: {form.reads} have none; leave it out with {form.name}")
     check_target(Path(target))
 
 

@@ -2,14 +2,13 @@
 
 For rows of another table: ``conversations``, to which files and other datasets may add rows. For ADPO's retriever:
 ``text_vectors``, and ``embeddings`` if the dataset was built without them (its source brought the pairs); for the
-encoder CLIP4IDC, which sees the images, only the name of its weights. For mined negatives: ``mined``. For NAMC at the
-paper's size: ``grids`` and ``codes`` of the pairs' images. Such a table belongs to no version of the dataset: finished
-rows are kept, a killed run continues. Nothing is fetched: an error names a missing model and the command that fetches
-it.
+encoder CLIP4IDC, which sees the images, only the name of its weights. For NAMC at the paper's size:
+``grids`` and ``codes`` of the pairs' images. Such a table belongs to no version of the dataset: finished rows are kept,
+a killed run continues. Nothing is fetched: an error names a missing model and the command that fetches it.
 """
 
 import hashlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from pairwright.schemas.decisions import Decisions
 from pairwright.schemas.errors import ConfigError, TrainingError
 from pairwright.schemas.namc import PAPER, CnnConfig
 from pairwright.schemas.section import Section
-from pairwright.schemas.training import MinedConfig, TextVectorsConfig, TrainConfig
+from pairwright.schemas.training import TextVectorsConfig, TrainConfig
 from pairwright.tasks.mining import embed_images
 from pairwright.tasks.models.namc_places import pin_namc, release_models
 from pairwright.tasks.models.open_clip_embedder import pin_clip
@@ -32,9 +31,8 @@ from pairwright.tasks.sources.read_llava import read_llava
 from pairwright.tasks.store.dataset import RECORD, Build
 from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder, naming
-from pairwright.tasks.store.manifest import refuse_damage
 from pairwright.tasks.store.stage import Planned, Stage
-from pairwright.tasks.training import embed_chosen_texts, mine_negatives
+from pairwright.tasks.training import embed_chosen_texts
 from pairwright.tasks.training.freeze_rows import (
     FILE,
     MIXED,
@@ -49,11 +47,8 @@ from pairwright.tasks.training.freeze_rows import (
 )
 from pairwright.tasks.training.namc import tables
 from pairwright.tasks.training.retriever import material
-from pairwright.tasks.training.runs import PLACES, RETRIEVER, Run, check_name
+from pairwright.tasks.training.runs import PLACES, RETRIEVER, Run
 from pairwright.tasks.training.tell_conversations import stage_of
-
-Have = Callable[..., Planned]
-"""``make_table``, which makes the missing rows of a table, or ``Version.plan``, which only plans it."""
 
 
 def make_table(version: Version, stage: Stage, config: Section, *, after: Sequence[Planned] = ()) -> Planned:
@@ -74,17 +69,13 @@ def make_table(version: Version, stage: Stage, config: Section, *, after: Sequen
     return planned
 
 
-def prepare_retriever(version: Version, config: TrainConfig, run: Path, *, after: Sequence[Planned] = ()) -> None:
-    """Write the data of a run's retriever to the run's folder, once, when its rows are frozen.
-
-    The rows may be of tables beside the dataset's (``after``).
-    """
+def prepare_retriever(version: Version, config: TrainConfig, run: Path) -> None:
+    """Write the data of a run's retriever to the run's folder, once, when its rows are frozen."""
     embedding = version.profile.settled.embedding
     heads = config.adpo.encoder == "heads"
     clip = None if heads else pin_clip(embedding.clip, download=False)  # before anything is made
     frozen, place = open_rows(version.folder, config, run), run / RETRIEVER
-    beside = [*after, *(_vectors(version, embedding) if heads else ())]
-    with version.settled(beside) as (build, _):
+    with version.settled(_vectors(version, embedding) if heads else []) as (build, _):
         tables = {planned.stage.name: planned for planned in build.planned}
         material.freeze_material(build, tables, place, frozen=frozen, table=config.table)
     if clip:
@@ -97,10 +88,10 @@ def open_rows(folder: Folder, config: TrainConfig, run: Path) -> list[FrozenRows
     return [FrozenRows(folder=folder, file=str(run / FILE), split=split) for split in splits]
 
 
-def _vectors(version: Version, embedding: EmbeddingConfig, have: Have = make_table) -> list[Planned]:
-    made = [have(version, embed_chosen_texts.STAGE, choose_text_vectors(embedding))]
+def _vectors(version: Version, embedding: EmbeddingConfig) -> list[Planned]:
+    made = [make_table(version, embed_chosen_texts.STAGE, choose_text_vectors(embedding))]
     if embed_images.STAGE.name not in {planned.stage.name for planned in version.planned}:
-        made.append(have(version, embed_images.STAGE, embedding))
+        made.append(make_table(version, embed_images.STAGE, embedding))
     return made
 
 
@@ -109,42 +100,6 @@ def choose_text_vectors(embedding: EmbeddingConfig) -> TextVectorsConfig:
     if "clip" in embedding.embedders:
         return TextVectorsConfig(encoder="clip", clip=embedding.clip)
     return TextVectorsConfig()
-
-
-def find_retriever(folder: Folder, name: str) -> Path:
-    """Return the trained retriever of a dataset's run: its ``retriever.safetensors``."""
-    from pairwright.tasks.training.retriever.adversary import NETWORK
-
-    if not folder.is_local:
-        raise ConfigError(f"negatives_from: {name}: runs are on local disks, and {folder.url} is not")
-    run = Run(Path(folder.path(f"runs/{check_name(name, field='negatives')}")))
-    config, command = run.config(), f"pairwright train {folder.url} --objective adpo"
-    if config is None:
-        raise ConfigError(f"negatives_from: {run.folder}: no such run. Make one with: {command} --name {name}")
-    if config.objective != "adpo":
-        raise ConfigError(
-            f"negatives_from: {run.folder} is a run of {config.objective}, which has no retriever. Name a run of adpo "
-            f"(`pairwright runs {folder.url}`), or make one with: {command} --name ANOTHER"
-        )
-    if not run.is_finished or not (run.folder / RETRIEVER / NETWORK).exists():
-        raise ConfigError(
-            f"negatives_from: {run.folder} is not finished, and its retriever is written at the end. Continue "
-            f"with: {command} --name {name}"
-        )
-    refuse_damage(run.folder / RETRIEVER, field="negatives_from")
-    return run.folder / RETRIEVER / NETWORK
-
-
-def mine_table(version: Version, retriever: Path, *, pool: str = "train", have: Have = make_table) -> list[Planned]:
-    """Make the table ``mined`` with the retriever of an ADPO run; return it, last, behind what it was made with.
-
-    The chosen texts of the split ``pool`` are the negatives. With ``Version.plan`` nothing is made, and the table may
-    not be there, or not be whole.
-    """
-    beside = _vectors(version, version.profile.settled.embedding, have)
-    stage = mine_negatives.stage_among({planned.stage.name for planned in version.planned})
-    config = MinedConfig(retriever=str(retriever), pool=pool)
-    return [*beside, have(version, stage, config, after=beside)]
 
 
 def tell_table(version: Version, config: TrainConfig) -> list[Planned]:

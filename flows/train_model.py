@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any
 from pairwright.flows.make_train_config import count_processes, find_run, find_start
 from pairwright.flows.prepare_training import (
     check_mixed,
-    find_retriever,
     have_places,
     make_table,
-    mine_table,
     mix_in,
     open_rows,
     opened_rows,
@@ -189,11 +187,7 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
         check_parts(folder, run.rows)
         run.check_latest()
     opened = open_version(folder, version)
-    beside: list[Planned] = []
-    if config.negatives_from:
-        beside = mine_table(opened, find_retriever(folder, config.negatives_from), pool=config.data.split)
-    if not run.config():
-        beside += tell_table(opened, config)
+    beside = [] if run.config() else tell_table(opened, config)
     try:
         if not run.config():
             _begin(opened, config, run, beside, start=start)
@@ -275,7 +269,7 @@ def _begin(
     if data.eval_split and not count_rows(run.rows, data.eval_split):
         log.warning("split %r (data.eval_split) is empty: nothing is measured on held-out rows", data.eval_split)
     if config.objective == "adpo":
-        prepare_retriever(version, config, run.folder, after=beside)
+        prepare_retriever(version, config, run.folder)
     mixed, strange = mix_in(config, run, replace(needs, held_out=held_out, accepted=""))
     rows = {split: count_rows(run.rows, split) for split in (data.split, data.eval_split) if split}
     refused = [*refused, *strange]

@@ -1,7 +1,6 @@
 """The settings of a training run, and of the tables that it makes of a dataset's rows.
 
-A run: model, objective, reference, optimiser, data, output. Tables: vectors of texts; negatives mined by ADPO's
-retriever; log-probabilities of the reference.
+A run: model, objective, reference, optimiser, data, output. Tables: vectors of texts; scores of the reference.
 """
 
 import re
@@ -273,8 +272,6 @@ class TrainConfig(Section):
     """Training objective."""
     start: str = ""
     """Run to start from: a name in the same dataset, or a folder; its model is also the reference."""
-    negatives_from: str = ""
-    """ADPO run of the same dataset that provides each row's rejected text by its retriever; empty: the rows' own."""
     sft_weight: Annotated[float, Field(ge=0, le=100)] = 4.0
     """Weight of the chosen text's negative log-likelihood per token beside a preference loss; the papers' is 0, ours
     did the least harm of 0, 1 and 4 (docs/what-the-data-teaches.md)."""
@@ -303,7 +300,7 @@ class TrainConfig(Section):
             raise ValueError("model.load_in_4bit: weights in 4 bits cannot be trained: set model.tuning to lora")
         if model.attn_implementation.startswith("flash") and self.optimiser.precision == "fp32":
             raise ValueError("model.attn_implementation: FlashAttention needs 16 bits: set optimiser.precision to bf16")
-        if self.data.table != "preferences" and (self.objective != "sft" or self.negatives_from):
+        if self.data.table != "preferences" and self.objective != "sft":
             raise ValueError(f"data.table: {self.data.table} have no rejected texts: they need objective sft")
         if self.data.mix and self.objective != "sft":
             raise ValueError("data.mix: further data need objective sft")
@@ -312,11 +309,9 @@ class TrainConfig(Section):
         return self
 
     @property
-    def table(self) -> Literal["preferences", "mined", "conversations"]:
-        """Return the training table: preferences, those with mined negatives, or conversations."""
-        if self.data.table != "preferences":
-            return CONVERSATIONS
-        return "mined" if self.negatives_from else "preferences"
+    def table(self) -> Literal["preferences", "conversations"]:
+        """Return the training table: preferences, or conversations about the rows of another table."""
+        return "preferences" if self.data.table == "preferences" else CONVERSATIONS
 
 
 class RecipeConfig(Section):
@@ -343,22 +338,6 @@ class TextVectorsConfig(Section):
     dimension: Annotated[int, Field(ge=64, le=65_536)] = 512
     """Length of the vectors of hashed words."""
     clip: ClipConfig = ClipConfig()
-
-
-class MinedConfig(Section):
-    """Negatives mined by a retriever, written into a table of preferences."""
-
-    retriever: Annotated[str, Field(min_length=1)]
-    """File of an ADPO run: its ``retriever.safetensors``."""
-    sha256: str = ""
-    """Hash of the file; empty: that of the file found. The table's fingerprint has the hash, not the path."""
-    pool: str = "train"
-    """Split of the chosen texts that serve as negatives of other pairs."""
-    candidates: Annotated[int, Field(ge=1, le=1024)] = 32
-    """Maximum texts tried per pair, hardest first, until one is not known to be true of it."""
-    min_q: Share = 0.0
-    """Minimum probability of a negative under the retriever; a row without any is dropped."""
-    uncounted: ClassVar[frozenset[str]] = frozenset({"retriever"})
 
 
 Number = Literal["bf16", "fp16", "fp32"]

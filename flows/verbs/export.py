@@ -68,9 +68,6 @@ def export(
         bool, Option("--accepted", help="Only rows that people accepted or edited (`pairwright decide`).")
     ] = False,
     version: Version = None,
-    negatives: Annotated[
-        str, Option(help="ADPO run that provides the negatives (`train --set negatives_from=RUN`).")
-    ] = "",
     model: Annotated[str, Option(help="openai-batch: model of the requests.")] = "",
     verify: Annotated[
         bool, Option("--verify", help="Read the result as its consumer does; fail on the first invalid row.")
@@ -97,7 +94,7 @@ def export(
     send = to_hub(push_to_hub, private=private, revision=revision)
     selection = Selection(**some, score=score, accepted=accepted)
     verifying: dict[str, Any] = {"verify": verify, "processor": processor, "max_length": max_length}
-    config = ExportConfig(selection=selection, table=table, negatives=negatives, model=model, **verifying)
+    config = ExportConfig(selection=selection, table=table, model=model, **verifying)
     with show_steps("Rows") as watch:
         tally = open_dataset(dataset, version).export(form, to, config=config, watch=watch)
     _print_tally(tally, choose_form(form, table), to, verified=verify)

@@ -54,7 +54,7 @@ COLUMNS: dict[str, tuple[Feature, str]] = {
     ),
     "rejected_maker": (
         TEXT,
-        "How the rejected text was made: `retrieved`, `swapped`, `edited`, `given` by the source, or `mined`.",
+        "How the rejected text was made: `retrieved`, `swapped`, `edited`, or `given` by the source.",
     ),
     "rejected_note": (TEXT, "How it was made, in detail."),
     "negatives": (

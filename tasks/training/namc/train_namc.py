@@ -72,8 +72,6 @@ TOKENIZER = "ViT-B-32"  # a model with CLIP's own tokenizer, which open_clip bri
 
 def check_settings(config: TrainConfig) -> None:
     """Refuse settings that this training does not support."""
-    if config.negatives_from:
-        raise ConfigError("negatives_from: NAMC is trained on chosen texts alone; leave it out")
     if config.optimiser.precision == "fp16":
         raise ConfigError("optimiser.precision: NAMC supports bf16 and fp32")
     if config.optimiser.optim != OptimiserConfig().optim or config.data.group_by_length:
