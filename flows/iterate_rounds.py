@@ -26,6 +26,7 @@ from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError, TrainingError
 from pairwright.schemas.training import NAMC
 from pairwright.tasks.evaluation.benchmarks.scenes import TRUE, UNREADABLE
+from pairwright.tasks.models.devices import release
 from pairwright.tasks.serving.launch import check_launch
 from pairwright.tasks.store.dataset import RECORD, read_record
 from pairwright.tasks.store.files import Folder
@@ -158,12 +159,12 @@ class Rounds:
         config = make_config(asked.objective if number else "sft", asked.train_settings, **words)
         with self.watching() as watcher:
             trained = train(self.folder.url, config, name=run.folder.name, version=version, watcher=watcher)
-        _release()
+        release()
         if trained.finished and self.measure == SHARE:
             place: dict[str, Any] = {"data": Path(self.folder.path("")), "version": version, "to": run.folder / TRUTH}
             place |= {"model": str(run.folder), "max_pixels": config.model.max_pixels}
             evaluate_model(EvaluationConfig(benchmark="scene-differences", **place), watch=self.watch)
-            _release()
+            release()
         return trained.finished
 
     def _check(self) -> None:
@@ -251,10 +252,3 @@ class Rounds:
                 counts = stages[table]["counts"]
                 refused = "".join(f", {count:,} x {reason}" for reason, count in counts["reasons"].items())
                 yield f"{counts['rows']:,} {table} of {counts['in']:,}{refused}"
-
-
-def _release() -> None:
-    """Release the GPU's memory for the next process."""
-    from pairwright.tasks.training.score_rows import release_scorer
-
-    release_scorer()

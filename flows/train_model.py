@@ -7,7 +7,7 @@ prepares, the others wait for it. The same command continues a stopped run.
 import logging
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,7 @@ from pairwright.flows.make_train_config import count_processes, find_run, find_s
 from pairwright.flows.prepare_training import (
     check_mixed,
     have_places,
-    make_table,
     mix_in,
-    open_rows,
     opened_rows,
     pin_models,
     prepare_retriever,
@@ -26,8 +24,7 @@ from pairwright.flows.prepare_training import (
 )
 from pairwright.flows.show_status import say_reasons
 from pairwright.flows.version import Version, open_version
-from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError, TrainingError
-from pairwright.schemas.rows import PreferenceRow
+from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
 from pairwright.schemas.training import NAMC, TrainConfig
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.store.files import Folder
@@ -42,7 +39,6 @@ from pairwright.tasks.training.report.write_run_page import write_run_page
 from pairwright.tasks.training.runs import HELD_OUT, Run, check_name, differences, read_metrics
 
 if TYPE_CHECKING:
-    from pairwright.tasks.training.find_model import Found
     from pairwright.tasks.training.ranks import Watcher
 
 log = logging.getLogger(__name__)
@@ -169,11 +165,11 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
         run.forget()
     version = _choose_version(folder, run, version)
     if config.objective == NAMC:
-        found, place = None, find_run(folder, config.start).model if config.start else Path()
+        place = find_run(folder, config.start).model if config.start else Path()
         config, start = pin_models(config, start=place), {"folder": str(place)} if config.start else {}
     else:
         begins = find_start(folder, config, run, version=version)
-        config, found, place, start = begins.config, begins.found, begins.found.folder, begins.describe()
+        config, place, start = begins.config, begins.found.folder, begins.describe()
         if count_gpus() and not run.is_finished:
             check_memory(place, config)
     if config.start and not (place / MANIFEST).exists():
@@ -191,16 +187,12 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
     try:
         if not run.config():
             _begin(opened, config, run, beside, start=start)
-        if found is None:
+        if config.objective == NAMC:
             have_places(opened, config, run)
     except PairwrightError:
         if not run.steps():
             run.forget()
         raise
-    if found:
-        frozen = open_rows(folder, config, run.folder)
-        edited = (rows.read(place) for rows in frozen for place in rows.edited())
-        score_reference(opened, config, found=found, run=run.folder, edited=edited, after=beside)
     return prepared
 
 
@@ -274,32 +266,3 @@ def _begin(
     rows = {split: count_rows(run.rows, split) for split in (data.split, data.eval_split) if split}
     refused = [*refused, *strange]
     run.begin(config, {**about, "rows": rows, "mix": mixed, "refused": count_reasons(refused)}, refused)
-
-
-def score_reference(
-    version: Version,
-    config: TrainConfig,
-    *,
-    found: "Found",
-    run: Path,
-    edited: Iterable[PreferenceRow] = (),
-    after: Sequence[Planned] = (),
-) -> None:
-    """Score the reference's answers before the training, if the run needs that; edited rows get new scores."""
-    from pairwright.tasks.training.load_model import choose_storage, load_model
-    from pairwright.tasks.training.score_answers import REFERENCE, choose_reference, write_table
-    from pairwright.tasks.training.score_rows import STAGE, release_scorer, score_rows, scoring_config
-
-    if choose_reference(config) != "table" or (run / REFERENCE).exists():
-        return
-    own = scoring_config(found, config)
-    try:
-        planned = make_table(version, replace(STAGE, reads={config.table: PreferenceRow}), own, after=after)
-        anew = {row.key: score for row in edited for score in score_rows([row], own)}
-    except TrainingError:
-        load_model(found.folder, config.model, dtype=choose_storage(config))  # raises if the model is at fault
-        raise
-    finally:
-        release_scorer()
-    with version.settled([*after, planned]) as (build, _):
-        write_table(build, planned, run / REFERENCE, anew=anew)

@@ -663,19 +663,6 @@ class PreferenceRow(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReferenceRow(Row):
-    """Log-probabilities of a preference's answers (``subject``) under the reference model.
-
-    Columns are those of ``tasks.training.losses.rewards``: the chosen text; the chosen text given the rejected images;
-    then the rejected texts, hardest first. 0 where there is none.
-    """
-
-    logps: tuple[float, ...]
-    """Per column, the summed log-probability of the answer's tokens."""
-    tokens: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacesRow(Row):
     """Output of a model for each of the 14 x 14 places of an image (``subject``), row by row of the grid."""
 

@@ -5,13 +5,13 @@ A run: model, objective, reference, optimiser, data, output. Tables: vectors of 
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.namc import NamcConfig
-from pairwright.schemas.section import UNSET, Count, Positive, Section, Seed, Share
+from pairwright.schemas.section import Count, Positive, Section, Seed, Share
 
 NAME = "differential"
 SIZES, WEIGHTS = f"{NAME}.json", f"{NAME}.safetensors"
@@ -44,34 +44,14 @@ TINY, SMALL = "tiny", "small"
 STAND_INS = (TINY, SMALL)
 
 
-class SftConfig(Section):
-    """Supervised fine-tuning on the chosen texts."""
-
-    average_over: Literal["tokens", "examples"] = "tokens"
-    """Whether the loss is averaged over all answer tokens of a batch, or over the means of its examples."""
-
-
 class DpoConfig(Section):
     """Direct preference optimisation (Rafailov et al. 2023)."""
 
     beta: Beta = 0.1
     """Strength of the pull towards the reference model."""
-    loss_type: Literal["sigmoid", "ipo"] = "sigmoid"
-    """Loss of a margin: sigmoid (Bradley-Terry), or IPO's square (Azar et al. 2023)."""
-    length_normalised: bool = False
-    """Whether log-probabilities are averaged over tokens instead of summed, as IPO's paper does."""
-    label_smoothing: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
-    """Share of preferences assumed to be reversed (conservative DPO); with one rejected text per row."""
     max_negatives: Annotated[int, Field(ge=1, le=32)] = 1
-    """Maximum rejected texts per row: the rejected one, then its ranked negatives, hardest first."""
-    ranking: Literal["first", "full"] = "first"
-    """With several rejected texts: rank the chosen text above all others (softmax), or rank all (Plackett-Luce)."""
-
-    @model_validator(mode="after")
-    def _fits(self) -> "DpoConfig":
-        if self.max_negatives > 1 and (self.loss_type != "sigmoid" or self.label_smoothing):
-            raise ValueError("max_negatives above 1 needs loss_type sigmoid and no label_smoothing")
-        return self
+    """Maximum rejected texts per row: the rejected one, then its ranked negatives, hardest first; the chosen text is
+    ranked above all of them."""
 
 
 class MdpoConfig(Section):
@@ -120,7 +100,7 @@ class AdpoConfig(Section):
 
 
 class LoraConfig(Section):
-    """Adapters of LoRA (Hu et al. 2021)."""
+    """Adapters of LoRA (Hu et al. 2021) on all linear layers of the language model."""
 
     rank: Annotated[int, Field(ge=1, le=1024)] = 64
     """Rank of the adapters."""
@@ -128,8 +108,6 @@ class LoraConfig(Section):
     """Scale of the adapters, times ``rank``: they are multiplied by alpha / rank."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Dropout inside the adapters; above 0, the policy does not start with the reference's log-probabilities."""
-    target_modules: tuple[str, ...] = ()
-    """Name endings of the layers that get an adapter; empty: all linear layers of the language model."""
 
 
 class ModelConfig(Section):
@@ -151,12 +129,10 @@ class ModelConfig(Section):
     """Maximum pixels of an image; larger ones are scaled down before the model's own processor sees them."""
     max_length: Annotated[int, Field(ge=16, le=1_048_576)] = 8192
     """Maximum tokens of a prompt and its longest answer; longer rows are refused, never cut."""
-    attn_implementation: Literal["auto", "flash_attention_3", "flash_attention_2", "sdpa", "eager"] = "auto"
-    """Implementation of attention; auto: FlashAttention 3 or 2 if installed and on a GPU, else sdpa."""
     load_in_4bit: bool = False
     """Whether the frozen linear layers of the language model are kept in 4 bits (QLoRA's NF4; extra "qlora")."""
     shared_prompt: Literal["auto", "always", "never"] = "auto"
-    """Whether a prompt is encoded once for all its answers; auto: if a trial on the first rows gives the same."""
+    """Whether a prompt is encoded once for all its answers; auto: in model families that score them the same."""
 
 
 class ReferenceConfig(Section):
@@ -225,8 +201,6 @@ class DataConfig(Section):
     """Maximum rows of the held-out split; 0: all."""
     max_train_rows: Count = 0
     """Maximum rows of the shuffled training split; 0: all."""
-    group_by_length: bool = False
-    """Whether batches group rows of similar text length, to reduce padding."""
     dataloader_num_workers: Literal["auto"] | Count = "auto"
     """Processes per device that read and tokenise ahead; 0: none; auto: up to four for a GPU, none for a CPU."""
 
@@ -279,7 +253,6 @@ class TrainConfig(Section):
     """Seed of everything that is drawn: the order of rows, dropout, new adapters, the retriever's draws."""
     model: ModelConfig = ModelConfig()
     reference: ReferenceConfig = ReferenceConfig()
-    sft: SftConfig = SftConfig()
     dpo: DpoConfig = DpoConfig()
     mdpo: MdpoConfig = MdpoConfig()
     adavip: AdavipConfig = AdavipConfig()
@@ -298,8 +271,6 @@ class TrainConfig(Section):
             raise ValueError("model.vision_tuning: full beside LoRA needs objective sft")
         if model.load_in_4bit and model.tuning != "lora":
             raise ValueError("model.load_in_4bit: weights in 4 bits cannot be trained: set model.tuning to lora")
-        if model.attn_implementation.startswith("flash") and self.optimiser.precision == "fp32":
-            raise ValueError("model.attn_implementation: FlashAttention needs 16 bits: set optimiser.precision to bf16")
         if self.data.table != "preferences" and self.objective != "sft":
             raise ValueError(f"data.table: {self.data.table} have no rejected texts: they need objective sft")
         if self.data.mix and self.objective != "sft":
@@ -341,30 +312,3 @@ class TextVectorsConfig(Section):
 
 
 Number = Literal["bf16", "fp16", "fp32"]
-
-
-class ScoringConfig(Section):
-    """Scoring of answers by the reference; filled in by a run, and hashed into the table's name."""
-
-    folder: str
-    """Folder of the model."""
-    model: str
-    """Hash of its files, or commit on the Hub."""
-    weights: Number
-    """Precision of the weights."""
-    compute: Number
-    """Precision of the computation."""
-    attn_implementation: str
-    load_in_4bit: Annotated[bool, UNSET] = False
-    shared_prompt: str
-    max_pixels: Positive
-    max_length: Positive
-    texts: Count
-    """Maximum rejected texts scored per row."""
-    images: bool
-    """Whether the chosen text is also scored given the rejected images."""
-    beside: bool
-    """Whether that is done for rows with a rejected text as well."""
-    batch: Positive = 4
-    """Rows per batch."""
-    uncounted: ClassVar[frozenset[str]] = frozenset({"folder", "batch"})

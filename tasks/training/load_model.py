@@ -114,7 +114,7 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
         trust_remote_code=False,
         use_safetensors=True,
         dtype=dtype,
-        attn_implementation=choose_attention(config.attn_implementation),
+        attn_implementation=choose_attention(),
     )
     _check_finite(folder, model.named_parameters())
     join_windows(model)
@@ -211,31 +211,15 @@ def _language_prefixes(model: Any) -> tuple[str, ...]:
 def _with_adapters(model: Any, config: TrainConfig) -> Any:
     import peft
 
-    lora, targets = config.model.lora, _lora_targets(model, config)
+    lora, vision = config.model.lora, config.model.train_vision and config.model.vision_tuning == "same"
+    layers = _linear_layers(model, ("",) if vision else _language_prefixes(model))
+    targets = [name for name, _ in layers if not name.startswith(OF_MODULE)]
     own = peft.LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():  # the same whatever was drawn before
         # peft uses a deprecated name of transformers.
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
         torch.manual_seed(config.seed)
         return peft.get_peft_model(model, own)
-
-
-def _lora_targets(model: Any, config: TrainConfig) -> list[str]:
-    named, head = config.model.lora.target_modules, model.get_output_embeddings()
-    vision = config.model.train_vision and config.model.vision_tuning == "same"
-    inside = ("",) if vision else _language_prefixes(model)
-    found: list[str] = []
-    for name, layer in model.named_modules():
-        called = any(f".{name}".endswith(f".{one}") for one in named) if named else layer is not head
-        if not (isinstance(layer, torch.nn.Linear) and called and f"{name}.".startswith(inside)):
-            continue
-        if layer is head and head.weight is model.get_input_embeddings().weight:
-            raise ConfigError(f"model.lora.target_modules: {name} shares its weights with the input embedding")
-        if not name.startswith(OF_MODULE):
-            found.append(name)
-    if not found:
-        raise ConfigError(f"model.lora.target_modules {list(named)}: no trainable linear layer matches")
-    return found
 
 
 def split_rates(optimizer: torch.optim.Optimizer, model: Any, rate: float) -> None:
@@ -290,7 +274,7 @@ def without_module(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 def save_beside(model: Any, folder: Path, *, finished: bool, weights: Mapping[str, Any] | None = None) -> None:
     """Write weights trained beside adapters, and when ``finished`` the differential perception module.
 
-    ``weights``: the model's gathered weights, at least the trained ones, where FSDP or DeepSpeed shards them.
+    ``weights``: the model's gathered weights, at least the trained ones, where FSDP shards them.
     """
     own = {name.removeprefix(OF_PEFT): weight for name, weight in (weights or model.state_dict()).items()}
     tuned = {name: own[name] for name in trained_beside(model)}

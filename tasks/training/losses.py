@@ -1,6 +1,6 @@
 """Losses as plain functions of tensors, and the parts of a row that each objective needs.
 
-SFT; DPO (Rafailov et al. 2023) with IPO, smoothed labels and several ranked negatives; mDPO (Wang et al. 2024,
+SFT; DPO (Rafailov et al. 2023) with one or several negatives; mDPO (Wang et al. 2024,
 "Conditional Preference Optimization for Multimodal Large Language Models"), a baseline; AdaViP (paper 004, section
 3.3); ADPO (paper 000, section 4), the policy's loss and the retriever's.
 
@@ -55,7 +55,7 @@ Logged = Mapping[str, tuple["Tensor", "Tensor"]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewards:
-    """beta (log pi - log pi_ref) of answers, summed or averaged over tokens; 0 where absent; K >= 1 rejected texts."""
+    """beta (log pi - log pi_ref) of answers; 0 where absent; K >= 1 rejected texts."""
 
     chosen: "Tensor"  # (B,)
     image: "Tensor"  # (B,): chosen text, given the rejected images
@@ -65,9 +65,7 @@ class Rewards:
     logps: "Tensor"  # (B, 2 + K): summed log-probabilities under the policy, detached; 0 where absent
 
 
-def rewards_of(
-    policy: Scored, reference: Scored | None, *, beta: float, texts: int | None = 1, per_token: bool = False
-) -> Rewards:
+def rewards_of(policy: Scored, reference: Scored | None, *, beta: float, texts: int | None = 1) -> Rewards:
     """Return the rewards of the chosen text, with rejected images, and of the first ``texts`` rejected texts (or all).
 
     These are the implicit rewards of Rafailov et al. 2023 (paper 004, Eq. 4); their constant cancels in every margin.
@@ -80,10 +78,7 @@ def rewards_of(
         raise ValueError(f"policy and reference differ in shape: {shapes[0]} and {shapes[1]}")
     policy, reference = _with_columns(policy, texts), _with_columns(reference, texts)
     present = policy.present
-    ratios = (policy.logps - reference.logps.detach()).where(present, 0)
-    if per_token:
-        ratios = ratios / policy.tokens.clamp(min=1)
-    values, chosen = beta * ratios, present[:, CHOSEN]
+    values, chosen = beta * (policy.logps - reference.logps.detach()).where(present, 0), present[:, CHOSEN]
     return Rewards(
         chosen=values[:, CHOSEN],
         image=values[:, IMAGE],
@@ -111,22 +106,18 @@ def surprise(margins: "Tensor") -> "Tensor":
     return -logsigmoid(margins)
 
 
-def rank_losses(rewards: "Tensor", present: "Tensor") -> "Tensor":
-    """Return (B, K): for answers (B, K), best first, -log of the probability that each beats all later ones.
+def rank_losses(chosen: "Tensor", rivals: "Tensor", present: "Tensor") -> "Tensor":
+    """Return (B,): -log of the probability that the chosen answer, (B,), beats all present rivals, (B, K).
 
-    The sum over an example's answers is the Plackett-Luce loss of the order; the first alone is the cross-entropy of
-    the first against all others (S-DPO; paper 004, Eq. 11). Both are -log sigmoid(-log sum_l exp(r_l - r_k)) over later
-    answers l, taken by logsumexp, which cannot overflow. Absent answers give 0 and beat nobody.
+    It is the cross-entropy of the chosen one against them (S-DPO; paper 004, Eq. 11), -log sigmoid(-log sum_l
+    exp(r_l - r)), taken by logsumexp, which cannot overflow; 0 without rivals.
     """
     import torch
 
-    ahead = rewards[:, :, None]
-    behind = torch.ones(rewards.shape[1:] * 2, dtype=torch.bool, device=rewards.device).triu(1)
-    rivals = behind & present[:, None, :]
     # Not -inf: without rivals the gradient of logsumexp would be NaN.
-    lowest = torch.finfo(rewards.dtype).min
-    lead = -(rewards[:, None, :] - ahead).masked_fill(~rivals, lowest).logsumexp(2)
-    return surprise(lead).where(present & rivals.any(2), 0)
+    lowest = torch.finfo(rivals.dtype).min
+    lead = -(rivals - chosen[:, None]).masked_fill(~present, lowest).logsumexp(1)
+    return surprise(lead).where(present.any(1), 0)
 
 
 def loss_of(per_example: "Tensor", counts: "Tensor", logged: Logged) -> Loss:
@@ -180,17 +171,16 @@ def _mean_of(values: "Tensor", having: "Tensor") -> "Tensor":
     return values.where(having, 0).sum(1) / having.sum(1).clamp(min=1)
 
 
-def sft(policy: Scored, reference: Scored | None, config: settings.SftConfig) -> Loss:
+def sft(policy: Scored, *, by_example: bool = False) -> Loss:
     """Return the mean of -log pi(chosen) over the batch's tokens, or over the means of its examples.
 
     Of a conversation, the chosen text is all of its answers. Logs ``nll``, per token in both cases, and
-    ``logp/chosen``. The reference is unused.
+    ``logp/chosen``.
     """
-    del reference
     counts, logps, tokens = policy.present[:, CHOSEN], policy.logps[:, CHOSEN], policy.tokens[:, CHOSEN]
     # n log p / (tokens of the batch): its mean over the n examples is the mean over tokens.
     per_batch = -logps * counts.sum() / tokens.sum().clamp(min=1)
-    per_example = -logps / tokens.clamp(min=1) if config.average_over == "examples" else per_batch
+    per_example = -logps / tokens.clamp(min=1) if by_example else per_batch
     loss = loss_of(per_example, counts, {"nll": (per_batch, counts), "logp/chosen": (logps, counts)})
     return replace(loss, counts={**loss.counts, **({"nll": float(tokens.sum())} if "nll" in loss.counts else {})})
 
@@ -198,34 +188,17 @@ def sft(policy: Scored, reference: Scored | None, config: settings.SftConfig) ->
 def dpo(policy: Scored, reference: Scored | None, config: DpoConfig) -> Loss:
     """Return the mean loss of ranking the chosen text above the rejected ones.
 
-    With K rejected texts, hardest first, it is -log of the probability that the chosen one is first (``ranking:
-    first``; S-DPO, Chen et al. 2024) or that the order is the given one (``full``; Plackett-Luce, Rafailov et al. 2023,
-    App. A.3); for K = 1 both are -log sigmoid(margin). Without a rejected text, the chosen text is ranked above itself
-    given the rejected images; an example without either does not count.
+    With K rejected texts it is -log of the probability that the chosen one is first (S-DPO, Chen et al. 2024); for K =
+    1, -log sigmoid(margin). Without a rejected text, the chosen text is ranked above itself given the rejected images;
+    an example without either does not count.
     """
     from torch import cat
 
-    per_token, most = config.length_normalised, config.max_negatives
-    rewards = rewards_of(policy, reference, beta=config.beta, texts=most, per_token=per_token)
-    has_texts = rewards.has_texts
-    alone = rewards.has_image & ~has_texts.any(1)
-    counts = alone | has_texts.any(1)
-    ranked = cat([rewards.chosen[:, None], rewards.image[:, None], rewards.texts], 1)
-    present = cat([counts[:, None], alone[:, None], has_texts], 1)
-    return loss_of(_rank(ranked, present, config), counts, log_preferences(rewards))
-
-
-def _rank(rewards: "Tensor", present: "Tensor", config: DpoConfig) -> "Tensor":
-    """Return (B,): the loss of the order of each example's answers (B, K), the chosen one first."""
-    if config.loss_type == "sigmoid" and not config.label_smoothing:
-        losses = rank_losses(rewards, present)
-        return losses.sum(1) if config.ranking == "full" else losses[:, 0]
-    margins = rewards[:, 0] - rewards[:, 1:].where(present[:, 1:], 0).sum(1)
-    wrong = config.label_smoothing  # probability of a reversed preference
-    if config.loss_type == "ipo":  # distance of the margin without beta from 1 / (2 beta) (Azar et al. 2023, Eq. 17)
-        plain, aim = margins / config.beta, 1 / (2 * config.beta)
-        return (1 - wrong) * (plain - aim).square() + wrong * (plain + aim).square()
-    return (1 - wrong) * surprise(margins) + wrong * surprise(-margins)
+    rewards = rewards_of(policy, reference, beta=config.beta, texts=config.max_negatives)
+    alone = rewards.has_image & ~rewards.has_texts.any(1)
+    rivals = cat([rewards.image[:, None], rewards.texts], 1)
+    present = cat([alone[:, None], rewards.has_texts], 1)
+    return loss_of(rank_losses(rewards.chosen, rivals, present), present.any(1), log_preferences(rewards))
 
 
 def mdpo(policy: Scored, reference: Scored | None, config: settings.MdpoConfig) -> Loss:
@@ -255,13 +228,13 @@ def adavip(policy: Scored, reference: Scored | None, config: settings.AdavipConf
 
     rewards = rewards_of(policy, reference, beta=config.beta)
     has_text, has_image = rewards.has_texts[:, 0], rewards.has_image
-    counts = has_text | has_image
-    ranked = cat([rewards.chosen[:, None], rewards.texts, rewards.image[:, None]], 1)
-    present = stack([counts, has_text, has_image], 1)
+    rivals = cat([rewards.texts, rewards.image[:, None]], 1)
+    present = stack([has_text, has_image], 1)
     # Eq. 13: the shares of the two rejected sides in the gradient.
     lead, both = rewards.texts[:, 0] - rewards.image, has_text & has_image
     weights = {"weight/text": (lead.sigmoid(), both), "weight/image": ((-lead).sigmoid(), both)}
-    return loss_of(rank_losses(ranked, present)[:, 0], counts, {**log_preferences(rewards), **weights})
+    losses = rank_losses(rewards.chosen, rivals, present)
+    return loss_of(losses, present.any(1), {**log_preferences(rewards), **weights})
 
 
 def adpo(policy: Scored, reference: Scored | None, config: settings.AdpoConfig) -> Loss:
@@ -304,15 +277,14 @@ def retriever_loss(log_q: "Tensor", rewards: "Tensor", baseline: float) -> "Tens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """Loss of an objective, and its needs of a row."""
+    """Preference loss of an objective, and its needs of a row; SFT has no reference to compare with."""
 
-    loss: Callable[[Scored, Scored | None, Any], Loss]  # ``loss(policy, reference, section of the settings)``
+    loss: Callable[[Scored, Scored | None, Any], Loss] | None  # of policy, reference and section of the settings
     needs: Needs
-    needs_reference: bool = True  # whether the policy is compared with a reference
 
 
 OBJECTIVES: dict[settings.Objective, Goal] = {
-    "sft": Goal(loss=sft, needs=Needs(every_answer=True), needs_reference=False),
+    "sft": Goal(loss=None, needs=Needs(every_answer=True)),
     "dpo": Goal(loss=dpo, needs=Needs(texts=1, images=True, beside=False, rejected_side=True)),
     "mdpo": Goal(loss=mdpo, needs=Needs(texts=1, images=True, rejected_side=True)),
     "adavip": Goal(loss=adavip, needs=Needs(texts=1, images=True, rejected_side=True)),
@@ -327,11 +299,11 @@ def compute_loss(policy: Scored, reference: Scored | None, config: TrainConfig) 
     A preference loss gets ``sft_weight`` times the chosen text's negative log-likelihood per token, averaged over
     examples (RPO; Pang et al. 2024, "Iterative Reasoning Preference Optimization", Eq. 1); ``nll`` is always logged.
     """
-    goal = OBJECTIVES[config.objective]
-    loss = goal.loss(policy, reference, getattr(config, config.objective))
-    if not goal.needs_reference:
-        return loss
-    likelihood = sft(policy, None, settings.SftConfig(average_over="examples"))
+    compare = OBJECTIVES[config.objective].loss
+    if compare is None:
+        return sft(policy)
+    loss = compare(policy, reference, getattr(config, config.objective))
+    likelihood = sft(policy, by_example=True)
     return Loss(
         value=loss.value + config.sft_weight * likelihood.value if config.sft_weight else loss.value,
         metrics={**likelihood.metrics, **loss.metrics},

@@ -17,6 +17,7 @@ from pairwright.tasks.training.attention import SPLIT
 from pairwright.tasks.training.collate import Answer, Batch
 from pairwright.tasks.training.losses import TEXTS
 
+PACKED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava_onevision", "idefics3", "smolvlm")
 PADDING = -1  # segment number of padding; the prompt is 0, answers count from 1
 ALIGNED = 8  # multiple of sequence lengths on a GPU; otherwise PyTorch copies the mask in each layer
 
@@ -57,7 +58,7 @@ def pack_answers(batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype
     weight = next(model.parameters())
     device = weight.device
     packed = any(len(own) > 1 for own in batch.answers)
-    in_parts = packed and model.config.get_text_config()._attn_implementation.startswith(SPLIT)
+    in_parts = packed and model.config.get_text_config()._attn_implementation == SPLIT
     start = max(map(len, batch.prompts)) if in_parts else 0
     layout = lay_out(batch, start=start, multiple=ALIGNED if device.type == "cuda" else 1)
     known = inspect.signature(_base_model(model).forward).parameters
@@ -71,7 +72,7 @@ def pack_answers(batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype
     positions = _positions(model, batch, layout, types)
     if packed or positions.ndim == 3:
         inputs["position_ids"] = positions
-    if not packed and why_not_packed(model):  # else attention is causal and padding unseen
+    if not packed and not can_pack(model):  # else attention is causal and padding unseen
         inputs["attention_mask"] = (layout.segments != PADDING).long()
     moved: dict[str, Any] = {name: given.to(device, non_blocking=True) for name, given in inputs.items()}
     if packed and length > start:  # else all answers are of one token, predicted by the prompt
@@ -84,22 +85,9 @@ def pack_answers(batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype
     )
 
 
-def why_not_packed(model: Any) -> str:
-    """Return the setting of a model that forbids a shared prompt; empty: none known.
-
-    ``packs_well`` tests it in practice; this catches what short texts do not show.
-    """
-    config = model.config.get_text_config()
-    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
-    if kinds:
-        return f"it has layers of {', '.join(sorted(kinds))}"
-    if getattr(config, "sliding_window", None):
-        return f"its layers see the last {config.sliding_window} tokens only"
-    if not getattr(config, "is_causal", True) or getattr(config, "use_bidirectional_attention", None):
-        return "its tokens see what comes after them"
-    if "token_type_ids" in inspect.signature(_base_model(model).forward).parameters:  # Gemma 3, PaliGemma
-        return "the tokens of an image see each other"
-    return ""
+def can_pack(model: Any) -> bool:
+    """Return whether a model scores answers with a shared prompt as it scores them separately (a test compares)."""
+    return model.config.model_type in PACKED and not getattr(model.config.get_text_config(), "sliding_window", None)
 
 
 def lay_out(batch: Batch, *, start: int = 0, multiple: int = 1) -> Layout:

@@ -9,7 +9,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -28,14 +28,14 @@ from pairwright.tasks.training import load_batches, runs
 from pairwright.tasks.training.collate import Batch
 from pairwright.tasks.training.freeze_rows import Refused
 from pairwright.tasks.training.load_model import restore_beside, save_beside, save_spread, split_rates, without_module
-from pairwright.tasks.training.losses import CHOSEN, Loss, compute_loss, negative_rewards
-from pairwright.tasks.training.pack_answers import pack_answers
+from pairwright.tasks.training.losses import CHOSEN, TEXTS, Loss, compute_loss, measures_of, negative_rewards
+from pairwright.tasks.training.pack_answers import Packed, pack_answers
 from pairwright.tasks.training.ranks import Watcher, count_ranks, gather, own_rank
 from pairwright.tasks.training.report.draw_run import arrange
 from pairwright.tasks.training.report.find_alarms import Alarm, find_collapse
 from pairwright.tasks.training.retriever.adversary import RetrieverAdversary
 from pairwright.tasks.training.save_checkpoints import UNREADABLE, Saving, first_line, is_finite, reading
-from pairwright.tasks.training.score_answers import Copy, Reference, reach_whole, score_answers, sharing_features
+from pairwright.tasks.training.score_answers import Copy, Reference, Table, reach_whole, score_answers, sharing_features
 
 log = logging.getLogger(__name__)
 WINDOW, STATE = "window.json", "trainer_state.json"
@@ -82,8 +82,6 @@ class PreferenceTrainer(Trainer):
         except UNREADABLE as error:
             if self.begun or is_out_of_memory(error):
                 raise
-            if self.is_deepspeed_enabled and isinstance(error, ValueError):
-                raise ConfigError(f"DeepSpeed: {error}") from error
             if not checkpoint:
                 raise
             raise ModelError(
@@ -101,8 +99,7 @@ class PreferenceTrainer(Trainer):
     def _loader(self, rows: Any, seed: int | None) -> Any:
         config = self.setting.config
         batch = config.optimiser.per_device_train_batch_size
-        lengths = load_batches.text_lengths(rows) if config.data.group_by_length and seed is not None else None
-        order = load_batches.Order(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank(), lengths=lengths)
+        order = load_batches.Order(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank())
         workers = load_batches.count_workers(config.data.dataloader_num_workers)
         return load_batches.make_loader(rows, cast("Any", self.data_collator), order, workers=workers)
 
@@ -131,13 +128,12 @@ class PreferenceTrainer(Trainer):
 
     @property
     def is_sharded(self) -> bool:
-        """Return whether weights or optimiser states are sharded over the ranks."""
-        return self.is_fsdp_enabled or self.is_deepspeed_enabled
+        """Return whether the weights are sharded over the ranks."""
+        return self.is_fsdp_enabled
 
     def _weight(self, batch: Batch) -> float:
         """Return the denominator of a batch's mean loss: its examples, or for SFT their tokens."""
-        config = self.setting.config
-        if config.objective != "sft" or config.sft.average_over == "examples":
+        if self.setting.config.objective != "sft":
             return len(batch.keys)
         return sum(len(answer.targets) for own in batch.answers for answer in own if answer.column == CHOSEN)
 
@@ -191,14 +187,17 @@ class PreferenceTrainer(Trainer):
         if adversary:
             batch = load_batches.with_answers(batch, adversary.propose(batch.keys), config.model.max_length)
         self._tokens += sum(map(len, batch.prompts)) + sum(len(answer.ids) for own in batch.answers for answer in own)
-        dtype = torch.bfloat16 if self.args.bf16 else torch.float16 if self.args.fp16 else None
-        packed = pack_answers(batch, self.accelerator.unwrap_model(model), dtype=dtype)
+        packed = self._pack(model, batch)
         reference = self.setting.reference
         with sharing_features(model, *([reference.model] if isinstance(reference, Copy) else [])):
             compared = reference.score(model, packed, batch.keys) if reference else None
             policy = score_answers(model, packed)
         loss = compute_loss(policy, compared, config)
         return loss, negative_rewards(policy, compared, config.adpo) if adversary else None
+
+    def _pack(self, model: Any, batch: Batch, *, width: int = 0) -> Packed:
+        dtype = torch.bfloat16 if self.args.bf16 else torch.float16 if self.args.fp16 else None
+        return pack_answers(batch, self.accelerator.unwrap_model(model), width=width, dtype=dtype)
 
     @override
     def _clip_grad_norm(self, model: Any) -> Any:
@@ -220,39 +219,74 @@ class PreferenceTrainer(Trainer):
 
     # ---- measuring and logging
 
+    def _batches(self, rows: Any) -> Iterator[tuple[Batch, bool]]:
+        """Yield this rank's batches for passes in evaluation mode; False: only run, as all ranks must, equally often.
+
+        ``KeyboardInterrupt``: the training is to stop.
+        """
+        cast("Any", self.model).eval()
+        for inputs in self._loader(rows, None):
+            if self.stopping and count_ranks() == 1:
+                raise KeyboardInterrupt
+            batch: Batch = inputs["batch"]
+            self._refused += batch.refused
+            if batch.prompts or self.is_sharded:
+                yield (batch, True) if batch.prompts else (replace(self._spare), False)
+
+    def score_reference(self) -> None:
+        """Write the initial model's log-probabilities of all rows' answers, where they are the reference."""
+        table, found = self.setting.reference, list[tuple[str, list[float], list[int]]]()
+        if not isinstance(table, Table) or any(gather(table.path.exists())):
+            return
+        log.info("the initial model scores all answers once, for the reference")
+        width, model = TEXTS + measures_of(self.setting.config).texts, self.model
+        for rows in (self.train_dataset, self.eval_dataset):
+            for batch, counts in self._batches(rows):
+                with torch.no_grad():
+                    scored = score_answers(model, self._pack(model, batch, width=width))
+                if counts:
+                    found += zip(batch.keys, scored.logps.tolist(), scored.tokens.tolist(), strict=True)
+        every = [row for own in gather(found) for row in own]
+        if self.is_world_process_zero():
+            if not every:
+                _ = self._spare  # raises, with the reasons
+            table.write(every)
+        gather(None)  # the others read the file when it is there
+
     def measure(self) -> None:
         """Evaluate on the held-out rows, once per step.
 
         ADPO, which draws its negatives, is evaluated as DPO on the rows' own rejected texts.
         """
         config, metrics, began = self.setting.config, self.setting.metrics, time.monotonic()
-        rows, model = cast("Any", self.eval_dataset), cast("Any", self.model)
+        rows = cast("Any", self.eval_dataset)
         if not len(rows) or any(gather(metrics.has(self.state.global_step, runs.HELD_OUT))):
             return
         if self.setting.adversary:
             config = config.model_copy(update={"objective": "dpo", "dpo": DpoConfig(beta=config.adpo.beta)})
         window, tokens = runs.Window(), self._tokens
-        model.eval()
-        with torch.no_grad():
-            for inputs in self._loader(rows, None):
-                if self.stopping and count_ranks() == 1:
-                    return
-                self._measure_batch(inputs["batch"], config, window)
-        window.join(gather(window.empty()))
-        ranked = window.sums.get("accuracy", (0.0, 0.0))[1]
-        if (found := window.take()) and self.is_world_process_zero():
-            try:
+        try:
+            with torch.no_grad():
+                for batch, counts in self._batches(rows):
+                    loss, _ = self._loss(self.model, batch, config)
+                    if counts:
+                        window.add(_to_numbers(loss), self._weight(batch), loss.counts)
+            window.join(gather(window.empty()))
+            ranked = window.sums.get("accuracy", (0.0, 0.0))[1]
+            found = window.take()
+            if found and self.is_world_process_zero():
                 found |= ({runs.RANKED: ranked} if ranked else {}) | self.setting.measure_answers(self)
-            except KeyboardInterrupt:
-                if not self.stopping:
-                    raise
-                return
+        except KeyboardInterrupt:
+            if not self.stopping:
+                raise
+            return
+        if found and self.is_world_process_zero():
             self._add(runs.HELD_OUT, found)
             due = self.control.should_log  # report to trackers without marking the step as logged
             named = {f"eval_{name}": value for name, value in found.items()}
             self.callback_handler.on_log(self.args, self.state, self.control, named)
             self.control.should_log = due
-        model.train()
+        cast("Any", self.model).train()
         self._tokens = tokens
         self._since += time.monotonic() - began
 
@@ -263,14 +297,6 @@ class PreferenceTrainer(Trainer):
             log.warning("step %d: %s. %s", self.state.global_step, *found)
         if found and self.setting.config.output.alarms == "stop":
             self.alarm, self.stopping = found, True
-
-    def _measure_batch(self, batch: Batch, config: TrainConfig, window: runs.Window) -> None:
-        self._refused += batch.refused
-        if batch.prompts:
-            loss, _ = self._loss(self.model, batch, config)
-            window.add(_to_numbers(loss), self._weight(batch), loss.counts)
-        elif self.is_sharded:
-            self._loss(self.model, replace(self._spare), config)
 
     @override
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -340,10 +366,10 @@ class PreferenceTrainer(Trainer):
 
     @override
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Write the finished model, or a checkpoint's; FSDP and DeepSpeed write checkpoints themselves."""
+        """Write the finished model, or a checkpoint's; FSDP writes checkpoints itself."""
         if not (_internal_call and self.is_sharded):
             super().save_model(output_dir, _internal_call)
-        elif self.is_fsdp_enabled:
+        else:
             save_spread(self.model, Path(str(output_dir)), first=self.args.should_save)
 
     @override
@@ -398,6 +424,7 @@ class _Events(TrainerCallback):
         if state.global_step >= state.max_steps:
             control.should_training_stop = True
         elif not state.global_step:
+            self.trainer.score_reference()
             self.trainer.measure()
 
     @override

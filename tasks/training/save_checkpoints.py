@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from torch.distributed.tensor import DTensor
 
 from pairwright.schemas.errors import ModelError, StoreError, TrainingError
 from pairwright.schemas.training import SIZES, WEIGHTS, TrainConfig
@@ -81,9 +82,9 @@ class Saving:
 
 
 def is_finite(model: Any) -> bool:
-    """Return whether all trained weights, or this rank's shard under FSDP or ZeRO-3, are finite."""
-    trained = [weight for weight in model.parameters() if weight.requires_grad]
-    own = [getattr(one.detach(), "_local_tensor", getattr(one, "ds_tensor", one.detach())) for one in trained]
+    """Return whether all trained weights, or this rank's shards of them, are finite."""
+    trained = [weight.detach() for weight in model.parameters() if weight.requires_grad]
+    own = [one.to_local() if isinstance(one, DTensor) else one for one in trained]
     return bool(torch.stack([torch.isfinite(one).all() for one in own]).all()) if own else True
 
 

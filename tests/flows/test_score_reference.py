@@ -1,8 +1,6 @@
-"""A run that is compared with a table: losses as with a copy, one model in memory, rows scored once for all runs."""
+"""A run that is compared with a table: losses as with a copy, also on rows that people edited."""
 
-import gc
 import shutil
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pairwright.flows.train_model import score_reference, train
+from pairwright.flows.train_model import train
 from pairwright.flows.version import open_version
 from pairwright.schemas.decisions import Decision
 from pairwright.schemas.rows import PreferenceRow
@@ -18,9 +16,6 @@ from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.decisions import write_decisions
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import read_live
-from pairwright.tasks.training.find_model import Found, find_model
-from pairwright.tasks.training.runs import REFERENCE
-from pairwright.tasks.training.score_answers import Table, open_reference, open_table
 
 FULL = {"model": {"tuning": "full"}}
 NEAR = 5e-5
@@ -35,58 +30,6 @@ def dataset(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Folder:
 
 def settings(objective: str = "adavip", **values: Any) -> TrainConfig:
     return TrainConfig.model_validate({"objective": objective, **FULL, **values})
-
-
-def tables(folder: Folder) -> dict[str, dict[str, int]]:
-    """Return the parts of each table of references, with when they were written."""
-    places = Path(folder.path("tables/reference")).glob("*")
-    return {one.name: {part.name: part.stat().st_mtime_ns for part in one.glob("part-*.parquet")} for one in places}
-
-
-def score(folder: Folder, found: Found, run: Path, config: TrainConfig | None = None) -> Table:
-    run.mkdir(exist_ok=True)
-    score_reference(open_version(folder), config or settings(), found=found, run=run)
-    return open_table(run / REFERENCE)
-
-
-def living() -> int:
-    """Return how many models are in memory."""
-    gc.collect()
-    return sum(type(one).__name__ == "Qwen2VLForConditionalGeneration" for one in gc.get_objects())
-
-
-def test_every_row_is_scored_once_for_all_runs(dataset: Folder, qwen: Path, tmp_path: Path) -> None:
-    found, before = find_model(str(qwen)), living()
-    table = score(dataset, found, tmp_path / "one")
-    assert len(table.keys) == sum(_rows(dataset))
-    assert (table.keys[:-1] < table.keys[1:]).all()
-    assert (table.tokens[:, 0] > 0).all()
-    assert (table.logps[table.tokens > 0] < 0).all()
-    made = tables(dataset)
-    again = score(dataset, found, tmp_path / "two", settings("mdpo"))
-    assert tables(dataset) == made
-    assert (again.logps == table.logps).all()
-    assert living() == before, "the model is gone again"
-    assert isinstance(open_reference(settings(), qwen, tmp_path / "one"), Table)
-    assert living() == before
-
-
-def _rows(folder: Folder) -> Iterator[int]:
-    for part in Path(folder.path("tables/preferences")).glob("*/part-*.parquet"):
-        yield pq.read_table(part, columns=["status"]).column("status").to_pylist().count("ok")
-
-
-def test_what_was_scored_otherwise_is_never_used(dataset: Folder, qwen: Path, tmp_path: Path) -> None:
-    found = find_model(str(qwen))
-    table = score(dataset, found, tmp_path / "run")
-    other = Path(shutil.copytree(qwen, tmp_path / "other"))
-    (other / "chat_template.jinja").write_text("{# another #}" + (other / "chat_template.jinja").read_text())
-    narrow = settings(model={"tuning": "full", "max_pixels": 784})
-    for number, (changed, config) in enumerate(((find_model(str(other)), settings()), (found, narrow))):
-        before = set(tables(dataset))
-        now = score(dataset, changed, tmp_path / f"run{number}", config)
-        assert len(set(tables(dataset)) - before) == 1
-    assert (now.logps != table.logps).any()
 
 
 def test_a_table_and_a_copy_train_alike_also_on_rows_that_people_edited(dataset: Folder, qwen: Path) -> None:

@@ -74,8 +74,8 @@ def check_settings(config: TrainConfig) -> None:
     """Refuse settings that this training does not support."""
     if config.optimiser.precision == "fp16":
         raise ConfigError("optimiser.precision: NAMC supports bf16 and fp32")
-    if config.optimiser.optim != OptimiserConfig().optim or config.data.group_by_length:
-        raise ConfigError("optimiser.optim, data.group_by_length: not supported by NAMC; leave them out")
+    if config.optimiser.optim != OptimiserConfig().optim:
+        raise ConfigError("optimiser.optim: not supported by NAMC; leave it out")
     if config.output.report_to:
         raise ConfigError("output.report_to: not supported by NAMC; see its run page")
 

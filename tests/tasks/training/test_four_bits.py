@@ -78,8 +78,6 @@ def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(ValueError, match="weights in 4 bits cannot be trained"):
         given(model={"load_in_4bit": True, "tuning": "full"})
-    with pytest.raises(ValueError, match="FlashAttention needs 16 bits"):
-        given(model={"attn_implementation": "flash_attention_2"}, optimiser={"precision": "fp32"})
     with pytest.raises(ConfigError, match=r"unknown optimiser 'adamw_8bits'; did you mean adamw_8bit\?"):
         check_optimiser(given(optimiser={"optim": "adamw_8bits"}))
     for name in ("adamw_torch_fused", "adafactor", "paged_lion_8bit"):

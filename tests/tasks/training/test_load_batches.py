@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from itertools import chain
 
-import numpy as np
 import pytest
 
 from pairwright.tasks.training.collate import Batch, UnreadableRowError
@@ -57,23 +56,6 @@ def test_the_order_is_that_of_the_seed_and_the_epoch() -> None:
     assert list(Order(50, 5, 1)) == list(Order(50, 5, 1))
     assert len({str(list(Order(50, 5, seed, epoch=epoch))) for seed in (0, 1) for epoch in (0, 1)}) == 4
     assert list(Order(5, 2, None)) == [[0, 1], [2, 3], [4]]
-
-
-def test_a_step_has_rows_of_about_one_length_and_each_row_comes_once() -> None:
-    lengths = np.random.default_rng(3).integers(1, 1000, 330)
-    alone = list(Order(330, 4, 7, lengths=lengths))
-    assert sorted(chain(*alone)) == list(range(330))
-    assert [len(one) for one in alone] == [4] * 82 + [2]
-
-    def spread(steps: list[list[int]]) -> float:
-        return float(np.mean([np.ptp(lengths[step]) for step in steps]))
-
-    assert spread(alone) < spread(list(Order(330, 4, 7))) / 10
-    assert len({sum(lengths[step]) for step in alone[:5]}) == 5, "steps of one length do not come together"
-    assert list(Order(330, 4, 7, lengths=lengths)) == alone
-    assert list(Order(330, 4, 7, lengths=lengths, epoch=1)) != alone
-    ranks = (list(Order(330, 2, 7, lengths=lengths, ranks=2, rank=rank)) for rank in range(2))
-    assert [one + other for one, other in zip(*ranks, strict=True)] == alone
 
 
 def test_processes_do_not_change_the_order() -> None:
