@@ -16,7 +16,6 @@ from pairwright.schemas.section import Count, Positive, Section, Seed, Share
 NAME = "differential"
 SIZES, WEIGHTS = f"{NAME}.json", f"{NAME}.safetensors"
 """Files beside a model's weights: settings and weights of the module."""
-MOST_DEPTH = 8
 
 
 class DifferentialConfig(Section):
@@ -24,7 +23,7 @@ class DifferentialConfig(Section):
 
     enabled: bool = False
     """Whether the model gets the module; the same as ``--differential``."""
-    depth: Annotated[int, Field(ge=1, le=MOST_DEPTH)] = 2
+    depth: Annotated[int, Field(ge=1, le=8)] = 2
     """Number of layers of self- and cross-attention; the paper's 2."""
     shared_weights: bool = True
     """Whether all compared layers of the vision tower share the same weights; not published."""

@@ -169,8 +169,8 @@ def _answer_batch(owed: Sequence[Owed], *, local: LocalModel, answers: Answers, 
 
 def _load(question: Question, local: LocalModel) -> Loaded:
     """Decode a question's images; ``RefusedRowError`` for an unreadable image or a control token in the text."""
-    for tokens in local.chat.tokenise(question.text.split(PLACE)).values():
-        tokens.checked()
+    for text, ids in local.chat.tokenise(question.text.split(PLACE)).items():
+        local.chat.check(text, ids)
     turns = (Turn(role="user", text=question.text),)
     example = Example(key="", turns=turns, images=question.images, chosen="")
     return load_example(example, local.max_pixels, pairs=local.pairs)

@@ -6,15 +6,14 @@ answers, where no token sees it.
 """
 
 import inspect
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pairwright.tasks.training.attention import SPLIT
-from pairwright.tasks.training.collate import Answer, Batch
+from pairwright.tasks.training.collate import Batch
 from pairwright.tasks.training.losses import TEXTS
 
 PACKED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava_onevision", "idefics3", "smolvlm")
@@ -36,8 +35,7 @@ class Packed:
     width: int  # A, the number of columns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(NamedTuple):
     """Sequences of P prompts, on the CPU."""
 
     ids: Tensor  # (P, T) tokens
@@ -92,26 +90,23 @@ def can_pack(model: Any) -> bool:
 
 def lay_out(batch: Batch, *, start: int = 0, multiple: int = 1) -> Layout:
     """Return the token positions; answers start at ``start`` (0: at each prompt's end), T is a multiple."""
-    rows = [_make_sequence(prompt, own, start) for prompt, own in zip(batch.prompts, batch.answers, strict=True)]
+    rows: list[tuple[list[Any], ...]] = []
+    for prompt, own in zip(batch.prompts, batch.answers, strict=True):
+        size, gap = len(prompt), max(0, start - len(prompt))
+        ids, segments, steps = [*prompt, *[0] * gap], [0] * size + [PADDING] * gap, [0] * (size + gap)
+        keep = [False] * (size - 1) + [bool(own)] + [False] * gap
+        for number, answer in enumerate(own, 1):
+            seen = len(answer.ids) - 1
+            ids += answer.ids[:-1]
+            segments += [number] * seen
+            steps += range(1, seen + 1)
+            keep += [place not in answer.silent for place in range(1, seen + 1)]
+        rows.append((ids, segments, steps, keep))
     length = -(-max(len(row[0]) for row in rows) // multiple) * multiple
-    ids, segments, steps, keep = (
-        torch.tensor([given + [filler] * (length - len(given)) for given in column])
-        for column, filler in zip(zip(*rows, strict=True), (0, PADDING, 0, False), strict=True)
+    columns = zip(zip(*rows, strict=True), (0, PADDING, 0, False), strict=True)
+    return Layout(
+        *(torch.tensor([given + [filler] * (length - len(given)) for given in column]) for column, filler in columns)
     )
-    return Layout(ids=ids, segments=segments, steps=steps, keep=keep)
-
-
-def _make_sequence(prompt: Sequence[int], own: Sequence[Answer], start: int) -> tuple[list[Any], ...]:
-    size, gap = len(prompt), max(0, start - len(prompt))
-    ids, segments, steps = [*prompt, *[0] * gap], [0] * size + [PADDING] * gap, [0] * (size + gap)
-    keep = [False] * (size - 1) + [bool(own)] + [False] * gap
-    for number, answer in enumerate(own, 1):
-        seen = len(answer.ids) - 1
-        ids += answer.ids[:-1]
-        segments += [number] * seen
-        steps += range(1, seen + 1)
-        keep += [place not in answer.silent for place in range(1, seen + 1)]
-    return ids, segments, steps, keep
 
 
 def _index_answers(batch: Batch) -> dict[str, Tensor]:

@@ -105,7 +105,8 @@ class Run:
         """Return its settings; ``None`` before it begins."""
         path = self.folder / "config.yaml"
         try:
-            return TrainConfig.model_validate(yaml.safe_load(path.read_text()))
+            # Settings of earlier versions are passed over, so that their finished runs are still read.
+            return TrainConfig.model_validate(yaml.safe_load(path.read_text()), extra="ignore")
         except FileNotFoundError:
             return None
         except (ValidationError, yaml.YAMLError, UnicodeDecodeError, OSError) as error:

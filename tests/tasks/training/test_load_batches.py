@@ -5,24 +5,21 @@ from itertools import chain
 
 import pytest
 
-from pairwright.tasks.training.collate import Batch, UnreadableRowError
+from pairwright.tasks.training.collate import Batch
 from pairwright.tasks.training.freeze_rows import Refused
 from pairwright.tasks.training.load_batches import Order, make_loader
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Be rows that are all refused, so that no model is needed; some cannot be read."""
+    """Rows that are all refused, so that no model is needed."""
 
     count: int
-    lost: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return self.count
 
     def __getitem__(self, place: int) -> Refused:
-        if place in self.lost:
-            raise UnreadableRowError(f"row {place} is gone")
         return Refused(key=str(place), reason="a test")
 
 
@@ -63,9 +60,3 @@ def test_processes_do_not_change_the_order() -> None:
     alone = load(Rows(23), order)
     assert [int(key) for batch in alone for key in batch] == list(chain(*order))
     assert load(Rows(23), order, workers=2) == alone
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_row_that_cannot_be_read_is_told_in_its_own_words(workers: int) -> None:
-    with pytest.raises(UnreadableRowError, match=r"^row 2 is gone$"):
-        load(Rows(4, lost=(2,)), Order(4, 2, None), workers=workers)
