@@ -58,10 +58,6 @@ class MdpoConfig(Section):
 
     beta: Beta = 0.1
     """Strength of the pull towards the reference model."""
-    anchor_enabled: bool = True
-    """Whether the chosen text's own reward is held above ``delta``; if not, the loss is two DPO losses added."""
-    delta: float = 0.0
-    """Reward above which the anchor holds the chosen text."""
 
 
 class AdavipConfig(Section):

@@ -196,11 +196,7 @@ def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence
 
 
 def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
-    """Write the model's answers to held-out rows; nothing where weights are sharded over ranks.
-
-    Raises:
-        KeyboardInterrupt: the training is to stop.
-    """
+    """Write the model's answers to held-out rows; nothing where weights are sharded over ranks."""
     if trainer.is_sharded:
         log.info("no samples: the weights are sharded over several processes")
         return
@@ -215,9 +211,9 @@ def measure_unreadable(trainer: "PreferenceTrainer") -> dict[str, float]:
     """Return the share of answers to some held-out rows that are empty, cut off, or off the chosen text's template."""
 
     def is_unreadable(sample: Sample) -> bool:
-        reference, answer = (read_difference(text, difference_verbs()) for text in (sample.reference, sample.answer))
-        off_template = isinstance(reference, Difference) and not isinstance(answer, Difference)
-        return sample.cut or not sample.answer or off_template
+        texts = (read_difference(text, difference_verbs()) for text in (sample.reference, sample.answer))
+        is_difference, stays_one = (isinstance(text, Difference) for text in texts)
+        return sample.cut or not sample.answer or (is_difference and not stays_one)
 
     samples = [] if trainer.is_sharded else answer_held_out(trainer, most=COUNT)
     return {UNREADABLE: sum(map(is_unreadable, samples)) / len(samples)} if samples else {}
@@ -246,20 +242,19 @@ def answer_held_out(trainer: "PreferenceTrainer", *, most: int | None) -> list[S
         items = [held_out[place] for place in some]
         with computing(trainer.args.device, choose_precision(config)):
             found = generate_answers(model, trainer.processing_class, items, most_tokens=tokens)
-        return [_make_sample(item.example, said) for item, said in zip(items, found, strict=True)]
+        return [
+            Sample(
+                key=item.example.key,
+                prompt="\n".join(turn.text for turn in item.example.turns),
+                images=item.example.images,
+                reference=item.example.chosen,
+                answer=said.text,
+                rejected=next(iter(item.example.rejected), ""),
+                cut=said.cut,
+            )
+            for item, said in zip(items, found, strict=True)
+        ]
 
     batches = Batches(fixed=config.optimiser.per_device_train_batch_size)
     asked = [place for place, length in lengths.items() if length]
     return [one for some in batches.pieces(answer, asked) for one in some]
-
-
-def _make_sample(example: Example, said: Generated) -> Sample:
-    return Sample(
-        key=example.key,
-        prompt="\n".join(turn.text for turn in example.turns),
-        images=example.images,
-        reference=example.chosen,
-        answer=said.text,
-        rejected=next(iter(example.rejected), ""),
-        cut=said.cut,
-    )

@@ -99,7 +99,7 @@ def _inspect_folder(folder: Path, field: str, *, commit: str = "") -> Found:
     if adapters := _has(folder, ADAPTERS):
         weights, base = [folder / ADAPTERS, folder / ADAPTER_WEIGHTS], _read_base(folder)
     else:
-        index = _read_json(folder / INDEX).get("weight_map") if _has(folder, INDEX) else None
+        index = read_json(folder / INDEX).get("weight_map") if _has(folder, INDEX) else None
         shards = [folder / name for name in sorted(set(map(str, index.values())))] if isinstance(index, dict) else []
         weights, base = [folder / CONFIG, *([folder / INDEX, *shards] if shards else [folder / WHOLE])], ("", "")
     own = [*weights, *(folder / name for name in (TUNED, SIZES, WEIGHTS) if _has(folder, name))]
@@ -122,14 +122,15 @@ def _has(folder: Path, name: str) -> bool:
 def _read_base(folder: Path) -> tuple[str, str]:
     if _has(folder, CONFIG):
         raise ModelError(f"{NAME}: {folder} holds a model ({CONFIG}) and adapters ({ADAPTERS}): move one of them")
-    content = _read_json(folder / ADAPTERS)
+    content = read_json(folder / ADAPTERS)
     base, revision = content.get("base_model_name_or_path"), content.get("revision") or ""
     if not isinstance(base, str) or not base or not isinstance(revision, str):
         raise ModelError(f"{NAME}: {folder / ADAPTERS} does not name the base model")
     return base, "" if is_local(base) else revision
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a model's JSON file."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise ValueError("too large")
@@ -156,14 +157,9 @@ def find_module(folder: Path) -> Path | None:
 
 def read_module(folder: Path) -> DifferentialConfig:
     """Return the settings of a folder's differential perception module."""
-    content = _read_json(folder / SIZES)
+    content = read_json(folder / SIZES)
     try:
         own = {name: content[name] for name in DifferentialConfig.model_fields if name != "enabled"}
         return DifferentialConfig.model_validate({"enabled": True} | own)
     except (KeyError, ValueError) as error:
         raise ModelError(f"{NAME}: {folder / SIZES}: invalid settings of a module: {error}") from error
-
-
-def read_settings(folder: Path) -> dict[str, Any]:
-    """Return a model's ``config.json``."""
-    return _read_json(folder / CONFIG)

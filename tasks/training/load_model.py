@@ -11,7 +11,7 @@ Weights trained in full beside adapters go into ``tuned.safetensors``, since pef
 import importlib
 import logging
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,12 @@ from pairwright.tasks.models.weights import loading
 from pairwright.tasks.training.attention import choose_attention, join_windows
 from pairwright.tasks.training.find_model import (
     ADAPTER_WEIGHTS,
+    CONFIG,
     NAME,
     TUNED,
     find_base,
     find_module,
-    read_settings,
+    read_json,
     require_bits,
 )
 
@@ -84,8 +85,8 @@ def load_model(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     model = load_plain(folder, config, dtype=dtype)
     if config.load_in_4bit:
         keep_in_4bit(model, dtype)
-    if (place := find_module(folder)) and load_differential(model, place):
-        _check_finite(place, getattr(model, MODULE).named_parameters())
+    if place := find_module(folder):
+        load_differential(model, place)
     return model
 
 
@@ -103,7 +104,7 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     """Return a model as ``load_model`` does, without differential perception."""
     if base := find_base(folder):
         return merge_adapters(load_plain(base.folder, config, dtype=dtype), folder)
-    kind = (settings := read_settings(folder)).get("model_type")
+    kind = (settings := read_json(folder / CONFIG)).get("model_type")
     if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         own = " Code in a checkpoint is never run." if "auto_map" in settings else ""
         raise ModelError(f"{NAME}: {folder}: unsupported vision-language model type {str(kind)[:80]!r}.{own}")
@@ -116,7 +117,6 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
         dtype=dtype,
         attn_implementation=choose_attention(),
     )
-    _check_finite(folder, model.named_parameters())
     join_windows(model)
     return model
 
@@ -151,12 +151,6 @@ def _linear_layers(model: Any, inside: tuple[str, ...]) -> list[tuple[str, torch
     head = model.get_output_embeddings()
     named = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, torch.nn.Linear)]
     return [(name, layer) for name, layer in named if layer is not head and f"{name}.".startswith(inside)]
-
-
-def _check_finite(path: Path, tensors: Iterable[tuple[str, Tensor]]) -> None:
-    for name, tensor in tensors:
-        if not torch.isfinite(tensor.sum(dtype=torch.float32)):
-            raise ModelError(f"{NAME}: {path}: {name} holds NaN or infinite values")
 
 
 # ---- what is trained
@@ -256,7 +250,6 @@ def merge_adapters(model: Any, folder: Path) -> Any:
     missing = sorted(name for name in report.missing_keys if ADAPTER in name)
     if strange := [*missing, *report.unexpected_keys]:
         raise ModelError(f"{NAME}: {folder}: belongs to another model: {name_some(strange)}")
-    _check_finite(folder, tensors.items())
     merged = tuned.merge_and_unload()
     if (folder / TUNED).is_file():
         _copy_weights(dict(merged.named_parameters()), folder / TUNED)
@@ -313,7 +306,6 @@ def restore_beside(model: Any, folder: Path) -> None:
 def _copy_weights(weights: dict[str, Tensor], path: Path) -> set[str]:
     """Copy a file's tensors into weights of the same names; return the names."""
     tensors = read_checkpoint(path, field=NAME)
-    _check_finite(path, tensors.items())
     for name, tensor in tensors.items():
         own = weights.get(name)
         if own is None or own.shape != tensor.shape:

@@ -71,11 +71,7 @@ def rewards_of(policy: Scored, reference: Scored | None, *, beta: float, texts: 
     These are the implicit rewards of Rafailov et al. 2023 (paper 004, Eq. 4); their constant cancels in every margin.
     The reference gets no gradient.
     """
-    if reference is None:
-        raise ValueError("the reference's log-probabilities are missing")
-    if reference.logps.shape != policy.logps.shape:
-        shapes = tuple(policy.logps.shape), tuple(reference.logps.shape)
-        raise ValueError(f"policy and reference differ in shape: {shapes[0]} and {shapes[1]}")
+    assert reference, "a preference loss compares the policy with a reference"
     policy, reference = _with_columns(policy, texts), _with_columns(reference, texts)
     present = policy.present
     values, chosen = beta * (policy.logps - reference.logps.detach()).where(present, 0), present[:, CHOSEN]
@@ -145,30 +141,26 @@ def log_preferences(rewards: Rewards) -> Logged:
     has_texts, has_image = rewards.has_texts, rewards.has_image
     has_text = has_texts.any(1)
     counts = has_text | has_image
-    rejected = _mean_of(rewards.texts, has_texts)
+
+    def mean_of(values: "Tensor") -> "Tensor":  # over an example's rejected texts; 0 without any
+        return values.where(has_texts, 0).sum(1) / has_texts.sum(1).clamp(min=1)
+
+    def wins(leads: "Tensor") -> "Tensor":
+        return (leads.sign() + 1) / 2
+
+    rejected, ahead = mean_of(rewards.texts), rewards.chosen - rewards.image
     best = rewards.texts.where(has_texts, -float("inf")).amax(1)
-    ahead = rewards.chosen - rewards.image
     return {
         "reward/chosen": (rewards.chosen, counts),
         "reward/rejected": (rejected, has_text),
         "reward/image": (rewards.image, has_image),
         "margin": (rewards.chosen - rejected, has_text),
         "margin/image": (ahead, has_image),
-        "accuracy": (_wins(rewards.chosen - best), has_text),
-        "accuracy/image": (_wins(ahead), has_image),
+        "accuracy": (wins(rewards.chosen - best), has_text),
+        "accuracy/image": (wins(ahead), has_image),
         "logp/chosen": (rewards.logps[:, CHOSEN], counts),
-        "logp/rejected": (_mean_of(rewards.logps[:, TEXTS:], has_texts), has_text),
+        "logp/rejected": (mean_of(rewards.logps[:, TEXTS:]), has_text),
     }
-
-
-def _wins(leads: "Tensor") -> "Tensor":
-    """Return 1 for positive leads, 0 for negative ones, 0.5 for ties."""
-    return (leads.sign() + 1) / 2
-
-
-def _mean_of(values: "Tensor", having: "Tensor") -> "Tensor":
-    """Return (B,): the mean over an example's present columns; 0 without any."""
-    return values.where(having, 0).sum(1) / having.sum(1).clamp(min=1)
 
 
 def sft(policy: Scored, *, by_example: bool = False) -> Loss:
@@ -202,7 +194,7 @@ def dpo(policy: Scored, reference: Scored | None, config: DpoConfig) -> Loss:
 
 
 def mdpo(policy: Scored, reference: Scored | None, config: settings.MdpoConfig) -> Loss:
-    """Return the mean of DPO on the rejected text, DPO on the rejected images and the anchor -log sigmoid(r++ - delta).
+    """Return the mean of DPO on the rejected text, DPO on the rejected images and the anchor -log sigmoid(r++).
 
     An example with one rejected side only has plain DPO on it, without the anchor (ours), as in the other objectives;
     one with none does not count. Further rejected texts are ignored.
@@ -211,10 +203,8 @@ def mdpo(policy: Scored, reference: Scored | None, config: settings.MdpoConfig) 
     has_text, has_image = rewards.has_texts[:, 0], rewards.has_image
     per_text = surprise(rewards.chosen - rewards.texts[:, 0]).where(has_text, 0)
     per_image = surprise(rewards.chosen - rewards.image).where(has_image, 0)
-    per_example = per_text + per_image
-    if config.anchor_enabled:
-        per_example = per_example + surprise(rewards.chosen - config.delta).where(has_text & has_image, 0)
-    return loss_of(per_example, has_text | has_image, log_preferences(rewards))
+    anchor = surprise(rewards.chosen).where(has_text & has_image, 0)
+    return loss_of(per_text + per_image + anchor, has_text | has_image, log_preferences(rewards))
 
 
 def adavip(policy: Scored, reference: Scored | None, config: settings.AdavipConfig) -> Loss:

@@ -1,7 +1,7 @@
 """Train on preferences with transformers' Trainer: objective, reference, adversary, atomic checkpoints.
 
 Differences to the Trainer: the loader (``load_batches``), means over all rows of a step across ranks and accumulation,
-and atomic checkpoints (``save_checkpoints``). Four private methods of the Trainer are overridden; a test checks them
+and atomic checkpoints (``save_checkpoints``). Three private methods of the Trainer are overridden; a test checks them
 against the installed release.
 """
 
@@ -17,13 +17,12 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback, TrainerState
+from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback
 from typing_extensions import override
 
-from pairwright.schemas.errors import ConfigError, ModelError, TrainingError
+from pairwright.schemas.errors import TrainingError
 from pairwright.schemas.training import NAME as MODULE
 from pairwright.schemas.training import DpoConfig, TrainConfig
-from pairwright.tasks.models.batches import is_out_of_memory
 from pairwright.tasks.training import load_batches, runs
 from pairwright.tasks.training.collate import Batch
 from pairwright.tasks.training.freeze_rows import Refused
@@ -34,11 +33,11 @@ from pairwright.tasks.training.ranks import Watcher, count_ranks, gather, own_ra
 from pairwright.tasks.training.report.draw_run import arrange
 from pairwright.tasks.training.report.find_alarms import Alarm, find_collapse
 from pairwright.tasks.training.retriever.adversary import RetrieverAdversary
-from pairwright.tasks.training.save_checkpoints import UNREADABLE, Saving, first_line, is_finite, reading
+from pairwright.tasks.training.save_checkpoints import Saving, is_finite
 from pairwright.tasks.training.score_answers import Copy, Reference, Table, reach_whole, score_answers, sharing_features
 
 log = logging.getLogger(__name__)
-WINDOW, STATE = "window.json", "trainer_state.json"
+WINDOW = "window.json"  # metrics since the last log entry, in a checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +66,6 @@ class PreferenceTrainer(Trainer):
         self.stopping = False  # set to end after this step, with a checkpoint
         self.alarm: Alarm | None = None  # which stopped the training
         self.order = load_batches.Order(0, 1, None)
-        self.begun = False  # whether a checkpoint, if any, has been read
         self._agreed_to_stop, self._total = False, 0.0
         self._keys: list[str] = []
         self._refused: list[Refused] = []
@@ -76,17 +74,12 @@ class PreferenceTrainer(Trainer):
     def fit(self, checkpoint: Path | None) -> None:
         """Train, from a checkpoint where there is one."""
         if checkpoint:
-            self._restore(checkpoint)
-        try:
-            self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        except UNREADABLE as error:
-            if self.begun or is_out_of_memory(error):
-                raise
-            if not checkpoint:
-                raise
-            raise ModelError(
-                f"{checkpoint}: damaged, or of another model: {first_line(error)}. {runs.advise(checkpoint)}"
-            ) from error
+            if self.is_world_process_zero():
+                self.window.join([json.loads((checkpoint / WINDOW).read_text())])
+            if self.setting.adversary:
+                self.setting.adversary.load(checkpoint)
+            restore_beside(self.model, checkpoint)
+        self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
     # ---- rows
 
@@ -145,10 +138,7 @@ class PreferenceTrainer(Trainer):
     @override
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """Create the optimiser, with groups for the vision tower where it has its own learning rate."""
-        try:
-            optimizer = super().create_optimizer(model)
-        except (ImportError, ValueError, NotImplementedError) as error:
-            raise ConfigError(f"optimiser.optim: {self.setting.config.optimiser.optim}: {error}") from error
+        optimizer = super().create_optimizer(model)
         if rate := self.setting.config.optimiser.vision_learning_rate:
             split_rates(optimizer, self.accelerator.unwrap_model(self.model), rate)
         return optimizer
@@ -354,16 +344,6 @@ class PreferenceTrainer(Trainer):
         self.setting.metrics.write()
         saving.publish(self.setting.config.output.save_total_limit)
 
-    def _restore(self, folder: Path) -> None:
-        with reading(folder / WINDOW):
-            if self.is_world_process_zero():
-                self.window.join([json.loads((folder / WINDOW).read_text())])
-        with reading(folder / STATE):
-            TrainerState.load_from_json(str(folder / STATE))
-        if self.setting.adversary:
-            self.setting.adversary.load(folder)
-        restore_beside(self.model, folder)
-
     @override
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Write the finished model, or a checkpoint's; FSDP writes checkpoints itself."""
@@ -395,15 +375,6 @@ class PreferenceTrainer(Trainer):
         if self.args.should_save:
             save_beside(model, Path(str(output_dir)), finished=finished, weights=weights)
 
-    @override
-    def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """Refuse a checkpoint of another model, where the Trainer would only warn."""
-        weights, missing = cast("Any", self.model).state_dict(), set(load_result.missing_keys)
-        loaded = {weights[key].data_ptr() for key in weights.keys() - missing}
-        lacking = [key for key in load_result.missing_keys if weights[key].data_ptr() not in loaded]
-        if odd := [*lacking, *load_result.unexpected_keys]:
-            raise ValueError(f"{odd[0]} is not in both")
-
 
 class _Events(TrainerCallback):
     """Actions at the start of the training, and after each step."""
@@ -426,10 +397,6 @@ class _Events(TrainerCallback):
         elif not state.global_step:
             self.trainer.score_reference()
             self.trainer.measure()
-
-    @override
-    def on_step_begin(self, args: Any, state: Any, control: Any, **words: Any) -> None:
-        self.trainer.begun = True
 
     @override
     def on_step_end(self, args: Any, state: Any, control: Any, **words: Any) -> None:

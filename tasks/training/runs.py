@@ -30,7 +30,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -70,11 +70,8 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.rows = folder / FILE
-        self.checkpoints = folder / "checkpoints"
-        self.model = folder / "checkpoint"
-        self.answers = folder / "answers"
-        self.metrics = folder / "metrics.parquet"
+        self.rows, self.checkpoints, self.model = folder / FILE, folder / "checkpoints", folder / "checkpoint"
+        self.answers, self.metrics = folder / "answers", folder / "metrics.parquet"
         self.refused = folder / "refused.jsonl"
 
     @property
@@ -99,7 +96,8 @@ class Run:
     def check_latest(self) -> None:
         """Raise ``ModelError`` where a file of the latest checkpoint is missing or changed."""
         if (latest := self.latest()) and (damage := find_damage(latest)):
-            raise ModelError(f"{damage}. {advise(latest)}")
+            rest = "resume from the previous one" if self.steps()[1:] else "start over: there is no previous one"
+            raise ModelError(f"{damage}. Delete {latest} to {rest}, or give another --name")
 
     def config(self) -> TrainConfig | None:
         """Return its settings; ``None`` before it begins."""
@@ -193,14 +191,6 @@ def publish_folder(staged: Path, final: Path) -> None:
     flush(final.parent)
 
 
-def advise(checkpoint: Path) -> str:
-    """Return advice about a damaged checkpoint."""
-    run = Run(checkpoint.parent.parent)
-    others = [step for step in run.steps() if run.checkpoint(step) != checkpoint]
-    then = "resume from the previous one" if others else "start over: there is no previous one"
-    return f"Delete {checkpoint} to {then}, or give another --name"
-
-
 def drop_folder(path: Path) -> None:
     """Delete a folder so that it never exists in part under its name."""
     aside = path.with_name(f".{path.name}.old")
@@ -266,16 +256,14 @@ class MetricsFile:
     path: Path
     entries: list[Entry] = field(default_factory=list[Entry])
 
-    def resume(self, step: int) -> None:
-        """Read the entries up to a step; later ones will be logged again."""
+    def resume(self, step: int = sys.maxsize) -> Self:
+        """Read the entries up to a step, if there are any; later ones will be logged again."""
         try:
-            table = pq.read_table(self.path)
-        except FileNotFoundError:
-            return
+            rows = pq.read_table(self.path).to_pylist() if self.path.exists() else []
+            self.entries = [tuple(row.values()) for row in rows if row["step"] <= step]
         except (OSError, pa.ArrowInvalid) as error:
             log.warning("%s: cannot be read: %s. Earlier metrics are lost", self.path, error)
-            return
-        self.entries = [tuple(row.values()) for row in table.to_pylist() if row["step"] <= step]
+        return self
 
     def has(self, step: int, split: str) -> bool:
         """Return whether a step was logged."""
@@ -292,14 +280,12 @@ class MetricsFile:
 
     def write(self) -> None:
         """Write the file."""
-        table = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in self.entries], SCHEMA)
         whole = pa.BufferOutputStream()
-        pq.write_table(table, whole)
+        rows = [dict(zip(SCHEMA.names, entry, strict=True)) for entry in self.entries]
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), whole)
         Folder(str(self.path.parent)).write(self.path.name, whole.getvalue().to_pybytes())
 
 
 def read_metrics(path: Path) -> MetricsFile:
     """Return a run's metrics; none where the file is missing."""
-    metrics = MetricsFile(path)
-    metrics.resume(sys.maxsize)
-    return metrics
+    return MetricsFile(path).resume()

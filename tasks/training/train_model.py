@@ -6,7 +6,6 @@ Needs PyTorch, transformers, peft.
 """
 
 import contextlib
-import difflib
 import importlib.util
 import logging
 import os
@@ -23,7 +22,7 @@ from transformers import TrainingArguments
 from transformers.training_args import OptimizerNames
 from transformers.utils.logging import disable_progress_bar
 
-from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
+from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError, TrainingError
 from pairwright.schemas.training import NAMC, TrainConfig
 from pairwright.tasks.models.batches import is_out_of_memory
 from pairwright.tasks.store.files import Folder
@@ -41,7 +40,7 @@ from pairwright.tasks.training.preference_trainer import PreferenceTrainer, Sett
 from pairwright.tasks.training.ranks import Watcher, gather, own_rank, stoppable
 from pairwright.tasks.training.retriever.adversary import open_adversary
 from pairwright.tasks.training.runs import FINISHING, HELD_OUT, RETRIEVER, SAVING, MetricsFile, Run, publish_folder
-from pairwright.tasks.training.save_checkpoints import Saving, finish_model, first_line
+from pairwright.tasks.training.save_checkpoints import Saving, finish_model
 from pairwright.tasks.training.score_answers import open_reference
 from pairwright.tasks.training.write_model_card import write_model_card
 
@@ -83,7 +82,7 @@ def train_model(job: Job) -> Ended:
     with stoppable(trainer):
         try:
             trainer.fit(job.run.latest())
-        except (TrainingError, RuntimeError, MemoryError):
+        except (PairwrightError, RuntimeError, MemoryError):
             # For the run page; a resumed run reads metrics up to its checkpoint only.
             if trainer.is_world_process_zero():
                 with contextlib.suppress(StoreError):
@@ -143,7 +142,7 @@ def make_trainer(job: Job) -> PreferenceTrainer:
         setting,
         model=model,
         args=make_arguments(run, config, load_model.choose_precision(config)),
-        train_dataset=train_rows(job),
+        train_dataset=_rows(job, data.split, needs_of(config), data.max_train_rows),
         eval_dataset=_rows(job, data.eval_split, measures_of(config), data.max_eval_rows),
         data_collator=collator,
         processing_class=processor,
@@ -160,11 +159,6 @@ def _place_model(model: Any) -> Any:
     if is_spread() or not torch.cuda.is_available():
         return model
     return model.to(torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))))
-
-
-def train_rows(job: Job) -> Any:
-    """Return the training rows."""
-    return _rows(job, job.config.data.split, needs_of(job.config), job.config.data.max_train_rows)
 
 
 def find_rows(job: Job, split: str) -> FrozenRows:
@@ -211,7 +205,8 @@ def fitting(config: TrainConfig, run: Run) -> Generator[None]:
         if not is_out_of_memory(error):
             raise
         kept = f"; {run.folder} has a checkpoint and keeps its settings: give another --name" if run.latest() else ""
-        raise TrainingError(f"out of memory: {first_line(error)}. Try {need_less(config)}{kept}") from error
+        said = str(error).strip().partition("\n")[0]  # PyTorch appends frames
+        raise TrainingError(f"out of memory: {said}. Try {need_less(config)}{kept}") from error
 
 
 def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> TrainingArguments:
@@ -281,9 +276,7 @@ def check_optimiser(config: TrainConfig) -> None:
     """Refuse optimisers that transformers does not know, or whose library is missing."""
     name = config.optimiser.optim
     if name not in (known := [one.value for one in OptimizerNames]):
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
-        raise ConfigError(f"optimiser.optim: unknown optimiser {name!r}; {hint}")
+        raise ConfigError(f"optimiser.optim: unknown optimiser {name!r}; choose from {', '.join(known)}")
     if BITS.search(name):
         require_bits(f"optimiser.optim: {name}")
 

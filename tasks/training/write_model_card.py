@@ -19,7 +19,7 @@ from pairwright.tasks.models.weights import is_local
 from pairwright.tasks.store.manifest import README
 from pairwright.tasks.training.find_model import ADAPTERS
 from pairwright.tasks.training.freeze_rows import FrozenRows
-from pairwright.tasks.training.report.draw_run import Metrics, arrange
+from pairwright.tasks.training.report.draw_run import arrange
 from pairwright.tasks.training.report.find_alarms import held_out_accuracy, say_proportion
 from pairwright.tasks.training.report.write_run_page import list_totals
 from pairwright.tasks.training.runs import MetricsFile, Run
@@ -53,7 +53,7 @@ def write_model_card(folder: Path, run: Run, *, config: TrainConfig, rows: Froze
         pipeline_tag=TASK,
         tags=["image-difference", config.objective, "pairwright"],
         model_name=name,
-        eval_results=list(_list_results(logged, dataset)) or None,
+        eval_results=[_make_result(ranked, dataset)] if (ranked := held_out_accuracy(logged)) else None,
     )
     card = ModelCard.from_template(
         told,
@@ -81,16 +81,10 @@ def _read_licence(start: Path) -> dict[str, Any]:
     return {} if known.get("license") == "unknown" else known
 
 
-def _list_results(metrics: Metrics, dataset: str) -> Iterator[EvalResult]:
-    if ranked := held_out_accuracy(metrics):
-        yield EvalResult(
-            task_type=TASK,
-            dataset_type="pairwright",
-            dataset_name=dataset,
-            metric_type="accuracy",
-            metric_value=ranked.value,
-            metric_name=f"held-out preferences ranked right: {say_proportion(ranked)}",
-        )
+def _make_result(ranked: Any, dataset: str) -> EvalResult:
+    name = f"held-out preferences ranked right: {say_proportion(ranked)}"
+    about = {"dataset_type": "pairwright", "dataset_name": dataset, "metric_type": "accuracy"}
+    return EvalResult(task_type=TASK, **about, metric_value=ranked.value, metric_name=name)
 
 
 def _list_settings(config: TrainConfig) -> Iterator[tuple[str, str]]:

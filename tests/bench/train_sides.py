@@ -10,7 +10,7 @@ import shutil
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -141,8 +141,9 @@ def run_side(task: Task) -> Measured:
 def _ours(task: Task) -> Any:
     """Return the trainer of one of our runs, as ``pairwright train`` makes it once the rows are frozen."""
     from pairwright.tasks.store.files import Folder
+    from pairwright.tasks.training.losses import needs_of
     from pairwright.tasks.training.runs import Run
-    from pairwright.tasks.training.train_model import Job, make_trainer, train_rows
+    from pairwright.tasks.training.train_model import Job, make_trainer
 
     run = Run(task.folder / "runs" / f"bench-{os.getpid()}")
     run.checkpoints.mkdir(parents=True)
@@ -151,7 +152,7 @@ def _ours(task: Task) -> Any:
     trainer = make_trainer(job)
     if task.side == ADPO:
         config = task.config.model_copy(update={"objective": "adpo"})
-        trainer.train_dataset = train_rows(replace(job, config=config))
+        trainer.train_dataset = replace(cast("Any", trainer.train_dataset), needs=needs_of(config))
         give_adversary(trainer, read_all(task.folder), config, make_texts(POOL, answer=task.answer))
     return trainer
 

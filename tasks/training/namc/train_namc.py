@@ -57,7 +57,7 @@ from pairwright.tasks.training.namc.tables import open_copies
 from pairwright.tasks.training.ranks import add_gradients, count_ranks, gather, own_rank, stoppable
 from pairwright.tasks.training.report.write_run_page import Sample, write_answers, write_samples
 from pairwright.tasks.training.runs import HELD_OUT, PLACES, TRAIN, MetricsFile, Window
-from pairwright.tasks.training.save_checkpoints import Saving, reading
+from pairwright.tasks.training.save_checkpoints import Saving
 from pairwright.tasks.training.train_model import Ended, Job, find_rows
 from pairwright.tasks.training.write_model_card import write_model_card
 
@@ -268,9 +268,8 @@ class Training:
         self.learner, self.metrics = Learner(captioner, job.config, self.steps), MetricsFile(job.run.metrics)
         if latest := job.run.latest():
             saved.load_weights(captioner.model, latest)
-            with reading(latest / OPTIMISER):
-                state = torch.load(latest / OPTIMISER, map_location="cpu", weights_only=True)
-                self.learner.optimiser.load_state_dict(state)
+            state = torch.load(latest / OPTIMISER, map_location="cpu", weights_only=True)
+            self.learner.optimiser.load_state_dict(state)
             self.metrics.resume(job.run.steps()[-1])
 
     def run(self) -> int:

@@ -104,9 +104,9 @@ LOGGED = {
 
 def test_mdpo_has_three_terms():
     policy = score(BOTH, grad=True)
-    loss = mdpo(policy, score(BOTH_REFERENCE), MdpoConfig(beta=0.3, delta=0.1))
-    assert loss.value.item() == pytest.approx(surprise(0.45) + surprise(0.6) + surprise(0.3 - 0.1), abs=1e-12)
-    text, image, anchor = 0.3 * sigmoid(-0.45), 0.3 * sigmoid(-0.6), 0.3 * sigmoid(-0.2)
+    loss = mdpo(policy, score(BOTH_REFERENCE), MdpoConfig(beta=0.3))
+    assert loss.value.item() == pytest.approx(surprise(0.45) + surprise(0.6) + surprise(0.3), abs=1e-12)
+    text, image, anchor = 0.3 * sigmoid(-0.45), 0.3 * sigmoid(-0.6), 0.3 * sigmoid(-0.3)
     assert gradient(loss, policy)[0] == pytest.approx([-text - image - anchor, image, text], abs=1e-12)
     assert numbers(loss.metrics) == pytest.approx(LOGGED)
 

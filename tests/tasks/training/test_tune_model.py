@@ -160,7 +160,6 @@ def test_adapters_alone_are_loaded_with_the_model_that_they_name(qwen: Path, ada
     [
         (lambda tensors: tensors.pop(min(tensors)), r"lora_A\.default"),
         (lambda tensors: tensors.update(stranger=torch.zeros(2)), "stranger"),
-        (lambda tensors: tensors[min(tensors)].fill_(float("nan")), r"lora_A\.weight .*NaN"),
         (lambda tensors: tensors.update({min(tensors): torch.zeros(3, 3)}), "size mismatch"),
     ],
 )
@@ -301,7 +300,6 @@ def test_what_belongs_to_another_model_is_refused(start: Path, tmp_path: Path) -
     for broken, why in (
         ({"strange": whole[name]}, "strange"),
         ({name: whole[name][..., None]}, name),
-        ({name: whole[name] * float("nan")}, "NaN"),
         ({other: weight for other, weight in whole.items() if other != name}, name),
     ):
         save_file(broken, tmp_path / TUNED)
