@@ -197,7 +197,7 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
 
 
 def _check(config: TrainConfig) -> None:
-    from pairwright.tasks.training.train_model import check_launcher, check_optimiser, check_trackers
+    from pairwright.tasks.training.train_model import check_launcher, check_optimiser
 
     check_launcher(config)
     if config.objective == NAMC:
@@ -205,13 +205,9 @@ def _check(config: TrainConfig) -> None:
 
         check_settings(config)
         return
-    from pairwright.tasks.training.score_answers import choose_reference
-
-    check_trackers(config)
     check_optimiser(config)
     if config.model.load_in_4bit:
         require_bits("model.load_in_4bit")
-    choose_reference(config)
 
 
 def _choose_version(folder: Folder, run: Run, asked: int | None) -> int | None:

@@ -1,6 +1,6 @@
 """The settings of a training run, and of the tables that it makes of a dataset's rows.
 
-A run: model, objective, reference, optimiser, data, output. Tables: vectors of texts; scores of the reference.
+A run: model, objective, reference, optimiser, data, output. Table: vectors of texts.
 """
 
 import re
@@ -130,14 +130,6 @@ class ModelConfig(Section):
     """Whether a prompt is encoded once for all its answers; auto: in model families that score them the same."""
 
 
-class ReferenceConfig(Section):
-    """Reference model of a preference loss."""
-
-    method: Literal["auto", "adapters", "table", "copy"] = "auto"
-    """The starting model with its adapters off, a table of its log-probabilities computed before training, or a second
-    copy; auto: adapters with LoRA, else the table (for ADPO the copy)."""
-
-
 class OptimiserConfig(Section):
     """Optimiser, schedule and precision."""
 
@@ -163,7 +155,7 @@ class OptimiserConfig(Section):
     """Weight decay."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Maximum norm of the gradient; larger ones are clipped."""
-    precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
     """Precision of the computation; auto: bf16 on a GPU, fp32 on a CPU."""
     gradient_checkpointing: bool = False
     """Whether activations are recomputed in the backward pass instead of kept in memory."""
@@ -230,8 +222,6 @@ class OutputConfig(Section):
     """Whether a run stops when held-out rows show that the model forgets chosen texts or answers unreadably."""
     write_answers: bool = False
     """Whether the finished model answers all held-out rows, for ``pairwright evaluate captions``."""
-    report_to: tuple[Literal["tensorboard", "wandb"], ...] = ()
-    """Trackers that also get the metrics."""
 
 
 class TrainConfig(Section):
@@ -247,7 +237,6 @@ class TrainConfig(Section):
     seed: Seed = 0
     """Seed of everything that is drawn: the order of rows, dropout, new adapters, the retriever's draws."""
     model: ModelConfig = ModelConfig()
-    reference: ReferenceConfig = ReferenceConfig()
     dpo: DpoConfig = DpoConfig()
     mdpo: MdpoConfig = MdpoConfig()
     adavip: AdavipConfig = AdavipConfig()
@@ -304,6 +293,3 @@ class TextVectorsConfig(Section):
     dimension: Annotated[int, Field(ge=64, le=65_536)] = 512
     """Length of the vectors of hashed words."""
     clip: ClipConfig = ClipConfig()
-
-
-Number = Literal["bf16", "fp16", "fp32"]

@@ -154,7 +154,11 @@ def _answer_batch(owed: Sequence[Owed], *, local: LocalModel, answers: Answers, 
     loaded, replies = list[tuple[str, str, Loaded]](), list[Reply]()
     for key, name, question in owed:
         try:
-            loaded.append((key, name, _load(question, local)))
+            for text, ids in local.chat.tokenise(question.text.split(PLACE)).items():
+                local.chat.check(text, ids)
+            turns = (Turn(role="user", text=question.text),)
+            example = Example(key="", turns=turns, images=question.images, chosen="")
+            loaded.append((key, name, load_example(example, local.max_pixels, pairs=local.pairs)))
         except RefusedRowError as error:
             state = "no image" if error.reason == UNDECODED else "refused"
             replies.append(Reply(name=name, state=state, detail=str(error)))
@@ -165,15 +169,6 @@ def _answer_batch(owed: Sequence[Owed], *, local: LocalModel, answers: Answers, 
             answers.put(key, CUT * said.cut + said.text.encode())
             replies.append(Reply(name=name, text=said.text, cut=said.cut))
     return replies
-
-
-def _load(question: Question, local: LocalModel) -> Loaded:
-    """Decode a question's images; ``RefusedRowError`` for an unreadable image or a control token in the text."""
-    for text, ids in local.chat.tokenise(question.text.split(PLACE)).items():
-        local.chat.check(text, ids)
-    turns = (Turn(role="user", text=question.text),)
-    example = Example(key="", turns=turns, images=question.images, chosen="")
-    return load_example(example, local.max_pixels, pairs=local.pairs)
 
 
 def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence[Generated | Exception]:
@@ -197,7 +192,7 @@ def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence
 
 def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
     """Write the model's answers to held-out rows; nothing where weights are sharded over ranks."""
-    if trainer.is_sharded:
+    if trainer.is_fsdp_enabled:
         log.info("no samples: the weights are sharded over several processes")
         return
     every = trainer.setting.config.output.write_answers
@@ -215,7 +210,7 @@ def measure_unreadable(trainer: "PreferenceTrainer") -> dict[str, float]:
         is_difference, stays_one = (isinstance(text, Difference) for text in texts)
         return sample.cut or not sample.answer or (is_difference and not stays_one)
 
-    samples = [] if trainer.is_sharded else answer_held_out(trainer, most=COUNT)
+    samples = [] if trainer.is_fsdp_enabled else answer_held_out(trainer, most=COUNT)
     return {UNREADABLE: sum(map(is_unreadable, samples)) / len(samples)} if samples else {}
 
 

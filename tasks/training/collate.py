@@ -31,7 +31,7 @@ from pairwright.tasks.training.freeze_rows import (
 from pairwright.tasks.training.losses import CHOSEN, IMAGE, TEXTS
 
 if TYPE_CHECKING:
-    from torch import Tensor, device
+    from torch import Tensor
 
 TOO_LONG = "too long"
 PER_TOKEN = ("mm_token_type_ids", "token_type_ids")  # per-token outputs of processors; answers are of type 0
@@ -73,12 +73,6 @@ class Batch:
     extras: "dict[str, Tensor]" = field(default_factory=dict[str, Any])
     """The processor's other tensors (pixels, grids, sizes) for all prompts."""
     refused: list[Refused] = field(default_factory=list[Refused])  # refused rows of the batch
-
-    def to(self, device: "device | str", **how: Any) -> Self:
-        """Move the pixels; sizes stay on the CPU until positions are computed from them."""
-        large = {name: tensor.to(device, **how) for name, tensor in self.extras.items() if tensor.is_floating_point()}
-        self.extras = self.extras | large
-        return self
 
     def pin_memory(self) -> Self:
         """Pin the tensors for asynchronous copies to the GPU."""

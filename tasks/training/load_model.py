@@ -24,7 +24,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_
 
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import NAME as MODULE
-from pairwright.schemas.training import ModelConfig, Number, TrainConfig
+from pairwright.schemas.training import ModelConfig, TrainConfig
 from pairwright.tasks.models.checkpoints import load_pretrained, name_some, read_checkpoint
 from pairwright.tasks.models.differential import attach, find_tower, load_differential, save_differential
 from pairwright.tasks.models.weights import loading
@@ -41,7 +41,6 @@ from pairwright.tasks.training.find_model import (
 )
 
 log = logging.getLogger(__name__)
-PRECISIONS: dict[Number, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 ADAPTER = "lora_"
 OF_MODULE = f"{MODULE}."  # prefix of the weights of differential perception
 OF_PEFT = "base_model.model."  # prefix of all weights of a model with adapters
@@ -49,12 +48,9 @@ OF_PEFT = "base_model.model."  # prefix of all weights of a model with adapters
 
 def choose_precision(config: TrainConfig) -> torch.dtype:
     """Return the compute precision."""
-    wanted, gpu = config.optimiser.precision, torch.cuda.is_available()
-    if wanted == "auto":
-        wanted = "bf16" if gpu and torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    if wanted == "fp16" and not gpu:
-        raise ConfigError("optimiser.precision: fp16 needs a GPU; use fp32 or bf16")
-    return PRECISIONS[wanted]
+    wanted = config.optimiser.precision
+    fast = torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.bfloat16 if wanted == "bf16" or (wanted == "auto" and fast) else torch.float32
 
 
 def choose_storage(config: TrainConfig) -> torch.dtype:

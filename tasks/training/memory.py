@@ -131,8 +131,7 @@ def demand_of(sizes: Sizes, config: TrainConfig, *, gpus: int = 1) -> Demand:
     """Return the demand of each GPU; ``gpus`` share the weights by FSDP."""
     full = config.model.tuning == "full"
     trained, number = count_trained(sizes, config), 4 if config.optimiser.precision == "fp32" else 2
-    method, adpo = config.reference.method, config.objective == "adpo"
-    copy = config.objective != "sft" and (method == "copy" or (method == "auto" and adpo and full))
+    copy = full and config.objective == "adpo"
     # With gradient accumulation, autocast keeps rounded copies of trained weights.
     rounded = 2 * trained if full and gpus == 1 and config.optimiser.gradient_accumulation_steps > 1 else 0
     linear = sizes.layers * sizes.layer * config.model.load_in_4bit

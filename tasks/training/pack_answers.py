@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from pairwright.tasks.training.attention import SPLIT
 from pairwright.tasks.training.collate import Batch
@@ -59,7 +60,8 @@ def pack_answers(batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype
     in_parts = packed and model.config.get_text_config()._attn_implementation == SPLIT
     start = max(map(len, batch.prompts)) if in_parts else 0
     layout = lay_out(batch, start=start, multiple=ALIGNED if device.type == "cuda" else 1)
-    known = inspect.signature(_base_model(model).forward).parameters
+    base = next(module for module in model.modules() if isinstance(module, PreTrainedModel))
+    known = inspect.signature(base.forward).parameters
     length = layout.ids.shape[1]
     types = {
         name: torch.tensor([[*values, *[0] * (length - len(values))] for values in given])
@@ -150,12 +152,6 @@ def _positions(model: Any, batch: Batch, layout: Layout, types: dict[str, Tensor
     last = torch.where(real, found, 0).amax(dim=(0, 2))  # (P,)
     whole = torch.where(real, found, last[:, None] + layout.steps)
     return whole if find else whole[0]
-
-
-def _base_model(model: Any) -> Any:
-    from transformers import PreTrainedModel
-
-    return next(module for module in model.modules() if isinstance(module, PreTrainedModel))
 
 
 def _mask(segments: Tensor, *, start: int, dtype: torch.dtype) -> Tensor:

@@ -33,7 +33,7 @@ from pairwright.tasks.training.ranks import Watcher, count_ranks, gather, own_ra
 from pairwright.tasks.training.report.draw_run import arrange
 from pairwright.tasks.training.report.find_alarms import Alarm, find_collapse
 from pairwright.tasks.training.retriever.adversary import RetrieverAdversary
-from pairwright.tasks.training.save_checkpoints import Saving, is_finite
+from pairwright.tasks.training.save_checkpoints import Saving
 from pairwright.tasks.training.score_answers import Copy, Reference, Table, reach_whole, score_answers, sharing_features
 
 log = logging.getLogger(__name__)
@@ -119,11 +119,6 @@ class PreferenceTrainer(Trainer):
         """Return whether the training ends after this step; all ranks agree."""
         return self._agreed_to_stop or (self.stopping and count_ranks() == 1)
 
-    @property
-    def is_sharded(self) -> bool:
-        """Return whether the weights are sharded over the ranks."""
-        return self.is_fsdp_enabled
-
     def _weight(self, batch: Batch) -> float:
         """Return the denominator of a batch's mean loss: its examples, or for SFT their tokens."""
         if self.setting.config.objective != "sft":
@@ -186,14 +181,13 @@ class PreferenceTrainer(Trainer):
         return loss, negative_rewards(policy, compared, config.adpo) if adversary else None
 
     def _pack(self, model: Any, batch: Batch, *, width: int = 0) -> Packed:
-        dtype = torch.bfloat16 if self.args.bf16 else torch.float16 if self.args.fp16 else None
+        dtype = torch.bfloat16 if self.args.bf16 else None
         return pack_answers(batch, self.accelerator.unwrap_model(model), width=width, dtype=dtype)
 
     @override
     def _clip_grad_norm(self, model: Any) -> Any:
         norm = super()._clip_grad_norm(model)
-        scaled = getattr(self.accelerator, "scaler", None)  # fp16: skips such a step and lowers its scale
-        if norm is not None and not scaled and not math.isfinite(value := float(norm)):
+        if norm is not None and not math.isfinite(value := float(norm)):
             raise TrainingError(self._not_finite(f"the norm of the gradients is {value}", self._keys))
         return norm
 
@@ -220,7 +214,7 @@ class PreferenceTrainer(Trainer):
                 raise KeyboardInterrupt
             batch: Batch = inputs["batch"]
             self._refused += batch.refused
-            if batch.prompts or self.is_sharded:
+            if batch.prompts or self.is_fsdp_enabled:
                 yield (batch, True) if batch.prompts else (replace(self._spare), False)
 
     def score_reference(self) -> None:
@@ -242,6 +236,7 @@ class PreferenceTrainer(Trainer):
                 _ = self._spare  # raises, with the reasons
             table.write(every)
         gather(None)  # the others read the file when it is there
+        self._since = time.monotonic()
 
     def measure(self) -> None:
         """Evaluate on the held-out rows, once per step.
@@ -272,10 +267,6 @@ class PreferenceTrainer(Trainer):
             return
         if found and self.is_world_process_zero():
             self._add(runs.HELD_OUT, found)
-            due = self.control.should_log  # report to trackers without marking the step as logged
-            named = {f"eval_{name}": value for name, value in found.items()}
-            self.callback_handler.on_log(self.args, self.state, self.control, named)
-            self.control.should_log = due
         cast("Any", self.model).train()
         self._tokens = tokens
         self._since += time.monotonic() - began
@@ -328,26 +319,25 @@ class PreferenceTrainer(Trainer):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Write a checkpoint under a temporary name and rename it, with all metrics so far."""
         began, first, save = time.monotonic(), self.is_world_process_zero(), super()._save_checkpoint
-        if not all(gather(is_finite(model))):
-            raise TrainingError(self._not_finite("weights are no longer finite", self._keys))
         self._collect_ranks()
         saving = Saving(self.setting.run, f"{runs.STEP}{self.state.global_step}")
         saving.agree(lambda: saving.begin() if first else None)
         saving.agree(lambda: save(model, trial))
-        saving.agree(lambda: self._complete(saving) if first else None)
-        self._since += time.monotonic() - began
 
-    def _complete(self, saving: Saving) -> None:
-        (saving.staged / WINDOW).write_text(json.dumps(self.window.sums))
-        if self.setting.adversary:
-            self.setting.adversary.save(saving.staged)
-        self.setting.metrics.write()
-        saving.publish(self.setting.config.output.save_total_limit)
+        def complete() -> None:
+            (saving.staged / WINDOW).write_text(json.dumps(self.window.sums))
+            if self.setting.adversary:
+                self.setting.adversary.save(saving.staged)
+            self.setting.metrics.write()
+            saving.publish(self.setting.config.output.save_total_limit)
+
+        saving.agree(complete if first else lambda: None)
+        self._since += time.monotonic() - began
 
     @override
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Write the finished model, or a checkpoint's; FSDP writes checkpoints itself."""
-        if not (_internal_call and self.is_sharded):
+        if not (_internal_call and self.is_fsdp_enabled):
             super().save_model(output_dir, _internal_call)
         else:
             save_spread(self.model, Path(str(output_dir)), first=self.args.should_save)

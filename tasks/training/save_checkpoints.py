@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
-from torch.distributed.tensor import DTensor
 
 from pairwright.schemas.errors import ModelError, StoreError, TrainingError
 from pairwright.schemas.training import SIZES, WEIGHTS, TrainConfig
@@ -73,13 +71,6 @@ class Saving:
         for step in self.run.steps()[:-keep]:
             with contextlib.suppress(OSError):  # an extra one is harmless
                 drop_folder(self.run.checkpoint(step))
-
-
-def is_finite(model: Any) -> bool:
-    """Return whether all trained weights, or this rank's shards of them, are finite."""
-    trained = [weight.detach() for weight in model.parameters() if weight.requires_grad]
-    own = [one.to_local() if isinstance(one, DTensor) else one for one in trained]
-    return all(torch.stack([torch.isfinite(one).all() for one in own]).tolist()) if own else True
 
 
 def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:

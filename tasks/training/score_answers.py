@@ -1,9 +1,9 @@
 """Score answers: a model's log-probability of each, from the logits of their tokens alone.
 
-The reference is the model as the run began, in one of three forms: the policy with adapters switched off, a frozen copy
-(2 bytes per parameter in bfloat16, else 4), or a table of all rows' scores, computed by the Trainer before the first
-step (some 40 bytes per row). Where no vision weight is trained, policy and reference share the features of a batch's
-images (``sharing_features``), which saves a pass and its memory.
+The reference is the model as the run began, in one of three forms: with LoRA the policy with adapters switched off;
+else a table of all rows' scores, computed by the Trainer before the first step (some 40 bytes per row); for ADPO a
+frozen copy (2 bytes per parameter in bfloat16, else 4). Where no vision weight is trained, policy and reference share
+the features of a batch's images (``sharing_features``), which saves a pass and its memory.
 """
 
 import io
@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 from zipfile import BadZipFile
 
 import numpy as np
@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
-from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
+from pairwright.schemas.errors import StoreError, TrainingError
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.differential import DifferentialPerception
 from pairwright.tasks.store.files import Folder
@@ -184,27 +184,17 @@ class Table:
 Reference = Adapters | Copy | Table  # each scores the answers of the rows with these keys, (B, A), without gradients
 
 
-def choose_reference(config: TrainConfig) -> Literal["nothing", "adapters", "table", "copy"]:
-    """Return the form of a run's reference; ``ConfigError`` for an impossible one."""
-    by, tuning = config.reference.method, config.model.tuning
-    if OBJECTIVES[config.objective].loss is None:
-        return "nothing"
-    if by == "auto":
-        return "adapters" if tuning == "lora" else "copy" if config.objective == "adpo" else "table"
-    if by == "adapters" and tuning != "lora":
-        raise ConfigError("reference.method: adapters needs model.tuning=lora; use table or copy")
-    if by == "table" and config.objective == "adpo":
-        raise ConfigError("reference.method: ADPO draws its negatives at each step; use copy, or adapters with LoRA")
-    return by
-
-
 def open_reference(config: TrainConfig, start: Path, run: Path) -> Reference | None:
-    """Return a run's reference: its start model, or the table in its folder."""
-    kind, dtype = choose_reference(config), choose_precision(config)
-    if kind == "copy":
-        model = freeze_model(load_model(start, config.model, dtype=choose_storage(config)), dtype)
-        return Copy(model.to("cuda" if torch.cuda.is_available() else "cpu"), dtype)
-    return {"adapters": Adapters(), "table": Table(run / REFERENCE)}.get(kind)
+    """Return a run's reference; ADPO, whose negatives are drawn at each step, cannot have a table."""
+    if OBJECTIVES[config.objective].loss is None:
+        return None
+    if config.model.tuning == "lora":
+        return Adapters()
+    if config.objective != "adpo":
+        return Table(run / REFERENCE)
+    dtype = choose_precision(config)
+    model = freeze_model(load_model(start, config.model, dtype=choose_storage(config)), dtype)
+    return Copy(model.to("cuda" if torch.cuda.is_available() else "cpu"), dtype)
 
 
 # ---- shared image features

@@ -6,7 +6,6 @@ Needs PyTorch, transformers, peft.
 """
 
 import contextlib
-import importlib.util
 import logging
 import os
 import re
@@ -213,11 +212,6 @@ def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> Trainin
     """Return the Trainer's settings; logging, evaluation and checkpoint rotation are ours."""
     optimiser, output, gpu = config.optimiser, config.output, torch.cuda.is_available()
     schedule = optimiser.lr_scheduler_type
-    if "tensorboard" in output.report_to:
-        os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(run.folder / "tensorboard"))
-    if "wandb" in output.report_to:
-        os.environ.setdefault("WANDB_DIR", str(run.folder))
-        os.environ.setdefault("WANDB_PROJECT", "pairwright")
     arguments: Any = TrainingArguments(
         output_dir=str(run.folder / SAVING),
         run_name=run.folder.name,
@@ -235,7 +229,6 @@ def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> Trainin
         seed=config.seed,
         data_seed=config.seed,
         bf16=dtype is torch.bfloat16,
-        fp16=dtype is torch.float16,
         use_cpu=not gpu,
         activation_checkpointing=optimiser.gradient_checkpointing,
         activation_checkpointing_kwargs={"use_reentrant": False} if optimiser.gradient_checkpointing else None,
@@ -244,7 +237,7 @@ def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> Trainin
         logging_nan_inf_filter=False,
         save_steps=output.save_steps,
         eval_strategy="no",
-        report_to=list(output.report_to) or "none",
+        report_to="none",
         disable_tqdm=True,
         remove_unused_columns=False,
         label_names=[],
@@ -263,13 +256,6 @@ def rate_of(config: TrainConfig) -> float:
     """Return the learning rate: the configured one, else the objective's default."""
     own = LORA_RATE if config.model.tuning == "lora" else RATES[config.objective]
     return config.optimiser.learning_rate or own
-
-
-def check_trackers(config: TrainConfig) -> None:
-    """Refuse trackers that are not installed."""
-    for name in config.output.report_to:
-        if importlib.util.find_spec(name) is None:
-            raise ConfigError(f"output.report_to: {name} is not installed here: python -m pip install {name}")
 
 
 def check_optimiser(config: TrainConfig) -> None:

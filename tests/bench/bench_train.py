@@ -41,7 +41,6 @@ CONFIG = TrainConfig.model_validate(
         "objective": "dpo",
         "sft_weight": 0,
         "model": {"tuning": "lora", "lora": {"rank": RANK, "alpha": 2 * RANK}},
-        "reference": {"method": "adapters"},
         "optimiser": {
             "max_steps": WARM + TIMED + 1,
             "per_device_train_batch_size": BATCH,

@@ -87,7 +87,6 @@ def test_a_recipe_trains_a_tiny_model_of_its_family(name: str, tmp_path: Path, m
     model = PACKED[family(name)](tmp_path / "model")
     few = ["optimiser.max_steps=2", "optimiser.per_device_train_batch_size=2", "optimiser.precision=fp32"]
     few += ["optimiser.gradient_accumulation_steps=1", "output.merge_adapters=false", "output.write_answers=false"]
-    few += ["reference.method=copy"] if name == "adavip" else []
     config = make_config(choose_objective("", name), few, model=str(model), recipe=name)
     assert train_model(write_run(tmp_path, config)).step == 2
 

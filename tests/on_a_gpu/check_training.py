@@ -50,7 +50,7 @@ def test_rows_are_packed_scored_and_lost_on_the_gpu(objective: str, qwen: Path, 
     model = load_model(qwen, ModelConfig(), dtype=torch.bfloat16).to("cuda")
     batch = Collator(load_processor(qwen), 512)([load_row(row, needs, 200_000) for row in ROWS])["batch"]
     with torch.no_grad(), fake_gpu.computing(), computing(model.device, torch.bfloat16):
-        packed = pack_answers(batch.to(model.device), model, width=TEXTS + needs.texts, dtype=torch.bfloat16)
+        packed = pack_answers(batch, model, width=TEXTS + needs.texts, dtype=torch.bfloat16)
         keep = packed.inputs["logits_to_keep"]
         shown = torch.empty((keep.numel(), VOCABULARY), dtype=torch.bfloat16, device=model.device)
         scored = score_answers(lambda **_: SimpleNamespace(logits=shown), packed)

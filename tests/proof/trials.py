@@ -33,7 +33,7 @@ from tests.proof.see import load_model, look_at
 
 BATCH = 32
 COMMON = [
-    *("model.tuning=full", "model.train_vision=true", "reference.method=copy", "optimiser.lr_scheduler_type=cosine"),
+    *("model.tuning=full", "model.train_vision=true", "optimiser.lr_scheduler_type=cosine"),
     f"optimiser.per_device_train_batch_size={BATCH}",
     *("data.eval_split=test", "data.max_eval_rows=0", "data.dataloader_num_workers=0"),
     *("output.eval_steps=0", "output.save_steps=1000000", "output.logging_steps=20", "output.write_answers=true"),

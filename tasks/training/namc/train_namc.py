@@ -72,12 +72,8 @@ TOKENIZER = "ViT-B-32"  # a model with CLIP's own tokenizer, which open_clip bri
 
 def check_settings(config: TrainConfig) -> None:
     """Refuse settings that this training does not support."""
-    if config.optimiser.precision == "fp16":
-        raise ConfigError("optimiser.precision: NAMC supports bf16 and fp32")
     if config.optimiser.optim != OptimiserConfig().optim:
         raise ConfigError("optimiser.optim: not supported by NAMC; leave it out")
-    if config.output.report_to:
-        raise ConfigError("output.report_to: not supported by NAMC; see its run page")
 
 
 def train_namc(job: Job) -> Ended:

@@ -126,5 +126,3 @@ def test_what_is_small_is_kept_where_steps_are_small() -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_it_is_float32() -> None:
     assert choose_precision(TrainConfig(objective="sft")) is torch.float32
-    with pytest.raises(ConfigError, match=r"optimiser\.precision: fp16"):
-        choose_precision(TrainConfig.model_validate({"objective": "sft", "optimiser": {"precision": "fp16"}}))

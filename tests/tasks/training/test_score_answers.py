@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
+from pairwright.schemas.errors import StoreError, TrainingError
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import Objective, TrainConfig
 from pairwright.tasks.training import score_answers as module
@@ -25,7 +25,6 @@ from pairwright.tasks.training.score_answers import (
     Adapters,
     Copy,
     Table,
-    choose_reference,
     open_reference,
     score_answers,
     sharing_features,
@@ -195,43 +194,22 @@ def test_rows_that_are_not_as_they_were_scored_are_refused(qwen: Path, tmp_path:
             table.score(policy, packed_of(batch, policy), batch.keys)
 
 
-@pytest.mark.parametrize(
-    ("objective", "tuning", "by", "chosen"),
-    [
-        ("sft", "full", "auto", "nothing"),
-        ("dpo", "lora", "auto", "adapters"),
-        ("adpo", "lora", "auto", "adapters"),
-        ("dpo", "full", "auto", "table"),
-        ("adavip", "full", "auto", "table"),
-        ("adpo", "full", "auto", "copy"),
-        ("dpo", "lora", "table", "table"),
-        ("dpo", "lora", "copy", "copy"),
-        ("dpo", "full", "copy", "copy"),
-    ],
-)
-def test_what_a_run_is_compared_with(objective: str, tuning: str, by: str, chosen: str) -> None:
-    assert choose_reference(settings(objective, model={"tuning": tuning}, reference={"method": by})) == chosen
-
-
-def test_what_a_run_cannot_be_compared_with() -> None:
-    with pytest.raises(ConfigError, match=r"reference\.method: ADPO draws"):
-        choose_reference(settings("adpo", reference={"method": "table"}))
-    with pytest.raises(ConfigError, match=r"reference\.method: adapters needs model\.tuning=lora"):
-        choose_reference(settings("dpo", model={"tuning": "full"}, reference={"method": "adapters"}))
-
-
-def test_what_is_opened(qwen: Path, tmp_path: Path) -> None:
+def test_what_a_run_is_compared_with(qwen: Path, tmp_path: Path) -> None:
+    full = {"model": {"tuning": "full"}}
     assert open_reference(settings("sft"), qwen, tmp_path) is None
     assert isinstance(open_reference(settings("dpo"), qwen, tmp_path), Adapters)
-    copy = open_reference(settings("dpo", reference={"method": "copy"}), qwen, tmp_path)
+    assert isinstance(open_reference(settings("adpo"), qwen, tmp_path), Adapters)
+    table = open_reference(settings("dpo", **full), qwen, tmp_path)
+    assert isinstance(table, Table)
+    copy = open_reference(settings("adpo", **full), qwen, tmp_path)
     assert isinstance(copy, Copy)
     assert not any(parameter.requires_grad for parameter in copy.model.parameters())
     assert not copy.model.training
     for content in (None, b"no table", b""):
         if content is not None:
-            (tmp_path / "reference.npz").write_bytes(content)
+            table.path.write_bytes(content)
         with pytest.raises(StoreError, match=r"reference\.npz"):
-            _ = Table(tmp_path / "reference.npz").scores
+            _ = table.scores
 
 
 TOWERS = ("visual", "vision_tower", "vision_model")

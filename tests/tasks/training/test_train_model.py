@@ -20,9 +20,11 @@ from transformers import Trainer
 from pairwright.schemas.errors import ModelError, StoreError, TrainingError
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.manifest import MANIFEST
-from pairwright.tasks.training import preference_trainer
+from pairwright.tasks.training import preference_trainer, train_model
+from pairwright.tasks.training.load_model import freeze_model, load_model
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer
-from pairwright.tasks.training.runs import HELD_OUT, TRAIN, Run
+from pairwright.tasks.training.runs import HELD_OUT, REFERENCE, TRAIN, Run
+from pairwright.tasks.training.score_answers import Copy
 from pairwright.tasks.training.train_model import fitting, make_trainer
 from pairwright.tasks.training.train_model import train_model as train
 from tests.fixtures.families_of_models import write_qwen2_vl
@@ -34,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("no_samples")
 WEIGHTS = "model.safetensors"
 SPARSE: dict[str, Any] = {"data": {"eval_split": ""}, "output": {"save_steps": 100}}
 """For trainings of which only the curve matters."""
-FULL, COPY = {"tuning": "full"}, {"method": "copy"}
+FULL = {"tuning": "full"}
 
 
 def test_what_is_private_to_the_trainer_and_ours_has_its_parameters() -> None:
@@ -98,6 +100,20 @@ def test_a_run_of_full_tuning_goes_on_from_its_checkpoint(qwen: Path, tmp_path: 
     assert (stopped.run.model / WEIGHTS).read_bytes() == (whole.run.model / WEIGHTS).read_bytes()
     published = set(safe_open(qwen / WEIGHTS, "pt").keys())
     assert set(safe_open(whole.run.model / WEIGHTS, "pt").keys()) == published
+
+
+def test_a_table_and_a_copy_of_the_reference_train_alike(qwen: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    config = settings("adavip", qwen, model=FULL, sft_weight=0)
+    table, copy = (write_run(tmp_path / name, config) for name in ("table", "copy"))
+    train(table)
+    frozen = Copy(freeze_model(load_model(qwen, config.model, dtype=torch.float32), torch.float32))
+    monkeypatch.setattr(train_model, "open_reference", lambda *_: frozen)
+    train(copy)
+    assert [(job.run.folder / REFERENCE).exists() for job in (table, copy)] == [True, False]
+    for split in (TRAIN, HELD_OUT):
+        for name in ("loss", "margin", "margin/image"):
+            assert curve(table.run, name, split) == pytest.approx(curve(copy.run, name, split), rel=1e-5, abs=5e-5)
+    assert len(set(curve(table.run))) > 3, "it learns"
 
 
 def test_a_run_killed_before_its_model_was_written_trains_no_step_more(qwen: Path, tmp_path: Path) -> None:
@@ -170,7 +186,7 @@ def test_a_run_that_unlearns_the_chosen_texts_stops_with_a_checkpoint(qwen: Path
     train(learnt)
     wild = {"learning_rate": 0.02, "warmup_ratio": 0.0, "max_steps": 8}
     free = {"eval_steps": 4, "alarms": "stop"}
-    config = settings("dpo", learnt.run.model, model=FULL, optimiser=wild, output=free, sft_weight=0, reference=COPY)
+    config = settings("dpo", learnt.run.model, model=FULL, optimiser=wild, output=free, sft_weight=0)
     job = write_run(tmp_path / "wild", config)
     with pytest.raises(
         TrainingError, match=r"stopped at step 4: the model forgets the held-out chosen texts.*sft_weight"
@@ -220,16 +236,6 @@ def test_gradients_that_are_no_numbers_do_not_reach_the_weights(qwen: Path, tmp_
     assert spoil.isfinite().all()
 
 
-def test_weights_that_are_no_numbers_are_not_saved(qwen: Path, tmp_path: Path) -> None:
-    job = write_run(tmp_path, settings("dpo", qwen, data={"eval_split": ""}))
-    trainer = make_trainer(job)
-    with torch.no_grad():
-        next(one for one in trainer.model.parameters() if one.requires_grad).fill_(float("nan"))
-    with pytest.raises(TrainingError, match=r"step 1: .*finite"):
-        trainer._save_checkpoint(trainer.model, None)
-    assert job.run.steps() == []
-
-
 def test_a_part_that_is_damaged_below_a_run(qwen: Path, tmp_path: Path) -> None:
     job = write_run(tmp_path, settings("dpo", qwen))
     part = tmp_path / TABLE / PART
@@ -246,7 +252,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run of ADPO, all weights trained, with two checkpoints and no finished model."""
     root = tmp_path_factory.mktemp("stopped")
     values: dict[str, Any] = {"model": FULL, "adpo": LIVELY, "optimiser": {"max_steps": 4}, "data": {"eval_split": ""}}
-    job = write_adpo_run(root, settings("adpo", write_qwen2_vl(root / "qwen"), reference=COPY, **values))
+    job = write_adpo_run(root, settings("adpo", write_qwen2_vl(root / "qwen"), **values))
     train(job)
     shutil.rmtree(job.run.model)
     return job.run.folder

@@ -21,7 +21,7 @@ SETTINGS = {
     "start": "sft",
     "model": {"tuning": "full"},
     "optimiser": {"per_device_train_batch_size": 2, "learning_rate": 3e-4},
-    "output": {"report_to": ["tensorboard"], "logging_steps": 5},
+    "output": {"save_steps": 100, "logging_steps": 5},
 }
 
 

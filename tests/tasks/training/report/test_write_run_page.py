@@ -72,7 +72,7 @@ def test_what_is_known_of_a_run_is_on_its_page(folder: Path) -> None:
         "steps 1,000, texts to choose from 4,321",
         "The model One is red, the other one is blue.", "The model (nothing)",
         "snapshot 3",
-        "optimiser.per_device_train_batch_size 2 4", "model.tuning full lora", "output.report_to tensorboard none",
+        "optimiser.per_device_train_batch_size 2 4", "model.tuning full lora", "output.save_steps 100 500",
         "61 rows.", "too long 60 98.4%", "The first 50", "9000 tokens",
     ):  # fmt: skip
         assert words in text, words
