@@ -25,6 +25,7 @@ from pairwright.flows.prepare_training import (
 from pairwright.flows.show_status import say_reasons
 from pairwright.flows.version import Version, open_version
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
+from pairwright.schemas.section import say_changes
 from pairwright.schemas.training import NAMC, TrainConfig
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.store.files import Folder
@@ -36,7 +37,7 @@ from pairwright.tasks.training.freeze_rows import check_parts, count_reasons, co
 from pairwright.tasks.training.losses import needs_of
 from pairwright.tasks.training.memory import check_memory
 from pairwright.tasks.training.report.write_run_page import write_run_page
-from pairwright.tasks.training.runs import HELD_OUT, Run, check_name, differences, read_metrics
+from pairwright.tasks.training.runs import FREE, HELD_OUT, Run, check_name, read_metrics
 
 if TYPE_CHECKING:
     from pairwright.tasks.training.ranks import Watcher
@@ -224,7 +225,7 @@ def _check_same(run: Run, config: TrainConfig) -> None:
     """Refuse to continue with other settings, or another number of processes: steps would have other rows."""
     before = run.config()
     assert before is not None
-    changed = list(differences(before, config))
+    changed = list(say_changes(before.model_dump(mode="json"), config.model_dump(mode="json"), free=FREE))
     processes, known = count_processes(), run.data().get("processes", 1)
     if processes != known and not run.is_finished:
         changed.append(f"processes were {known}, are {processes}")

@@ -203,7 +203,14 @@ class _Hooks:
         self._recording = False
         packed = features.dim() == 2  # (all tokens, width), else (images, tokens, width)
         grids = self._grids if packed else [(features.shape[1],)] * len(features)
-        _check_pairs(grids)
+        if len(grids) % 2:
+            raise ModelError(f"{FIELD}: images must come in pairs, not {len(grids)}")
+        for place in range(0, len(grids), 2):
+            first, second = (" x ".join(map(str, grid[1:])) for grid in grids[place : place + 2])
+            if first != second:
+                raise ModelError(
+                    f"{FIELD}: images {place + 1} and {place + 2} have grids {first} and {second}; give both one size"
+                )
         if len(set(grids)) > 1:
             return (torch.cat(self._change_each(scales)), *args[1:])
         images = [one.reshape(len(grids), -1, one.shape[-1]) for one in scales]
@@ -218,17 +225,6 @@ class _Hooks:
             pair = self._module([(one[place][None], one[place + 1][None]) for one in images])
             changed += [one[0] for one in pair]
         return changed
-
-
-def _check_pairs(grids: Sequence[tuple[int, ...]]) -> None:
-    if len(grids) % 2:
-        raise ModelError(f"{FIELD}: images must come in pairs, not {len(grids)}")
-    for place in range(0, len(grids), 2):
-        first, second = (" x ".join(map(str, grid[1:])) for grid in grids[place : place + 2])
-        if first != second:
-            raise ModelError(
-                f"{FIELD}: images {place + 1} and {place + 2} have grids {first} and {second}; resize both to one size"
-            )
 
 
 def save_differential(model: Any, folder: Path, weights: "Mapping[str, Tensor] | None" = None) -> None:

@@ -191,10 +191,7 @@ def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence
 
 
 def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
-    """Write the model's answers to held-out rows; nothing where weights are sharded over ranks."""
-    if trainer.is_fsdp_enabled:
-        log.info("no samples: the weights are sharded over several processes")
-        return
+    """Write the model's answers to held-out rows."""
     every = trainer.setting.config.output.write_answers
     samples = answer_held_out(trainer, most=None if every else COUNT)
     write_samples(run, samples[:COUNT])
@@ -210,12 +207,12 @@ def measure_unreadable(trainer: "PreferenceTrainer") -> dict[str, float]:
         is_difference, stays_one = (isinstance(text, Difference) for text in texts)
         return sample.cut or not sample.answer or (is_difference and not stays_one)
 
-    samples = [] if trainer.is_fsdp_enabled else answer_held_out(trainer, most=COUNT)
+    samples = answer_held_out(trainer, most=COUNT)
     return {UNREADABLE: sum(map(is_unreadable, samples)) / len(samples)} if samples else {}
 
 
 def answer_held_out(trainer: "PreferenceTrainer", *, most: int | None) -> list[Sample]:
-    """Return what the model says to the first held-out rows, or to all.
+    """Return what the model says to the first held-out rows, or to all; nothing where its weights are sharded.
 
     Rows that are not trained on, for one since their prompt is too long, are not asked about, either.
     ``KeyboardInterrupt``: the training is to stop.
@@ -223,7 +220,7 @@ def answer_held_out(trainer: "PreferenceTrainer", *, most: int | None) -> list[S
     held_out, config = cast("Any", trainer.eval_dataset), trainer.setting.config
     collate = cast("Any", trainer.data_collator)
     lengths: dict[int, int] = {}
-    for place in range(len(held_out))[:most]:
+    for place in range(0 if trainer.is_fsdp_enabled else len(held_out))[:most]:
         item = held_out[place]
         answers = collate([item])["batch"].answers if isinstance(item, Loaded) else []
         lengths[place] = max((len(answer.ids) for own in answers for answer in own), default=0)

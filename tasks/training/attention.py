@@ -47,17 +47,12 @@ def attend_in_parts(
 def join_windows(model: Any) -> bool:
     """Batch a vision tower's attention over windows of equal length; return whether it has windows."""
     AttentionInterface.register(WINDOWS, attend_windows)
-    configs = {id(module.config): module.config for module in model.modules() if _has_windows(module)}
-    for config in configs.values():
-        config._attn_implementation = WINDOWS
-    return bool(configs)
-
-
-def _has_windows(module: Any) -> bool:
-    config = getattr(module, "config", None)
-    if getattr(config, "_attn_implementation", None) != "sdpa" or not hasattr(module, "qkv"):
-        return False
-    return "cu_seqlens" in inspect.signature(module.forward).parameters
+    seeing = [one for one in model.modules() if hasattr(one, "qkv") and hasattr(one, "config")]
+    windowed = [one.config for one in seeing if "cu_seqlens" in inspect.signature(one.forward).parameters]
+    for config in windowed:
+        if config._attn_implementation == "sdpa":
+            config._attn_implementation = WINDOWS
+    return bool(windowed)
 
 
 def attend_windows(

@@ -14,7 +14,6 @@ import numpy as np
 from PIL import Image
 
 from pairwright.schemas.errors import PairwrightError
-from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.training.chat import Chat, encoding_options, make_messages
 from pairwright.tasks.training.freeze_rows import (
@@ -92,15 +91,11 @@ class ExampleRows:
         return len(self.rows)
 
     def __getitem__(self, place: int) -> Loaded | Refused:
-        return load_row(self.rows.read(place), self.needs, self.max_pixels)
-
-
-def load_row(row: PreferenceRow, needs: Needs, max_pixels: int) -> Loaded | Refused:
-    """Return a row's example with decoded images, or the reason why it cannot be used."""
-    try:
-        return load_example(make_example(row, needs), max_pixels, pairs=needs.pairs)
-    except RefusedRowError as error:
-        return error.about(row.key)
+        row = self.rows.read(place)
+        try:
+            return load_example(make_example(row, self.needs), self.max_pixels, pairs=self.needs.pairs)
+        except RefusedRowError as error:
+            return error.about(row.key)
 
 
 def load_example(example: Example, max_pixels: int, *, pairs: bool = False) -> Loaded:

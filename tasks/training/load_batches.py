@@ -1,8 +1,7 @@
 """Load batches ahead of the training, in processes beside it, in an order that follows from the seed.
 
 The same seed, epoch and step give the same rows, so that a run can resume. Processes are forked off a server process
-with the libraries loaded (``forkserver``, where available), not off the training, whose threads may hold locks; those
-of later epochs start at once.
+(``forkserver``, where available), not off the training, whose threads may hold locks; they stay for later epochs.
 """
 
 import multiprocessing
@@ -21,8 +20,6 @@ from pairwright.tasks.training.collate import TOO_LONG, Answer, Batch, Collate
 from pairwright.tasks.training.freeze_rows import Refused, count_reasons
 from pairwright.tasks.training.losses import CHOSEN
 
-LIBRARIES = ("torch", "transformers", "pyarrow", "pairwright.tasks.training.load_batches")
-"""Preloaded by the server process, beside the modules of the model's processor."""
 MOST = 4  # default maximum of processes per GPU
 METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 TRIED = 1000  # rows tried before a run without a usable row is given up
@@ -75,20 +72,6 @@ def count_workers(wanted: int | str) -> int:
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(MOST, cores // (2 * int(os.environ.get("LOCAL_WORLD_SIZE", "1")))))
-
-
-def start_server(processor: Any) -> None:
-    """Preload the libraries in the server process while the model loads.
-
-    Includes the processor's modules: otherwise each process would import 2,000 modules (torchvision, scipy) at each
-    evaluation.
-    """
-    if METHOD == "forkserver":
-        from multiprocessing import forkserver
-
-        parts = [processor, *(getattr(processor, name, None) for name in ("image_processor", "tokenizer"))]
-        forkserver.set_forkserver_preload([*LIBRARIES, *sorted({type(part).__module__ for part in parts if part})])
-        forkserver.ensure_running()
 
 
 def _begin_worker(number: int) -> None:

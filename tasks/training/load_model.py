@@ -154,6 +154,8 @@ def _linear_layers(model: Any, inside: tuple[str, ...]) -> list[tuple[str, torch
 
 def prepare_model(model: Any, config: TrainConfig) -> Any:
     """Return the model with adapters or trainable weights switched on."""
+    import peft
+
     inside, own = _language_prefixes(model), config.model
     in_full = own.train_vision and (own.tuning == "full" or own.vision_tuning == "full")
 
@@ -162,7 +164,16 @@ def prepare_model(model: Any, config: TrainConfig) -> Any:
 
     if own.tuning == "lora":
         beside = [weight for name, weight in model.named_parameters() if is_full(name)]
-        model = _with_adapters(model, config)
+        layers = _linear_layers(model, ("",) if own.train_vision and own.vision_tuning == "same" else inside)
+        targets, lora = [name for name, _ in layers if not name.startswith(OF_MODULE)], own.lora
+        adapters = peft.LoraConfig(
+            r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets
+        )
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():  # the same whatever was drawn before
+            # peft uses a deprecated name of transformers.
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+            torch.manual_seed(config.seed)
+            model = peft.get_peft_model(model, adapters)
         for weight in beside:  # in float32, as adapters are: small steps add up
             weight.data = weight.data.float()
             weight.requires_grad = True
@@ -196,20 +207,6 @@ def _language_prefixes(model: Any) -> tuple[str, ...]:
         return ("",)
     inner = {id(decoder), id(model.get_output_embeddings())}
     return tuple(f"{name}." for name, module in model.named_modules() if id(module) in inner)
-
-
-def _with_adapters(model: Any, config: TrainConfig) -> Any:
-    import peft
-
-    lora, vision = config.model.lora, config.model.train_vision and config.model.vision_tuning == "same"
-    layers = _linear_layers(model, ("",) if vision else _language_prefixes(model))
-    targets = [name for name, _ in layers if not name.startswith(OF_MODULE)]
-    own = peft.LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets)
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():  # the same whatever was drawn before
-        # peft uses a deprecated name of transformers.
-        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
-        torch.manual_seed(config.seed)
-        return peft.get_peft_model(model, own)
 
 
 def split_rates(optimizer: torch.optim.Optimizer, model: Any, rate: float) -> None:

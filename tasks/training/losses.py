@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pairwright.schemas import training as settings
-from pairwright.schemas.training import NAMC, DpoConfig, TrainConfig
+from pairwright.schemas.training import DpoConfig, TrainConfig
 from pairwright.tasks.training.freeze_rows import Needs
 
 if TYPE_CHECKING:
@@ -65,13 +65,12 @@ class Rewards:
     logps: "Tensor"  # (B, 2 + K): summed log-probabilities under the policy, detached; 0 where absent
 
 
-def rewards_of(policy: Scored, reference: Scored | None, *, beta: float, texts: int | None = 1) -> Rewards:
+def rewards_of(policy: Scored, reference: Scored, *, beta: float, texts: int | None = 1) -> Rewards:
     """Return the rewards of the chosen text, with rejected images, and of the first ``texts`` rejected texts (or all).
 
     These are the implicit rewards of Rafailov et al. 2023 (paper 004, Eq. 4); their constant cancels in every margin.
     The reference gets no gradient.
     """
-    assert reference, "a preference loss compares the policy with a reference"
     policy, reference = _with_columns(policy, texts), _with_columns(reference, texts)
     present = policy.present
     values, chosen = beta * (policy.logps - reference.logps.detach()).where(present, 0), present[:, CHOSEN]
@@ -177,7 +176,7 @@ def sft(policy: Scored, *, by_example: bool = False) -> Loss:
     return replace(loss, counts={**loss.counts, **({"nll": float(tokens.sum())} if "nll" in loss.counts else {})})
 
 
-def dpo(policy: Scored, reference: Scored | None, config: DpoConfig) -> Loss:
+def dpo(policy: Scored, reference: Scored, config: DpoConfig) -> Loss:
     """Return the mean loss of ranking the chosen text above the rejected ones.
 
     With K rejected texts it is -log of the probability that the chosen one is first (S-DPO, Chen et al. 2024); for K =
@@ -193,7 +192,7 @@ def dpo(policy: Scored, reference: Scored | None, config: DpoConfig) -> Loss:
     return loss_of(rank_losses(rewards.chosen, rivals, present), present.any(1), log_preferences(rewards))
 
 
-def mdpo(policy: Scored, reference: Scored | None, config: settings.MdpoConfig) -> Loss:
+def mdpo(policy: Scored, reference: Scored, config: settings.MdpoConfig) -> Loss:
     """Return the mean of DPO on the rejected text, DPO on the rejected images and the anchor -log sigmoid(r++).
 
     An example with one rejected side only has plain DPO on it, without the anchor (ours), as in the other objectives;
@@ -207,7 +206,7 @@ def mdpo(policy: Scored, reference: Scored | None, config: settings.MdpoConfig) 
     return loss_of(per_text + per_image + anchor, has_text | has_image, log_preferences(rewards))
 
 
-def adavip(policy: Scored, reference: Scored | None, config: settings.AdavipConfig) -> Loss:
+def adavip(policy: Scored, reference: Scored, config: settings.AdavipConfig) -> Loss:
     """Return the mean cross-entropy of the chosen text against the rejected text and against the rejected images.
 
     With rewards r++, r+- (rejected text) and r-+ (chosen text, given the rejected images) it is Eq. 11, -log
@@ -227,7 +226,7 @@ def adavip(policy: Scored, reference: Scored | None, config: settings.AdavipConf
     return loss_of(losses, present.any(1), {**log_preferences(rewards), **weights})
 
 
-def adpo(policy: Scored, reference: Scored | None, config: settings.AdpoConfig) -> Loss:
+def adpo(policy: Scored, reference: Scored, config: settings.AdpoConfig) -> Loss:
     """Return the mean of -log sigmoid(M) over the m sampled negatives, all columns from ``TEXTS`` on (Eq. 5).
 
     Rejected images are ignored. An example without a negative does not count.
@@ -240,7 +239,7 @@ def adpo(policy: Scored, reference: Scored | None, config: settings.AdpoConfig) 
     return loss_of(per_example, having.any(1), logged)
 
 
-def negative_rewards(policy: Scored, reference: Scored | None, config: settings.AdpoConfig) -> "Tensor":
+def negative_rewards(policy: Scored, reference: Scored, config: settings.AdpoConfig) -> "Tensor":
     """Return (B, m) detached: R = -log sigmoid(M), the retriever's reward of each negative; NaN where absent."""
     rewards = rewards_of(policy, reference, beta=config.beta, texts=None)
     losses = surprise(rewards.chosen[:, None] - rewards.texts)  # M of Eq. 4
@@ -265,22 +264,16 @@ def retriever_loss(log_q: "Tensor", rewards: "Tensor", baseline: float) -> "Tens
     return per_pair.sum() / having.any(1).sum().clamp(min=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
-    """Preference loss of an objective, and its needs of a row; SFT has no reference to compare with."""
-
-    loss: Callable[[Scored, Scored | None, Any], Loss] | None  # of policy, reference and section of the settings
-    needs: Needs
-
-
-OBJECTIVES: dict[settings.Objective, Goal] = {
-    "sft": Goal(loss=None, needs=Needs(every_answer=True)),
-    "dpo": Goal(loss=dpo, needs=Needs(texts=1, images=True, beside=False, rejected_side=True)),
-    "mdpo": Goal(loss=mdpo, needs=Needs(texts=1, images=True, rejected_side=True)),
-    "adavip": Goal(loss=adavip, needs=Needs(texts=1, images=True, rejected_side=True)),
-    "adpo": Goal(loss=adpo, needs=Needs()),
+LOSSES: dict[str, Callable[[Scored, Scored, Any], Loss]] = {"dpo": dpo, "mdpo": mdpo, "adavip": adavip, "adpo": adpo}
+"""Preference losses: of the policy, the reference, and the objective's section of the settings."""
+NEEDS: dict[str, Needs] = {
+    "sft": Needs(every_answer=True),
+    "dpo": Needs(texts=1, images=True, beside=False, rejected_side=True),
+    "mdpo": Needs(texts=1, images=True, rejected_side=True),
+    "adavip": Needs(texts=1, images=True, rejected_side=True),
+    "adpo": Needs(),  # its retriever draws the negatives
+    "namc": Needs(),
 }
-"""ADPO's retriever draws its negatives: of a row it needs the chosen text alone. NAMC has losses of its own."""
 
 
 def compute_loss(policy: Scored, reference: Scored | None, config: TrainConfig) -> Loss:
@@ -289,9 +282,10 @@ def compute_loss(policy: Scored, reference: Scored | None, config: TrainConfig) 
     A preference loss gets ``sft_weight`` times the chosen text's negative log-likelihood per token, averaged over
     examples (RPO; Pang et al. 2024, "Iterative Reasoning Preference Optimization", Eq. 1); ``nll`` is always logged.
     """
-    compare = OBJECTIVES[config.objective].loss
+    compare = LOSSES.get(config.objective)
     if compare is None:
         return sft(policy)
+    assert reference is not None
     loss = compare(policy, reference, getattr(config, config.objective))
     likelihood = sft(policy, by_example=True)
     return Loss(
@@ -304,10 +298,7 @@ def compute_loss(policy: Scored, reference: Scored | None, config: TrainConfig) 
 def needs_of(config: TrainConfig) -> Needs:
     """Return a run's needs of each row."""
     accepted = config.data.split if config.data.only_accepted else ""
-    if config.objective == NAMC:
-        return Needs(accepted=accepted)
-    needs = OBJECTIVES[config.objective].needs
-    needs = replace(needs, pairs=config.model.differential.enabled, accepted=accepted)
+    needs = replace(NEEDS[config.objective], pairs=config.model.differential.enabled, accepted=accepted)
     return replace(needs, texts=config.dpo.max_negatives) if config.objective == "dpo" else needs
 
 

@@ -121,24 +121,20 @@ def _count_vision(sizes: Sizes, config: TrainConfig) -> int:
     return (sizes.whole - sizes.language) * (own.train_vision and own.vision_tuning == "full")
 
 
-def _count_states(optim: str) -> int:
-    """Return an optimiser's bytes per trained weight; paged ones are swapped out under pressure."""
-    numbers = next((count for name, count in MEANS.items() if name in optim), 2)
-    return 0 if "paged" in optim else numbers * (1 if "8bit" in optim else 4)
-
-
 def demand_of(sizes: Sizes, config: TrainConfig, *, gpus: int = 1) -> Demand:
     """Return the demand of each GPU; ``gpus`` share the weights by FSDP."""
     full = config.model.tuning == "full"
     trained, number = count_trained(sizes, config), 4 if config.optimiser.precision == "fp32" else 2
-    copy = full and config.objective == "adpo"
+    copy, optim = full and config.objective == "adpo", config.optimiser.optim
+    means = next((count for name, count in MEANS.items() if name in optim), 2) * (1 if "8bit" in optim else 4)
+    states = 4 + (0 if "paged" in optim else means)  # paged ones are swapped out under pressure
     # With gradient accumulation, autocast keeps rounded copies of trained weights.
     rounded = 2 * trained if full and gpus == 1 and config.optimiser.gradient_accumulation_steps > 1 else 0
     linear = sizes.layers * sizes.layer * config.model.load_in_4bit
     frozen = number * (sizes.whole - linear - _count_vision(sizes, config)) + int(sum(NF4) * linear)
     return Demand(
         weights=(4 * sizes.whole if full else frozen + 4 * trained) // gpus + rounded,
-        states=(4 + _count_states(config.optimiser.optim)) * trained // gpus,
+        states=states * trained // gpus,
         gathered=2 * (2 * sizes.layer + 2 * sizes.table + sizes.whole - sizes.language) if gpus > 1 else 0,
         reference=number * sizes.whole + (4 - number) * 2 * sizes.table if copy else 0,
         activations=_activations(sizes, config) * number // 2

@@ -96,6 +96,11 @@ class PreferenceTrainer(Trainer):
         workers = load_batches.count_workers(config.data.dataloader_num_workers)
         return load_batches.make_loader(rows, cast("Any", self.data_collator), order, workers=workers)
 
+    @cached_property
+    def _held_out(self) -> Any:
+        """Return the loader of held-out rows, whose processes stay for the next evaluation."""
+        return self._loader(self.eval_dataset, None)
+
     @override
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> tuple[list[Any], None]:
         """Return a step's batches; agree with the other ranks on their total weight and on stopping."""
@@ -178,7 +183,7 @@ class PreferenceTrainer(Trainer):
             compared = reference.score(model, packed, batch.keys) if reference else None
             policy = score_answers(model, packed)
         loss = compute_loss(policy, compared, config)
-        return loss, negative_rewards(policy, compared, config.adpo) if adversary else None
+        return loss, negative_rewards(policy, compared, config.adpo) if adversary and compared else None
 
     def _pack(self, model: Any, batch: Batch, *, width: int = 0) -> Packed:
         dtype = torch.bfloat16 if self.args.bf16 else None
@@ -209,7 +214,7 @@ class PreferenceTrainer(Trainer):
         ``KeyboardInterrupt``: the training is to stop.
         """
         cast("Any", self.model).eval()
-        for inputs in self._loader(rows, None):
+        for inputs in self._held_out if rows is self.eval_dataset else self._loader(rows, None):
             if self.stopping and count_ranks() == 1:
                 raise KeyboardInterrupt
             batch: Batch = inputs["batch"]

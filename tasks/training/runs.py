@@ -26,7 +26,7 @@ import logging
 import re
 import shutil
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -39,7 +39,6 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from pairwright.schemas.errors import ConfigError, ModelError
-from pairwright.schemas.section import Section, say_changes
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.evaluations import FOLDER as EVALUATIONS
 from pairwright.tasks.store.files import Folder, flush, naming
@@ -214,11 +213,6 @@ def append_refused(path: Path, refused: Sequence[Refused]) -> list[Refused]:
 
 def _write(path: Path, text: str) -> None:
     Folder(str(path.parent)).write(path.name, text.encode())
-
-
-def differences(old: Section, new: Section) -> Iterator[str]:
-    """Yield the differences of two settings in words, except those without effect on results."""
-    return say_changes(old.model_dump(mode="json"), new.model_dump(mode="json"), free=FREE)
 
 
 @dataclass

@@ -27,7 +27,7 @@ from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.differential import DifferentialPerception
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.load_model import choose_precision, choose_storage, computing, freeze_model, load_model
-from pairwright.tasks.training.losses import OBJECTIVES, Scored
+from pairwright.tasks.training.losses import LOSSES, Scored
 from pairwright.tasks.training.pack_answers import Packed
 from pairwright.tasks.training.runs import REFERENCE
 
@@ -186,7 +186,7 @@ Reference = Adapters | Copy | Table  # each scores the answers of the rows with 
 
 def open_reference(config: TrainConfig, start: Path, run: Path) -> Reference | None:
     """Return a run's reference; ADPO, whose negatives are drawn at each step, cannot have a table."""
-    if OBJECTIVES[config.objective].loss is None:
+    if config.objective not in LOSSES:
         return None
     if config.model.tuning == "lora":
         return Adapters()
@@ -212,18 +212,14 @@ def sharing_features(*models: Any) -> Generator[None]:
         for model in models:
             # The innermost module with the method is used.
             found = [module for module in model.modules() if hasattr(type(module), FIND) and FIND not in vars(module)]
-            perceives = any(isinstance(one, DifferentialPerception) for one in model.modules())
-            if found and not perceives and not _trains_vision(found[-1]):
+            if not found or any(isinstance(one, DifferentialPerception) for one in model.modules()):
+                continue
+            decoder = found[-1].get_decoder()
+            language = {id(weight) for weight in decoder.parameters()} if decoder is not found[-1] else set[int]()
+            if all(id(weight) in language for weight in found[-1].parameters() if weight.requires_grad):
                 setattr(found[-1], FIND, _caching(found[-1], seen))
                 after.callback(delattr, found[-1], FIND)
         yield
-
-
-def _trains_vision(eye: Any) -> bool:
-    """Return whether anything but the language model is trained, or cannot be told apart."""
-    decoder = eye.get_decoder()
-    language = {id(parameter) for parameter in decoder.parameters()} if decoder is not eye else set[int]()
-    return any(parameter.requires_grad and id(parameter) not in language for parameter in eye.parameters())
 
 
 def _caching(eye: Any, seen: list[tuple[Tensor, Any]]) -> Callable[..., Any]:

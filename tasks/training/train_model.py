@@ -31,7 +31,6 @@ from pairwright.tasks.training.answer_questions import measure_unreadable, sampl
 from pairwright.tasks.training.collate import Collator, ExampleRows
 from pairwright.tasks.training.find_model import require_bits
 from pairwright.tasks.training.freeze_rows import FrozenRows, Needs
-from pairwright.tasks.training.load_batches import count_workers, start_server
 from pairwright.tasks.training.losses import TEXTS, measures_of, needs_of
 from pairwright.tasks.training.memory import is_spread, need_less
 from pairwright.tasks.training.pack_answers import can_pack
@@ -109,8 +108,6 @@ def make_trainer(job: Job) -> PreferenceTrainer:
     disable_progress_bar()  # of file reads and writes
     logging.getLogger("accelerate").setLevel(logging.WARNING)  # it logs each file of a checkpoint
     processor = load_model.load_processor(job.start)
-    if count_workers(data.dataloader_num_workers):
-        start_server(processor)
     model = _place_model(load_model.prepare_model(load_model.load_to_train(job.start, config), config))
     metrics = MetricsFile(run.metrics)
     if steps := run.steps():
@@ -214,9 +211,7 @@ def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> Trainin
     schedule = optimiser.lr_scheduler_type
     arguments: Any = TrainingArguments(
         output_dir=str(run.folder / SAVING),
-        run_name=run.folder.name,
         per_device_train_batch_size=optimiser.per_device_train_batch_size,
-        per_device_eval_batch_size=optimiser.per_device_train_batch_size,
         gradient_accumulation_steps=optimiser.gradient_accumulation_steps,
         num_train_epochs=optimiser.num_train_epochs,
         max_steps=optimiser.max_steps or -1,

@@ -45,6 +45,15 @@ def write_model_card(folder: Path, run: Run, *, config: TrainConfig, rows: Froze
     if base == RANDOM and not licence and len(licences) == 1 and UNSTATED not in licences:
         licence = {"license": "other", "license_name": next(iter(licences)).lower()}
     licence.setdefault("license", "unknown")
+    ranked = held_out_accuracy(logged)
+    result = EvalResult(
+        task_type=TASK,
+        dataset_type="pairwright",
+        dataset_name=dataset,
+        metric_type="accuracy",
+        metric_value=ranked.value if ranked else None,
+        metric_name=f"held-out preferences ranked right: {say_proportion(ranked)}" if ranked else "",
+    )
     told = ModelCardData(
         **licence,
         base_model=base if is_named else None,
@@ -53,7 +62,7 @@ def write_model_card(folder: Path, run: Run, *, config: TrainConfig, rows: Froze
         pipeline_tag=TASK,
         tags=["image-difference", config.objective, "pairwright"],
         model_name=name,
-        eval_results=[_make_result(ranked, dataset)] if (ranked := held_out_accuracy(logged)) else None,
+        eval_results=[result] if ranked else None,
     )
     card = ModelCard.from_template(
         told,
@@ -79,12 +88,6 @@ def _read_licence(start: Path) -> dict[str, Any]:
         card = {}
     known = {name: card[name] for name in LICENCE if isinstance(card.get(name), str)}
     return {} if known.get("license") == "unknown" else known
-
-
-def _make_result(ranked: Any, dataset: str) -> EvalResult:
-    name = f"held-out preferences ranked right: {say_proportion(ranked)}"
-    about = {"dataset_type": "pairwright", "dataset_name": dataset, "metric_type": "accuracy"}
-    return EvalResult(task_type=TASK, **about, metric_value=ranked.value, metric_name=name)
 
 
 def _list_settings(config: TrainConfig) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.collate import Collator, load_example
 from pairwright.tasks.training.freeze_rows import make_example
 from pairwright.tasks.training.load_model import load_model, prepare_model
-from pairwright.tasks.training.losses import OBJECTIVES, compute_loss, needs_of
+from pairwright.tasks.training.losses import LOSSES, compute_loss, needs_of
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.score_answers import Adapters, Copy, score_answers
 from tests.bench.train_rows import make_picture, make_row
@@ -75,7 +75,7 @@ def policy_of(folder, config):
 def loss_of_ours(model, batch, config, *, frozen=None):
     inner = model.get_base_model() if frozen is None else model
     packed = pack_answers(batch, inner)
-    needed = OBJECTIVES[config.objective].loss
+    needed = config.objective in LOSSES
     reference = (Copy(frozen) if frozen else Adapters()) if needed else None
     compared = reference.score(model, packed, batch.keys) if reference else None
     return compute_loss(score_answers(model, packed), compared, config)
