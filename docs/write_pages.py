@@ -58,7 +58,7 @@ and the vision tower, in 16 bits. ADPO in full has a second model, whole on each
 are counted.
 Activations are a formula that a test holds against what PyTorch keeps of such a batch (within a tenth with LoRA; no GPU
 has measured it). `pairwright train` compares the same numbers with the GPUs that are there before it loads a model,
-refuses what fits with no batch, and names the settings that fit."""
+refuses what fits with no batch, and names settings that need less."""
 
 
 MINED = """\

@@ -1,6 +1,5 @@
 """Gradients are where they should be and nowhere else; adapters start as nothing and merge into what they were."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -168,18 +167,6 @@ def test_adapters_that_do_not_fit_are_refused(adapters: Path, change: Any, words
     change(tensors)
     save_file(tensors, adapters / "adapter_model.safetensors")
     with pytest.raises(ModelError, match=words):
-        load_model(adapters, settings().model, dtype=torch.float32)
-
-
-def test_adapters_of_another_kind_are_refused(qwen: Path, adapters: Path) -> None:
-    own = {
-        "peft_type": "IA3",
-        "target_modules": ["k_proj"],
-        "feedforward_modules": [],
-        "base_model_name_or_path": str(qwen),
-    }
-    (adapters / "adapter_config.json").write_text(json.dumps(own))
-    with pytest.raises(ModelError, match="IA3"):
         load_model(adapters, settings().model, dtype=torch.float32)
 
 
