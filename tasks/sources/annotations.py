@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pairwright.schemas.errors import SourceError
-from pairwright.tasks.sources.read_entry import RefusedEntryError, is_unicode, shown_name
+from pairwright.tasks.sources.reader import RefusedEntryError, is_unicode, shown_name
 
 T = TypeVar("T")
 Record = Mapping[str, Any]

@@ -13,10 +13,9 @@ import pyarrow as pa
 from pairwright.schemas.config import ReadingConfig
 from pairwright.schemas.rows import PairRow, PreferenceRow, Turn, make_key
 from pairwright.tasks.sources.annotations import MAX_TEXTS, texts_of
-from pairwright.tasks.sources.open_table import cells_of, need, only_cell
-from pairwright.tasks.sources.read_entry import About, RefusedEntryError, read_image, read_pair, shown_name
-from pairwright.tasks.sources.reader import Given
-from pairwright.tasks.sources.tables import TableRow, table_reader
+from pairwright.tasks.sources.read_entry import About, read_image, read_pair
+from pairwright.tasks.sources.reader import Given, RefusedEntryError, shown_name
+from pairwright.tasks.sources.tables import TableRow, cells_of, need, only_cell, table_reader
 
 RLAIF_V_LICENCE = "CC-BY-NC-4.0"
 RLAIF_V_TEXTS = ("question", "chosen", "rejected")

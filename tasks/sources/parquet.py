@@ -1,4 +1,4 @@
-"""Read images of Parquet files, and of folders saved by ``datasets``, from local disks and remote stores.
+"""Read images of Parquet files, from local disks and remote stores.
 
 Lists one ``ItemRow`` per row, from the files' footers, and reads it into an ``ImageRow`` for each image in its image
 columns, with its captions. Needs pyarrow; remote addresses (``hf://``, ``s3://``, ``gs://``) need their package for
@@ -11,19 +11,29 @@ image given as a path is read from ``reading.images``, or else from the source's
 """
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.types as types
 
 from pairwright.schemas.config import ReadingConfig
 from pairwright.tasks.sources.annotations import texts_of
-from pairwright.tasks.sources.open_table import caption_columns, cells_of, image_columns
-from pairwright.tasks.sources.read_entry import EXTENSIONS, About, RefusedEntryError, read_image
-from pairwright.tasks.sources.reader import Given
-from pairwright.tasks.sources.tables import TableRow, table_reader
+from pairwright.tasks.sources.find_files import holds
+from pairwright.tasks.sources.read_entry import About, read_image
+from pairwright.tasks.sources.reader import Given, RefusedEntryError
+from pairwright.tasks.sources.tables import (
+    TableRow,
+    cells_of,
+    is_bytes,
+    is_image,
+    is_struct,
+    kinds_of,
+    table_reader,
+    wrong_columns,
+)
 
-SAVED = {"dataset_dict.json", "state.json"}
-"""Files written by ``save_to_disk``."""
+IMAGE_NAMES = ("image", "images", "img", "jpg", "jpeg", "png", "webp", "picture", "photo", "image_bytes", "bytes")
+"""Names of columns of plain bytes that are taken for images."""
+CAPTION_NAMES = ("caption", "captions", "text", "texts", "sentence", "sentences", "description", "descriptions")
 MAX_IMAGES = 64
 """Maximum images of one row."""
 CAPTION = "caption"
@@ -31,9 +41,32 @@ CAPTION = "caption"
 
 
 def _choose(schema: pa.Schema, reading: ReadingConfig) -> dict[str, str]:
-    images = image_columns(schema, reading)
-    captions = [name for name in caption_columns(schema, reading) if name not in images]
-    return {name: f"image {number}" for number, name in enumerate(images)} | dict.fromkeys(captions, CAPTION)
+    """Return the columns of images, in the table's order, and of captions; none of these if none has a usual name."""
+    kinds = kinds_of(schema)
+    is_text = (types.is_string, types.is_large_string, types.is_string_view)
+    texts = [name for name, kind in kinds.items() if any(of(kind) for of in is_text)]
+    plain = [name for name, kind in kinds.items() if is_bytes(kind)]
+    if name := reading.image_column:
+        if name not in texts and not (name in kinds and is_image(kinds[name])):
+            raise wrong_columns(f"reading.image_column: {name!r} holds no images here", schema)
+        images = [name]
+    else:
+        images = (
+            [name for name, kind in kinds.items() if is_struct(kind)]
+            or [name for name in plain if name.lower() in IMAGE_NAMES]
+            or (plain if len(plain) == 1 else [])
+        )
+        if not images:
+            raise wrong_columns("no column is known to hold images; name one with reading.image_column", schema)
+    if name := reading.caption_column:
+        if name not in texts:
+            raise wrong_columns(f"reading.caption_column: {name!r} holds no texts here", schema)
+        captions = [name]
+    else:
+        by_name = {name.lower(): name for name in reversed(texts)}
+        captions = [by_name[name] for name in CAPTION_NAMES if name in by_name][:1]
+    numbered = {name: f"image {number}" for number, name in enumerate(images)}
+    return numbered | dict.fromkeys((name for name in captions if name not in images), CAPTION)
 
 
 def _read_row(row: TableRow) -> Iterable[Given]:
@@ -48,29 +81,12 @@ def _read_row(row: TableRow) -> Iterable[Given]:
     return {image.key: image for image in images}.values()
 
 
-def recognises(address: str) -> bool:
-    """Return whether an address names Parquet files, or a local folder of them without image files."""
-    if address.lower().endswith(".parquet") or address.startswith("hf://"):
-        return True
-    if "://" in address or not Path(address).is_dir():
-        return False
-    try:
-        names = {path.name.lower() for path in Path(address).iterdir()}
-        inside = {path.name.lower() for path in Path(address, "data").iterdir()} if "data" in names else set[str]()
-    except OSError:
-        return False
-    if names & SAVED:
-        return True
-    has_images = any(name.endswith(EXTENSIONS) for name in names)
-    return not has_images and any(name.endswith(".parquet") for name in names | inside)
-
-
 READER = table_reader(
     _choose,
     _read_row,
     kind="parquet",
-    about="Parquet files with an image column, or a folder saved by `datasets`; local, hf://, s3:// or gs://",
+    about="Parquet files with an image column; local, hf://, s3:// or gs://",
     example="parquet:hf://datasets/OWNER/NAME",
     details=__doc__ or "",
-    recognises=recognises,
+    recognises=lambda path: path.startswith("hf://") or holds(path, (".parquet",), "data"),
 )

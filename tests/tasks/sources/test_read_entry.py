@@ -8,7 +8,8 @@ import pytest
 from pairwright.schemas.config import ImagesConfig, Profile
 from pairwright.schemas.rows import ItemRow
 from pairwright.tasks.sources import read_entry
-from pairwright.tasks.sources.read_entry import About, Picture, RefusedEntryError, check_path, read_below, read_pair
+from pairwright.tasks.sources.read_entry import About, Picture, check_path, read_below, read_pair
+from pairwright.tasks.sources.reader import RefusedEntryError
 from tests.fixtures.pictures import picture
 
 CONFIG = Profile(source="instructpix2pix:/data").sources
