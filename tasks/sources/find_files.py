@@ -36,15 +36,9 @@ _STAMPS = (
 """Names of the version mark in different file systems; the first present one is used."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFile:
-    """One file as it was when it was listed."""
-
-    name: str
-    """Name relative to its place."""
-    size: int
-    stamp: str
-    """Time of change, or a remote store's version mark."""
+Seen = dict[str, Any]
+"""The ``size`` of a file and its ``stamp``: time of change, or a remote store's version mark."""
+UNSEEN: Seen = {"size": -1, "stamp": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +60,7 @@ class Place:
         """Return the file system's own path of a file."""
         return f"{self.root}/{name}" if self.root or self.is_local else name
 
-    def look(self, name: str, listed: dict[str, Any] | None = None) -> SourceFile:
+    def look(self, name: str, listed: Seen | None = None) -> Seen:
         """Return a file as it is now; ``RefusedEntryError`` if it is not one, or has changed since ``listed``."""
         with _refusing():
             info = self.system.info(self.path(name))
@@ -75,10 +69,10 @@ class Place:
         stamp = next((info[key] for key in _STAMPS if info.get(key)), "")
         # The same time is a number in a listing and a date for a single file.
         stamp = str(stamp.timestamp() if isinstance(stamp, datetime) else stamp)
-        file = SourceFile(name=name, size=int(info.get("size") or 0), stamp=stamp)
-        if listed and (file.size, file.stamp) != (listed["size"], listed["stamp"]):
+        seen = {"size": int(info.get("size") or 0), "stamp": stamp}
+        if listed and any(seen[key] != listed[key] for key in seen):
             raise RefusedEntryError("changed since it was listed")
-        return file
+        return seen
 
     def open(self, name: str, **options: Any) -> BinaryIO:
         """Open a file for random access reading; ``options`` are the file system's."""

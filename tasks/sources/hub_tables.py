@@ -5,7 +5,6 @@ LLaVA-ReCap, InstructPix2Pix, Scene-Difference, RLAIF-V-Dataset.
 
 import json
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -15,18 +14,21 @@ from pairwright.schemas.rows import PairRow, PreferenceRow, Turn, make_key
 from pairwright.tasks.sources.annotations import MAX_TEXTS, texts_of
 from pairwright.tasks.sources.read_entry import About, read_image, read_pair
 from pairwright.tasks.sources.reader import Given, RefusedEntryError, shown_name
-from pairwright.tasks.sources.tables import TableRow, cells_of, need, only_cell, table_reader
+from pairwright.tasks.sources.tables import Choose, TableRow, cells_of, need, only_cell, table_reader
 
 RLAIF_V_LICENCE = "CC-BY-NC-4.0"
 RLAIF_V_TEXTS = ("question", "chosen", "rejected")
 RLAIF_V_NOTES = ("ds_name", "origin_dataset", "idx")
-"""Columns with the origin of a row; not every release has all of them."""
+"""Columns with the origin of a row."""
 
 
-def _choose(
-    schema: pa.Schema, _: ReadingConfig, *, needed: Sequence[str], images: Sequence[str], more: Sequence[str] = ()
-) -> dict[str, str]:
-    return need(schema, (*needed, *(name for name in more if name in schema.names)), images=images)
+def _columns(*needed: str, images: Sequence[str], more: Sequence[str] = ()) -> Choose:
+    """Return a function that chooses the columns of a data set, with those ``more`` that not every release has."""
+
+    def choose(schema: pa.Schema, _: ReadingConfig) -> dict[str, str]:
+        return need(schema, (*needed, *(name for name in more if name in schema.names)), images=images)
+
+    return choose
 
 
 def _read_captioned(row: TableRow) -> Iterable[Given]:
@@ -42,15 +44,15 @@ def _read_captioned(row: TableRow) -> Iterable[Given]:
 
 
 LLAVA_RECAP = table_reader(
-    partial(_choose, needed=("id", "conversations"), images=("image",)),
+    _columns("id", "conversations", images=("image",)),
     _read_captioned,
     kind="llava-recap",
     about="LLaVA-ReCap-CC3M: images with long captions, Parquet",
     example="llava-recap:hf://datasets/lmms-lab/LLaVA-ReCap-CC3M",
     details="""LLaVA-ReCap (lmms-lab/LLaVA-ReCap-CC3M and its like): Parquet with an image and a conversation.
 
-Reads one row into an ImageRow with the first answer of the conversation as caption; the question is left out. A row
-without an answer is dropped. The images come from the web pages that CC3M lists, so no licence is known.""",
+Reads one row into an ImageRow with the first answer of the conversation as caption. No licence of the images is known.
+""",
 )
 
 
@@ -66,9 +68,7 @@ def _read_edit(row: TableRow) -> Iterable[Given]:
 
 
 INSTRUCTPIX2PIX = table_reader(
-    partial(
-        _choose, needed=("original_prompt", "edit_prompt", "edited_prompt"), images=("original_image", "edited_image")
-    ),
+    _columns("original_prompt", "edit_prompt", "edited_prompt", images=("original_image", "edited_image")),
     _read_edit,
     kind="instructpix2pix",
     about="InstructPix2Pix: an image, an edit instruction, the edited image, Parquet",
@@ -76,9 +76,8 @@ INSTRUCTPIX2PIX = table_reader(
     details="""InstructPix2Pix as the Hub holds it: Parquet with an image, an edit and the edited image.
 
 Reads one row (original_prompt, original_image, edit_prompt, edited_prompt, edited_image) into the PairRow of its two
-images: origin "edit", the edit as instruction, the two prompts as the images' captions. Rows do not say which samples
-have a prompt in common; those with the same original prompt are one group. The set passed its own CLIP filter (0.2,
-0.2, 0.7; at most four samples per prompt), so nothing is filtered again. No licence is stated.""",
+images: origin "edit", the edit as instruction, the two prompts as the images' captions. Rows with the same original
+prompt are one group. The set passed a CLIP filter of its own, so nothing is filtered again. No licence is stated.""",
     brings=(PairRow,),
 )
 
@@ -97,7 +96,7 @@ def _read_difference(row: TableRow) -> Iterable[Given]:
 
 
 SCENE_DIFFERENCE = table_reader(
-    partial(_choose, needed=("texts",), images=("images",)),
+    _columns("texts", images=("images",)),
     _read_difference,
     kind="scene-difference",
     about="Scene-Difference (CGD): pairs of COCO photographs with texts about what differs, Parquet",
@@ -105,8 +104,8 @@ SCENE_DIFFERENCE = table_reader(
     details="""Scene-Difference (CaD-VI's name): MIMIC-IT's general differences, as the_cauldron's mimic_cgd holds them.
 
 Reads one row, images and texts (user, assistant, source), into the PairRow of its two images, whose human differences
-are the assistant's answers: texts that the data set gives, though a model wrote them. A row of another number of images
-is dropped. The photographs are COCO's, each under its own licence, so that none is stated.""",
+are the assistant's answers, though a model wrote them. A row of another number of images is dropped. The photographs
+are COCO's, each under its own licence, so that none is stated.""",
     brings=(PairRow,),
 )
 
@@ -151,7 +150,7 @@ def answering_model(text: Any) -> str:
 
 
 RLAIF_V = table_reader(
-    partial(_choose, needed=RLAIF_V_TEXTS, images=("image",), more=(*RLAIF_V_NOTES, "origin_split")),
+    _columns(*RLAIF_V_TEXTS, images=("image",), more=(*RLAIF_V_NOTES, "origin_split")),
     _read_preference,
     kind="rlaif-v",
     about="RLAIF-V-Dataset: preferences about one image, Parquet",

@@ -9,10 +9,9 @@ manifest's folder; never an address, never outside that folder;
 
 All manifests of a folder are read; a line without ``split`` belongs to the split that its file is named after.
 
-Two images, as a list or as ``image1`` and ``image2``, are a pair, in the source's own order. The kind of source decides
-which stages run before it is read, so a manifest of pairs has its own kind, ``jsonl-pairs``; without a kind, the first
-line with images decides. As ``jsonl``, a line with two images gives both and no pair; as ``jsonl-pairs``, a line with
-one image is dropped. A pair may have:
+Two images, as a list or as ``image1`` and ``image2``, are a pair, in the source's own order. A manifest of pairs has
+its own kind, ``jsonl-pairs``; without a kind, the first line with images decides. As ``jsonl``, a line with two images
+gives both and no pair; as ``jsonl-pairs``, a line with one image is dropped. A pair may have:
 
 * ``difference`` or ``differences``, and likewise ``caption``, ``captions`` and ``text`` (or the field named by
 ``reading.caption_column``): people's texts about the difference, one or a list;
@@ -22,11 +21,10 @@ one image is dropped. A pair may have:
 the images may be identical. Otherwise two equal images are dropped;
 * ``source`` and ``scene``: pairs of one scene are one group.
 
-The kind ``omnidiff`` reads the same lines. OmniDiff's published format was not known when this was written; a few lines
-of script convert it, and similar sets, to this one.
+The kind ``omnidiff`` reads the same lines: OmniDiff's published format was not known when this was written.
 
-Lists ``ItemRow`` from the lines and the sizes and times of their images; an item's key hashes these and the content of
-its line, not its position. An invalid line is a dropped item. Local disks only.
+An item's key hashes the content of its line and the sizes and times of its images, not its position. An invalid line is
+a dropped item. Local disks only.
 """
 
 from collections.abc import Iterator

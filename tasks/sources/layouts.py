@@ -155,8 +155,9 @@ def read_item(item: ItemRow, base: Path, config: SourceConfig) -> list[ImageRow 
         Picture(data=read_below(base, path, config.images, listed), name=shown_name(path), captions=tuple(captions))
         for (path, *listed), captions in zip(place["images"], place["captions"], strict=True)
     ]
-    given: dict[str, Any] = place["about"]
-    about = About(**{name: tuple(filter(None, one)) if isinstance(one, list) else one for name, one in given.items()})
+    about: dict[str, Any] = {
+        name: tuple(filter(None, one)) if isinstance(one, list) else one for name, one in place["about"].items()
+    }
     if len(pictures) == 2:
-        return read_pair(item, pictures, config, about)
-    return [read_image(item, pictures[0], config, about)]
+        return read_pair(item, pictures, config, About(**about))
+    return [read_image(item, pictures[0], config, About(**about))]

@@ -4,9 +4,8 @@ Layout: JSON Lines ``<collection>_localized_narratives[-0000i-of-0000n].jsonl`` 
 images in ``reading.images``: ``<image_id>.jpg`` (COCO's with twelve digits) there, in ``images``, or in a folder named
 like the dataset_id or its last word ("train2017"). Splits are the collections ("coco_train", "open_images_train_v6").
 
-An image is one row with the captions of all its annotators, so two rows never show the same image. Its lines may be
-anywhere in the files, so all narratives are in memory while listing (a few hundred MB for all collections). Of a line
-only the part before ``timed_caption`` is parsed, the first percent of its bytes.
+An image is one row with the captions of all its annotators. Its lines may be anywhere in the files, so all narratives
+are in memory while listing (a few hundred MB for all collections).
 
 The annotations' licence is CC BY 4.0. The images have their own, per collection or image: set ``images.licence``.
 """

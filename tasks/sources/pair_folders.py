@@ -70,10 +70,9 @@ Layout, at the root or in its folder ``data``: ``images/CLEVR_default_%06d.png``
 ``no_change_captions.json``, both from the name of the default image to its captions; ``splits.json`` from a split to
 numbers; ``type_mapping.json`` (may be missing) from a type of change to names ``%06d.png``.
 
-A number of ``splits.json`` is an index into the sorted list of default images, which differs from the number in the
-name if images are missing. The list has all names in the captions and on disk, so that it is complete even if only some
-of the images were copied. Each index gives two pairs, named as in evaluation: ``000000.png`` and, for the distractor,
-``000000.png_n``, which may have equal images. Images in no split are not read. The licence is not stated.""",
+A number of ``splits.json`` is an index into the sorted list of all names in the captions and on disk. Each index gives
+two pairs, named as in evaluation: ``000000.png`` and, for the distractor, ``000000.png_n``, which may have equal
+images. Images in no split are not read. The licence is not stated.""",
     brings=(PairRow,),
     recognises=partial(_has_files, ("change_captions.json", "no_change_captions.json", "splits.json")),
 )
@@ -119,9 +118,7 @@ CLEVR_DC = layout_reader(
     details="""CLEVR-DC: rendered scenes before and after a change, seen from very different viewpoints.
 
 Layout: ``bef/{i}.png`` (before) and ``aft/{i}.png``, ``captions.json`` from "i" or "i.png" to captions, ``split.json``
-from a split to numbers. The output of DIRL's scripts is read too: ``images`` and ``sc_images`` with six digits, and
-``change_captions.json``, in which "i.png" has become "00000i.png.png". So only the digits before the first dot of a
-name count.
+from a split to numbers. The output of DIRL's scripts is read too (``images``, ``sc_images``, ``change_captions.json``).
 
 No file marks the pairs with the action "do nothing": they are recognised by their captions, the few sentences of
 CLEVR-Change's generator for it. Their images may be equal. The licence is not stated.""",

@@ -28,7 +28,7 @@ from pairwright.schemas.config import ReadingConfig, SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ItemRow
 from pairwright.tasks.sources.annotations import choose_splits
-from pairwright.tasks.sources.find_files import Place, SourceFile, open_place
+from pairwright.tasks.sources.find_files import UNSEEN, Place, Seen, open_place
 from pairwright.tasks.sources.read_entry import Picture, read_below
 from pairwright.tasks.sources.reader import (
     Given,
@@ -61,7 +61,7 @@ Choose = Callable[[pa.Schema, ReadingConfig], dict[str, str]]
 """Function that returns the columns to read, each with its name in a record; it refuses a table without them."""
 Located = tuple[ItemRow, dict[str, Any]]
 """An item and its parsed locator."""
-Listing = tuple[SourceFile, list[int] | RefusedEntryError]
+Listing = tuple[str, Seen, list[int] | RefusedEntryError]
 """A file and the number of rows of each of its groups, or why it is refused."""
 Found = Iterator[tuple[ItemRow, Record | Dropped | Failed]]
 """Each item with its row, or with the reason why there is none."""
@@ -260,30 +260,29 @@ def _open(place: Place, name: str) -> pq.ParquetFile:
 
 def _look(place: Place, config: SourceConfig, choose: Choose, name: str) -> Listing:
     """Read one footer; a failed medium ends the listing, a bad file is one refused item."""
-    file = SourceFile(name=name, size=-1, stamp="")
+    seen = UNSEEN
     try:
         with _medium():
-            file = place.look(name)
+            seen = place.look(name)
         with closing(_open(place, name)) as table:
             choose(table.schema_arrow, config.reading)
             rows = [table.metadata.row_group(group).num_rows for group in range(table.num_row_groups)]
-        if any(count < 0 for count in rows) or sum(rows) > file.size:  # each row would be listed as an item
-            raise ValueError(f"{sum(rows)} rows in {file.size} bytes")
-        return file, rows
+        if any(count < 0 for count in rows) or sum(rows) > seen["size"]:  # each row would be listed as an item
+            raise ValueError(f"{sum(rows)} rows in {seen['size']} bytes")
+        return name, seen, rows
     except RefusedEntryError as error:
-        return file, error
+        return name, seen, error
     except _MediumError as error:
         words = shown_words(error.__cause__ or error)
         raise SourceError(f"{place.address}: {shown_name(name)}: cannot be read: {words}") from error
     except Exception as error:  # noqa: BLE001 - pyarrow raises anything on hostile files
-        return file, RefusedEntryError("damaged table", shown_words(error))
+        return name, seen, RefusedEntryError("damaged table", shown_words(error))
 
 
 def _list_items(place: Place, kind: str, listings: Iterable[Listing]) -> Iterator[ItemRow]:
     rows, fault = 0, ""
-    for file, found in listings:
-        name = shown_name(file.name)
-        where = {"file": file.name, "size": file.size, "stamp": file.stamp}
+    for file, seen, found in listings:
+        name, where = shown_name(file), {"file": file, **seen}
         if isinstance(found, RefusedEntryError):
             fault = fault or f"no table can be read: {name}: {found.detail or found.reason}"
             yield list_item(kind, name, where, found)

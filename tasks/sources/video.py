@@ -6,8 +6,7 @@ named ``CLIP/000012.000s`` by their time. The frames of a video are one group: t
 ``mining.max_pairs_per_group`` limits their pairs. Listing reads only the headers of the videos.
 
 An item's key hashes the video's name, size and time of change, the rate and the frame's number. Frames are decoded in
-stretches of ``STRETCH``, each after its own seek, so that a frame does not depend on how shards are cut; memory holds
-one frame and a shard's JPEGs. Needs OpenCV's FFmpeg.
+stretches, each after its own seek, so that a frame does not depend on how shards are cut. Needs OpenCV's FFmpeg.
 
 Videos may be hostile: only files that start like one are opened, since FFmpeg also follows playlists to other files and
 addresses; ``images.max_pixels`` applies before a frame is decoded (``images.max_bytes`` does not: no video is read
@@ -74,8 +73,7 @@ def _items(place: Place, name: str, config: SourceConfig) -> Iterator[ItemRow]:
     where: dict[str, Any] = {"path": name}
     wanted = config.reading.frames_per_second
     try:
-        file = place.look(name)
-        where |= {"size": file.size, "stamp": file.stamp}
+        where |= place.look(name)
         with _opened(place, name, config) as capture:
             own, total = capture.get(cv2.CAP_PROP_FPS), capture.get(cv2.CAP_PROP_FRAME_COUNT)
         if not (math.isfinite(own) and own > 0 and math.isfinite(total) and total >= 1):

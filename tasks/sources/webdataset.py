@@ -28,7 +28,7 @@ from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ImageRow, ItemRow
 from pairwright.tasks.sources.annotations import CAPTIONS, LICENCES, check_word, clean_text, texts_of
-from pairwright.tasks.sources.find_files import Place, SourceFile, holds, open_place, reaching
+from pairwright.tasks.sources.find_files import UNSEEN, Place, Seen, holds, open_place, reaching
 from pairwright.tasks.sources.read_entry import EXTENSIONS, About, Picture, read_image
 from pairwright.tasks.sources.reader import (
     Read,
@@ -86,13 +86,13 @@ def _all_items(source: str) -> Iterator[ItemRow]:
     place = open_place(source)
     found, fault = False, "no name ends in .tar"
     for name in place.names(ENDINGS):
-        file = SourceFile(name=name, size=-1, stamp="")
+        seen = UNSEEN
         samples: dict[str, list[Member]] = {}
         """Image and text members by basename; under "", a fault of the archive itself."""
         try:
             with reaching(name):
-                file = place.look(name)
-                with closing(_open(place, file)) as archive:
+                seen = place.look(name)
+                with closing(_open(place, name, seen)) as archive:
                     for member in walk_members(archive):
                         stem, suffix = _split(member.name)
                         if not member.name or _is_wanted(member.name, suffix):
@@ -105,7 +105,7 @@ def _all_items(source: str) -> Iterator[ItemRow]:
                 fault = shown_name(f"{name}: {members[0].refused}")
                 log.warning("%s: %s", source, fault)
             found = found or bool(stem)
-            yield _item(file, stem, members)
+            yield _item(name, seen, stem, members)
     if not found:
         raise SourceError(
             f"{source}: no sample with an image in its archives ({fault}); give a tar (not gzipped), a pattern "
@@ -113,8 +113,8 @@ def _all_items(source: str) -> Iterator[ItemRow]:
         )
 
 
-def _open(place: Place, file: SourceFile) -> TarBytes:
-    return TarBytes(place.open(file.name, block_size=READ_AHEAD), file.size)
+def _open(place: Place, name: str, seen: Seen) -> TarBytes:
+    return TarBytes(place.open(name, block_size=READ_AHEAD), seen["size"])
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -129,9 +129,9 @@ def _is_wanted(name: str, suffix: str) -> bool:
     return _Part(suffix).ending in (*EXTENSIONS, *TEXTS) or suffix.lower() == RECORD
 
 
-def _item(file: SourceFile, stem: str, members: Sequence[Member]) -> ItemRow:
-    where: dict[str, Any] = {"archive": file.name, "size": file.size, "stamp": file.stamp, "stem": stem}
-    name = shown_name(f"{file.name}/{stem}" if stem else file.name)
+def _item(archive: str, seen: Seen, stem: str, members: Sequence[Member]) -> ItemRow:
+    where: dict[str, Any] = {"archive": archive, **seen, "stem": stem}
+    name = shown_name(f"{archive}/{stem}" if stem else archive)
     try:
         for member in members:
             if member.refused:
@@ -163,7 +163,7 @@ def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]
     for name, group in groupby(located, key=lambda both: both[1]["archive"]):
         samples = list(group)
         try:
-            archive = _open(place, place.look(name, samples[0][1]))
+            archive = _open(place, name, place.look(name, samples[0][1]))
         except Exception as error:  # noqa: BLE001 - each store raises its own errors; the items are owed again
             yield from (refuse(item, error) for item, _ in samples)
             continue
