@@ -97,21 +97,6 @@ def test_links_are_followed_once_and_never_loop(tmp_path):
     assert rows["file.png"][0].source_key != rows["out/b.png"][0].source_key
 
 
-def test_folders_nested_deeper_than_python_recurses(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for _ in range(1200):
-        Path("d").mkdir()
-        os.chdir("d")
-    Path("x.png").write_bytes(picture())
-    listed = names(tmp_path)
-    # Too deep for pytest to clean up.
-    Path("x.png").unlink()
-    for _ in range(1200):
-        os.chdir("..")
-        Path("d").rmdir()
-    assert listed == ["d/" * 1200 + "x.png"]
-
-
 @pytest.mark.parametrize("place", ["missing", "file.png", "empty", "s3://bucket/photos"])
 def test_nothing_to_list_is_a_source_error(tmp_path, place):
     put(tmp_path, "file.png", picture())

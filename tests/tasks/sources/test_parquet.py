@@ -2,7 +2,6 @@
 
 import os
 import re
-import time
 from contextlib import suppress
 
 import datasets
@@ -152,22 +151,6 @@ def test_what_datasets_writes_is_read_and_what_it_saves_is_refused_with_what_to_
     made.save_to_disk(tmp_path / "saved")
     with pytest.raises(SourceError, match="to_parquet"):
         listed(tmp_path / "saved")
-
-
-def test_a_limit_spares_the_footers_of_later_tables(tmp_path, monkeypatch):
-    for number in range(60):
-        write_images(tmp_path / f"{number:03d}.parquet", DATA[:1])
-    looked = []
-    look = Place.look
-
-    def note(self, name, *listed):
-        looked.append(name)
-        time.sleep(0.2 if len(looked) > 10 else 0)
-        return look(self, name, *listed)
-
-    monkeypatch.setattr(Place, "look", note)
-    assert len(list(READERS["parquet"].list_items(config_of(tmp_path), 2))) == 2
-    assert len(looked) < 60
 
 
 def test_damaged_files_are_items_that_are_dropped(tmp_path):
@@ -346,21 +329,6 @@ def test_a_remote_store_is_read_like_a_disk(tmp_path):
             listed("memory://nowhere")
     finally:
         store.rm("/bucket", recursive=True)
-
-
-@pytest.mark.parametrize(
-    ("address", "words"),
-    [
-        ("s3://bucket/x", "s3fs"),
-        ("hf://datasets/a/b", "huggingface_hub"),
-        ("zz://x", "Protocol not known"),
-    ],
-)
-def test_a_missing_package_is_named(address, words, monkeypatch):
-    for name in ("s3fs", "gcsfs", "huggingface_hub"):
-        monkeypatch.setitem(__import__("sys").modules, name, None)
-    with pytest.raises(SourceError, match=words):
-        listed(address)
 
 
 def test_which_paths_are_tables(tmp_path):

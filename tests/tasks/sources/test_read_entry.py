@@ -39,14 +39,6 @@ def test_other_texts_are_another_pair():
     assert len(keys) == 12
 
 
-def test_change_types_travel_and_are_part_of_the_key():
-    plain = read_pair(ITEM, (BEFORE, AFTER), CONFIG, about=About(human_differences=("a",)))[-1]
-    typed = read_pair(ITEM, (BEFORE, AFTER), CONFIG, about=About(human_differences=("a",), change_types=("b",)))[-1]
-    more = read_pair(ITEM, (BEFORE, AFTER), CONFIG, about=About(human_differences=("a", "b")))[-1]
-    assert (plain.change_types, typed.change_types) == ((), ("b",))
-    assert len({plain.key, typed.key, more.key}) == 3
-
-
 IMAGES = ImagesConfig(max_bytes=100)
 
 

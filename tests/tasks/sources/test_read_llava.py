@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, PreferenceRow, make_key
 from pairwright.tasks.sources.read_llava import read_llava
 from tests.fixtures.pictures import picture
@@ -72,11 +71,3 @@ def test_a_record_that_will_not_do_is_dropped_with_its_reason(tmp_path: Path, re
     (row,) = read_llava(write(tmp_path, record), seed=0)
     assert isinstance(row, Dropped)
     assert (row.source_key, row.reason) == ("mix.json#0", reason)
-
-
-@pytest.mark.parametrize("text", ["{}", "[", "7"])
-def test_a_file_that_is_no_list_is_an_error(tmp_path: Path, text: str) -> None:
-    path = write(tmp_path)
-    path.write_text(text)
-    with pytest.raises(SourceError, match=r"mix\.json"):
-        list(read_llava(path, seed=0))
