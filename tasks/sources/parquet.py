@@ -13,23 +13,13 @@ image given as a path is read from ``reading.images``, or else from the source's
 from collections.abc import Iterable
 
 import pyarrow as pa
-import pyarrow.types as types
 
 from pairwright.schemas.config import ReadingConfig
 from pairwright.tasks.sources.annotations import texts_of
 from pairwright.tasks.sources.find_files import holds
 from pairwright.tasks.sources.read_entry import About, read_image
 from pairwright.tasks.sources.reader import Given, RefusedEntryError
-from pairwright.tasks.sources.tables import (
-    TableRow,
-    cells_of,
-    is_bytes,
-    is_image,
-    is_struct,
-    kinds_of,
-    table_reader,
-    wrong_columns,
-)
+from pairwright.tasks.sources.tables import BYTES, TableRow, cells_of, is_struct, kinds_of, table_reader, wrong_columns
 
 IMAGE_NAMES = ("image", "images", "img", "jpg", "jpeg", "png", "webp", "picture", "photo", "image_bytes", "bytes")
 """Names of columns of plain bytes that are taken for images."""
@@ -43,18 +33,16 @@ CAPTION = "caption"
 def _choose(schema: pa.Schema, reading: ReadingConfig) -> dict[str, str]:
     """Return the columns of images, in the table's order, and of captions; none of these if none has a usual name."""
     kinds = kinds_of(schema)
-    is_text = (types.is_string, types.is_large_string, types.is_string_view)
-    texts = [name for name, kind in kinds.items() if any(of(kind) for of in is_text)]
-    plain = [name for name, kind in kinds.items() if is_bytes(kind)]
+    texts = [name for name, kind in kinds.items() if str(kind) in ("string", "large_string", "string_view")]
+    plain = [name for name, kind in kinds.items() if str(kind) in BYTES]
+    structs = [name for name, kind in kinds.items() if is_struct(kind)]
     if name := reading.image_column:
-        if name not in texts and not (name in kinds and is_image(kinds[name])):
+        if name not in (*texts, *plain, *structs):
             raise wrong_columns(f"reading.image_column: {name!r} holds no images here", schema)
         images = [name]
     else:
         images = (
-            [name for name, kind in kinds.items() if is_struct(kind)]
-            or [name for name in plain if name.lower() in IMAGE_NAMES]
-            or (plain if len(plain) == 1 else [])
+            structs or [name for name in plain if name.lower() in IMAGE_NAMES] or (plain if len(plain) == 1 else [])
         )
         if not images:
             raise wrong_columns("no column is known to hold images; name one with reading.image_column", schema)

@@ -22,7 +22,6 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyarrow.types as types
 
 from pairwright.schemas.config import ReadingConfig, SourceConfig
 from pairwright.schemas.errors import SourceError
@@ -50,6 +49,8 @@ BUFFER_BYTES = 4 << 20
 SPLIT_WORDS = ("train", "training", "validation", "valid", "val", "dev", "test", "testing", "eval", "evaluation")
 NUMBERED = re.compile(r"(?P<split>.+)-\d{5}-of-\d{5}(?:-[0-9a-f]+)?")
 """Pattern of the Hub's file names of a split."""
+BYTES = ("binary", "large_binary", "binary_view")
+"""Names of Arrow's types of bytes."""
 LOOKING_AHEAD = 8
 """Footers fetched at once."""
 ROWS_PER_SHARD = 256
@@ -132,9 +133,8 @@ def need(schema: pa.Schema, names: Sequence[str], *, images: Sequence[str] = ())
     kinds = kinds_of(schema)
     if missing := sorted({*names, *images} - kinds.keys()):
         raise wrong_columns(f"has no column {', '.join(missing)}", schema)
-    for name in images:
-        if not is_image(kinds[name]):
-            raise wrong_columns(f"column {name} holds no images", schema)
+    if plain := next((name for name in images if not (is_struct(kinds[name]) or str(kinds[name]) in BYTES)), ""):
+        raise wrong_columns(f"column {plain} holds no images", schema)
     return {name: name for name in (*names, *images)}
 
 
@@ -148,24 +148,13 @@ def kinds_of(schema: pa.Schema) -> dict[str, pa.DataType]:
     """Return the type of each column, or of its list items."""
     if len(set(schema.names)) < len(schema.names):
         raise wrong_columns("two columns have one name", schema)
-    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    return {one.name: one.type.value_type if any(of(one.type) for of in lists) else one.type for one in schema}
-
-
-def is_image(kind: pa.DataType) -> bool:
-    """Return whether a type holds encoded images: bytes, or a struct of bytes and path."""
-    return is_struct(kind) or is_bytes(kind)
-
-
-def is_bytes(kind: pa.DataType) -> bool:
-    """Return whether a type holds bytes."""
-    return types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+    return {field.name: getattr(field.type, "value_type", field.type) for field in schema}
 
 
 def is_struct(kind: pa.DataType) -> bool:
     """Return whether a type is that of images written by ``datasets``."""
-    inner = {field.name: field.type for field in kind} if types.is_struct(kind) else {}
-    return set(inner) == {"bytes", "path"} and (is_bytes(inner["bytes"]) or types.is_null(inner["bytes"]))
+    inner = {field.name: str(field.type) for field in kind} if pa.types.is_struct(kind) else {}
+    return set(inner) == {"bytes", "path"} and inner["bytes"] in (*BYTES, "null")
 
 
 @dataclass(frozen=True, slots=True)
