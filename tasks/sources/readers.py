@@ -11,7 +11,6 @@ from pairwright.tasks.sources import (
     jsonl,
     localized_narratives,
     pair_folders,
-    parquet,
     scenes,
     video,
     webdataset,
@@ -19,7 +18,7 @@ from pairwright.tasks.sources import (
 from pairwright.tasks.sources.reader import Reader
 
 # The first that recognises a source reads it: Localized Narratives share their files with manifests.
-_MODULES = (folder, scenes, video, localized_narratives, webdataset, jsonl, cad_inst, pair_folders, hub_tables, parquet)
+_MODULES = (folder, scenes, video, localized_narratives, webdataset, jsonl, cad_inst, pair_folders, hub_tables)
 READERS = Registry(
     "sources", Reader, (one for module in _MODULES for one in vars(module).values() if isinstance(one, Reader))
 )

@@ -13,7 +13,7 @@ from pairwright.flows.load_profile import load_profile
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.filters import FiltersConfig, HeadsConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow, QualityRow
-from pairwright.tasks.mining.filter_images import filter_images
+from pairwright.tasks.mining.admit_images import filter_images
 from pairwright.tasks.mining.measure_images import measure_images, pin_heads
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import encode_png
