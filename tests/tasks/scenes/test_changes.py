@@ -70,7 +70,7 @@ def test_words_tell_things_apart_outside_of_groups(drafts):
 
 @pytest.mark.parametrize("kind", CONTENT)
 def test_a_change_alters_what_it_names_in_the_way_that_it_says(drafts, kind: ChangeType):
-    found = list(outcomes(drafts, kind))
+    found = list(outcomes(drafts[::2] if kind == "move" else drafts, kind))  # moves take long to draw
     assert len(found) >= 5
     for draft, done, change in found:
         assert altered(draft.scene, done.scene) == {change.object_id, *change.object_ids}

@@ -214,24 +214,6 @@ def test_a_small_file_does_not_unfold_to_many_large_values(tmp_path):
     assert most < 10 * len(value)
 
 
-def test_a_row_group_is_read_once_and_only_the_needed_columns(tmp_path, monkeypatch):
-    columns = {"image": DATA, "n": list(range(6)), "text": ["a"] * 6}
-    config = config_of(write_table(tmp_path / "a.parquet", columns, rows_per_group=3))
-    asked = []
-    read = pq.ParquetFile.iter_batches
-
-    def note(self, size, **options):
-        asked.append((options["row_groups"], options["columns"]))
-        return read(self, size, **options)
-
-    monkeypatch.setattr(pq.ParquetFile, "iter_batches", note)
-    items = list(READERS["parquet"].list_items(config, None))
-    assert asked == []
-    rows = list(READERS["parquet"].read_items([items[n] for n in (0, 2, 3)], config))
-    assert [row.key for row in rows] == [make_key(DATA[n]) for n in (0, 2, 3)]
-    assert asked == [([0], ["image", "text"]), ([1], ["image", "text"])]
-
-
 def test_paths_are_read_below_the_folder_only(tmp_path):
     root = tmp_path / "set"
     (root / "pictures").mkdir(parents=True)

@@ -1,7 +1,6 @@
 """Samples, captions and their order; hostile and damaged tars; patterns, folders and remote stores."""
 
 import gzip
-import io
 import json
 import os
 import re
@@ -271,24 +270,6 @@ def test_a_disk_that_fails_leaves_its_items_owed(tmp_path, monkeypatch):
     assert (type(row), row.reason) == (Failed, "I/O error")
     with pytest.raises(SourceError, match="Input/output error"):
         listed(tmp_path)
-
-
-def test_listing_a_plain_tar_reads_headers_only_and_an_image_is_one_seek(tmp_path, monkeypatch):
-    counts = []
-
-    class Counting(io.FileIO):
-        def readinto(self, buffer):
-            counts.append(super().readinto(buffer))
-            return counts[-1]
-
-    large = picture(1, kind="BMP", size=(1000, 700))
-    path = write_tar(tmp_path / "a.tar", *((f"{number}.bmp", large) for number in range(5)))
-    monkeypatch.setattr(Place, "open", lambda self, name, **_: io.BufferedReader(Counting(self.path(name)), 8192))
-    items = listed(path)
-    assert (len(items), sum(counts) <= 8192 * 8) == (5, True)
-    counts.clear()
-    list(READER.read_items(items[3:4], config_of(path)))
-    assert sum(counts) <= len(large) + 2 * 8192
 
 
 def test_too_many_members(tmp_path, monkeypatch):
