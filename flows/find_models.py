@@ -7,7 +7,6 @@ and does so here while an inventory is taken. Models that vLLM serves are left t
 import logging
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,8 @@ from pairwright.schemas.writing import ChatConfig, ServedSection
 from pairwright.tasks.mining import search_neighbours
 from pairwright.tasks.models.check_packages import require_faiss
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.verify_weights import Verified, is_on_hub, list_here, list_on_hub, taking_inventory, verify
+from pairwright.tasks.models.verify_weights import Verified, taking_inventory, verify_served
+from pairwright.tasks.models.weights import is_local
 from pairwright.tasks.serving.launch import Servers
 from pairwright.tasks.serving.memory import check_memory
 from pairwright.tasks.serving.probe import find_model
@@ -178,25 +178,12 @@ def fetch_weights(profile: Profile, until: str, *, fetch: bool, say: Say) -> Fet
 
 def fetch_served(profile: Profile, until: str, done: Fetched, *, fetch: bool, say: Say) -> None:
     """Fetch and verify the files of models that the build serves with vLLM as well."""
-    for name, chat in _hub_models(profile, until):
-        try:
-            wanted = list_on_hub(chat, name)[0] if fetch else list_here(chat, name)
-        except ModelError as error:
-            done.problems.append(str(error))
-        else:
-            say(f"{wanted.field}: {wanted.origin} {', '.join(wanted.names)}")
-            done.files.extend(verify(wanted, fetch=fetch))
+    for name, chat in served_on_hub(profile, until).items():
+        say(f"{name}.launch: {chat.model}")
+        done.files.extend(verify_served(chat, name, fetch=fetch))
 
 
-def left_out(profile: Profile, until: str, *, ask: bool) -> Iterator[tuple[str, str, int]]:
-    """Yield the models that vLLM loads: field, name, size; size 0 if the Hub may not be asked or does not answer."""
-    for name, chat in _hub_models(profile, until):
-        size = 0
-        if ask:
-            with suppress(ModelError):
-                size = list_on_hub(chat, name)[1]
-        yield name, chat.model, size
-
-
-def _hub_models(profile: Profile, until: str) -> list[tuple[str, ChatConfig]]:
-    return [(name, chat) for name, chat in served_models(profile, until).items() if is_on_hub(chat)]
+def served_on_hub(profile: Profile, until: str) -> dict[str, ChatConfig]:
+    """Return the models that vLLM loads from the Hub, by field: neither a local folder's nor a server's own."""
+    served = served_models(profile, until).items()
+    return {name: chat for name, chat in served if chat.launch and chat.model and not is_local(chat.model)}

@@ -1,4 +1,4 @@
-"""Inpaint holes with OpenCV's methods, without weights (LaMa is in ``lama``).
+"""Inpaint holes with Telea's method in OpenCV, without weights (LaMa is in ``lama``).
 
 Reads RGB pixels and a hole, writes RGB pixels; needs OpenCV. An inpainter works in two steps, like a tagger:
 ``prepare`` may run in other processes.
@@ -6,7 +6,7 @@ Reads RGB pixels and a hole, writes RGB pixels; needs OpenCV. An inpainter works
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,25 +39,15 @@ class Inpainter(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """All pixels that affect the filling of a hole."""
-
-    pixels: Pixels
-    hole: Hole
-    place: tuple[slice, slice]  # position of the window in them
+Surroundings = tuple[Pixels, Hole, tuple[slice, slice]]
+"""All pixels that affect the filling of a hole, the hole, and the position of the window in them."""
 
 
 @dataclass(frozen=True)
 class OpenCVInpainter:
-    """Inpainter by Telea's fast marching or by Navier-Stokes; both use ``RADIUS`` pixels around."""
+    """Inpainter by Telea's fast marching, which uses ``RADIUS`` pixels around."""
 
-    method: Literal["telea", "navier-stokes"] = "telea"
-
-    @property
-    def version(self) -> str:
-        """The method."""
-        return self.method
+    version: str = "telea"
 
     def prepare(self, image: Pixels, hole: Hole, window: Window) -> Surroundings:
         """Crop the hole's surroundings, which give the same filling as the whole image."""
@@ -67,15 +57,13 @@ class OpenCVInpainter:
         place = (slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
         around = np.zeros(pixels.shape[:2], dtype=bool)
         around[place] = hole
-        return Surroundings(pixels, around, place)
+        return pixels, around, place
 
     def fill(self, prepared: Sequence[Surroundings]) -> Iterator[Pixels]:
         """Yield the filled windows; empty holes, and holes without surroundings, stay unchanged."""
         import cv2
 
-        flag = cv2.INPAINT_TELEA if self.method == "telea" else cv2.INPAINT_NS
-        for one in prepared:
-            if not one.hole.any() or one.hole.all():
-                yield one.pixels[one.place].copy()
-            else:
-                yield cv2.inpaint(one.pixels, one.hole.astype(np.uint8), RADIUS, flag)[one.place].astype(np.uint8)
+        for pixels, hole, place in prepared:
+            if hole.any() and not hole.all():
+                pixels = cv2.inpaint(pixels, hole.astype(np.uint8), RADIUS, cv2.INPAINT_TELEA)
+            yield pixels[place].astype(np.uint8)

@@ -24,22 +24,14 @@ from pairwright.tasks.store.masks import Corners, Runs, cut_mask, read_runs
 
 Bits = NDArray[np.bool_]
 Floats = NDArray[np.float64]
-ARC = 8
-"""Length of an arc, in pixels of the mask's outline."""
-SIDE = 2
-"""Rings to compare on each side of an edge."""
-PAST = 5
-"""Pixels beyond the hole that may show the rest of a thing, if its mask was too tight."""
-AROUND = 30
-"""Measured pixels beyond the hole."""
-APART = 3
-"""Rings between the rim and its surroundings, so that they do not share an edge."""
-VISIBLE = 4.0
-"""Just visible step in levels of 255; weaker surroundings count as this."""
-FEWEST = 3
-"""Least measured arcs of a rim, and at least half of all, to measure an edge."""
-LEAST = 4
-"""Least pixels of an arc on each side of an edge, to measure a step."""
+ARC = 8  # length of an arc, in pixels of the mask's outline
+SIDE = 2  # rings to compare on each side of an edge
+PAST = 5  # pixels beyond the hole that may show the rest of a thing, if its mask was too tight
+AROUND = 30  # measured pixels beyond the hole
+APART = 3  # rings between the rim and its surroundings, so that they do not share an edge
+VISIBLE = 4.0  # just visible step in levels of 255; weaker surroundings count as this
+FEWEST = 3  # least measured arcs of a rim, and at least half of all, to measure an edge
+LEAST = 4  # least pixels of an arc on each side of an edge, to measure a step
 
 
 def measure_distance(mask: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -61,16 +53,12 @@ def measure_distance(mask: NDArray[np.bool_]) -> NDArray[np.float32]:
 class Around:
     """Removal and its surroundings."""
 
-    corner: tuple[int, int]
-    """Column and row of its corner in the image."""
+    corner: tuple[int, int]  # column and row of its corner in the image
     before: RGB
     after: RGB
-    mask: Bits
-    """The element, before the mask was dilated."""
-    distance: NDArray[np.float32]
-    """Distance of each pixel from the mask, in pixels; 0 inside."""
-    kept: Bits
-    """Other objects of a rendered scene with their edge pixels, which are not part of the hole."""
+    mask: Bits  # the element, before the mask was dilated
+    distance: NDArray[np.float32]  # distance of each pixel from the mask, in pixels; 0 inside
+    kept: Bits  # other objects of a rendered scene with their edge pixels, which are not part of the hole
 
     def put_into(self, pixels: RGB) -> RGB:
         """Return the whole image with the removal."""

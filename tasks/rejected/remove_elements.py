@@ -29,12 +29,9 @@ from pairwright.tasks.store.stage import Stage, Uses
 
 NOT_CHOSEN = "its mask was refused"
 OTHER_SIZE, EMPTY, ALL_HOLE = "masks of another size", "empty mask", "nothing left to fill the hole from"
-GROUP = 256
-"""Holes per call of the inpainter on a device, which cuts them into batches."""
-ROOM_BYTES = 1 << 30
-"""Memory of the holes waiting for the device, and again of those in its hands (ours)."""
-THREADS = 4
-"""Patches encoded at a time beside a GPU."""
+GROUP = 256  # holes per call of the inpainter on a device, which cuts them into batches
+ROOM_BYTES = 1 << 30  # memory of the holes waiting for the device, and again of those in its hands (ours)
+THREADS = 4  # patches encoded at a time beside a GPU
 Pixels = NDArray[np.bool_]
 
 
@@ -44,15 +41,12 @@ class Cut:
 
     window: Window
     pixels: RGB
-    weight: NDArray[np.float32]
-    """Weight of the filling at each of them."""
-    place: tuple[slice, slice]
-    """Place of the window in the inpainter's result."""
+    weight: NDArray[np.float32]  # weight of the filling at each of them
+    place: tuple[slice, slice]  # place of the window in the inpainter's result
     hole: Any = None
 
 
-Filled = tuple[ElementRow, Cut, RGB]
-"""Row, its part of the image, and the filling of the window."""
+Filled = tuple[ElementRow, Cut, RGB]  # row, its part of the image, and the filling of the window
 
 
 def remove_elements(
@@ -64,7 +58,7 @@ def remove_elements(
             yield Dropped(source_key=row.key, reason=NOT_CHOSEN, detail=f"{row.tag}: {row.why}")
     items = [(row, images[row.subject]) for row in rows if not row.why]
     if config.rendered:
-        taken = prepare_ahead(items, partial(_rendered, config), on_gpu=False)
+        taken = prepare_ahead(items, partial(_render, config), on_gpu=False)
         filled = (one if isinstance(one, Dropped) else (one.row, *one.part) for one in taken)
         yield from map(partial(_removal, config, name_renderer()), filled)
         return
@@ -84,9 +78,7 @@ def remove_elements(
 
 def make_inpainter(config: RemovalsConfig) -> Inpainter:
     """Return the inpainter that a profile names."""
-    if config.inpainter == "lama":
-        return LamaInpainter(config=config)
-    return OpenCVInpainter("telea" if config.inpainter == "telea" else "navier-stokes")
+    return LamaInpainter(config=config) if _has_weights(config) else OpenCVInpainter()
 
 
 def _most(items: Sequence[Item[ElementRow]], config: RemovalsConfig) -> int:
@@ -121,22 +113,20 @@ def _cut(config: RemovalsConfig, inpainter: Inpainter, row: ElementRow, seen: Se
         window=window,
         pixels=np.ascontiguousarray(seen.pixels[_slices(window)]),
         weight=weight,
-        place=_slices(_moved(window, (-at[0], -at[1]))),
+        place=_slices(_move(window, (-at[0], -at[1]))),
         hole=inpainter.prepare(seen.pixels, hole, at),
     )
 
 
-def _rendered(config: RemovalsConfig, row: ElementRow, seen: Seen) -> tuple[Cut, RGB] | Dropped:
+def _render(config: RemovalsConfig, row: ElementRow, seen: Seen) -> tuple[Cut, RGB] | Dropped:
     """Return the changed part of an image rendered without an element, and its filling."""
     taken = render_without(row, seen, feather=config.feather_pixels)
     if isinstance(taken, Dropped):
         return taken
     after, weight = taken
     window = _box(weight > 0)
-    assert window
     place = _slices(window)
-    cut = Cut(window=window, pixels=np.ascontiguousarray(seen.pixels[place]), weight=weight[place], place=place)
-    return cut, after[place]
+    return Cut(window=window, pixels=seen.pixels[place].copy(), weight=weight[place], place=place), after[place]
 
 
 def _weights(mask: Mask, others: Pixels | None, config: RemovalsConfig) -> tuple[NDArray[np.float32], Window] | None:
@@ -150,10 +140,10 @@ def _weights(mask: Mask, others: Pixels | None, config: RemovalsConfig) -> tuple
     weight = np.clip((reach - distance) / (config.feather_pixels + 1), 0, 1).astype(np.float32)
     if others is not None:
         weight = weight * ~others[_slices(around)]
-    inner = _box(weight > 0)
-    if inner is None:
+    if not weight.any():
         return None
-    return np.ascontiguousarray(weight[_slices(inner)]), _moved(inner, around[:2])
+    inner = _box(weight > 0)
+    return np.ascontiguousarray(weight[_slices(inner)]), _move(inner, around[:2])
 
 
 def _with_rims(others: Pixels, hole: Pixels, window: Window) -> tuple[Pixels, Window]:
@@ -165,7 +155,7 @@ def _with_rims(others: Pixels, hole: Pixels, window: Window) -> tuple[Pixels, Wi
 
     made = cv2.dilate(others.astype(np.uint8), np.ones((5, 5), np.uint8)).astype(bool)
     made[_slices(window)] |= hole
-    whole = _box(made) or window
+    whole = _box(made)
     return np.ascontiguousarray(made[_slices(whole)]), whole
 
 
@@ -174,15 +164,16 @@ def _reach(config: RemovalsConfig) -> int:
     return config.dilate_pixels + config.feather_pixels + 1
 
 
-def _box(pixels: Pixels) -> Window | None:
-    lines, columns = np.flatnonzero(pixels.any(axis=1)), np.flatnonzero(pixels.any(axis=0))
-    if not lines.size:
-        return None
-    return (int(columns[0]), int(lines[0]), int(columns[-1]) + 1, int(lines[-1]) + 1)
+def _box(pixels: Pixels) -> Window:
+    """Return the smallest window around the pixels that are set."""
+    import cv2
+
+    x, y, width, height = cv2.boundingRect(pixels.astype(np.uint8))
+    return x, y, x + width, y + height
 
 
-def _moved(window: Window, by: tuple[int, int]) -> Window:
-    return (window[0] + by[0], window[1] + by[1], window[2] + by[0], window[3] + by[1])
+def _move(window: Window, by: tuple[int, int]) -> Window:
+    return window[0] + by[0], window[1] + by[1], window[2] + by[0], window[3] + by[1]
 
 
 def _slices(window: Window) -> tuple[slice, slice]:
@@ -222,9 +213,8 @@ def _name_models(config: RemovalsConfig) -> tuple[str, ...]:
 
 
 def _pin_models(config: RemovalsConfig) -> RemovalsConfig:
-    if not _has_weights(config):
-        return config
-    return config.model_copy(update={"lama": pin_lama(config.lama, download=config.download)})
+    pinned = {"lama": pin_lama(config.lama, download=config.download)} if _has_weights(config) else {}
+    return config.model_copy(update=pinned)
 
 
 def _has_weights(config: RemovalsConfig) -> bool:

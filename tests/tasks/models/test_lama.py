@@ -12,10 +12,10 @@ from pairwright.schemas.config import RemovalsConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import LamaConfig
 from pairwright.tasks.models import lama as module
-from pairwright.tasks.models.lama import LamaInpainter, crop_hole, pin_lama, put_back
+from pairwright.tasks.models.lama import LamaInpainter, pin_lama, put_back
 from tests.fixtures import lama_checkpoints
 from tests.fixtures.big_lama import BigLama
-from tests.fixtures.lama_checkpoints import Convolutions, Fourier, HoleMean, Nothing, OneArgument, Ramp, write_lama
+from tests.fixtures.lama_checkpoints import Convolutions, Fourier, HoleMean, OneArgument, Ramp, write_lama
 
 NOISE = np.random.default_rng(0).integers(0, 256, (250, 333, 3), dtype=np.uint8)
 WINDOWS = [(0, 0, 40, 30), (293, 220, 333, 250), (140, 0, 170, 200), (100, 100, 101, 101), (5, 60, 300, 90)]
@@ -163,10 +163,9 @@ def test_a_trusted_file_that_is_no_program_is_an_error(tmp_path, data):
         list(LamaInpainter(config=RemovalsConfig(inpainter="lama", lama=config)).fill([]))
 
 
-@pytest.mark.parametrize(("network", "words"), [(OneArgument(), "other.pt .*argument"), (Nothing(), "finite")])
-def test_other_programs_are_errors(tmp_path, network, words):
-    with pytest.raises(ModelError, match=words):
-        list(inpainter(tmp_path / "other.pt", network).fill([]))
+def test_other_programs_are_errors(tmp_path):
+    with pytest.raises(ModelError, match=r"other.pt .*argument"):
+        list(inpainter(tmp_path / "other.pt", OneArgument()).fill([]))
 
 
 SIZES = [(240, 320), (501, 375), (97, 1203), (1, 1), (129, 1)]
@@ -186,9 +185,13 @@ def windows_of(height, width):
     return sorted(around | {(0, 0, width, height), (width // 2, height // 2, width // 2 + 1, height // 2 + 1)})
 
 
+def prepare(image, hole, window, **config):
+    return LamaInpainter(config=RemovalsConfig(inpainter="lama", **config)).prepare(image, hole, window)
+
+
 def crop(image, window, **config):
     hole = np.ones((window[3] - window[1], window[2] - window[0]), dtype=bool)
-    return crop_hole(image, hole, window, **{"context": 1.0, "max_side": 1 << 14, **config})
+    return prepare(image, hole, window, **{"context": 1.0, "max_side": 1 << 13, **config})
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -227,7 +230,7 @@ def test_of_a_shrunk_hole_no_pixel_is_seen():
     hole = (rows - 503) ** 2 + (columns - 711) ** 2 < 333**2
     image[hole] = (255, 0, 0)
     window = (379, 171, 1044, 836)
-    made = crop_hole(image, hole[171:836, 379:1044], window, context=1.0, max_side=200)
+    made = prepare(image, hole[171:836, 379:1044], window, context=1.0, max_side=200)
     outside = made.pixels[: made.shrunk[0], : made.shrunk[1]][made.pixels[: made.shrunk[0], : made.shrunk[1], 3] == 0]
     assert len(outside) > 10000
     assert (outside == (0, 0, 200, 0)).all()

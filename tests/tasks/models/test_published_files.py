@@ -39,7 +39,7 @@ LOADED = {"embeddings": LARGE[:2], "boxes": LARGE[2:3], "masks": LARGE[3:4]}
 def forgotten(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     yield
-    for load in (dinov2_embedder._load, grounding_dino._load, grounding_dino._processor):
+    for load in (dinov2_embedder.load, grounding_dino._load, grounding_dino._processor):
         load.cache_clear()
 
 
@@ -51,7 +51,7 @@ def load_clip(folder, name, without=""):
 
 def load_dinov2(folder, name, without=""):
     config = put_dinov2(folder, name, without=without)
-    return dinov2_embedder._load(config.model_dump_json(), 0)[0]
+    return dinov2_embedder.load(config, 0)[0]
 
 
 def load_grounding(folder, name, without=""):
@@ -103,14 +103,14 @@ def test_images_come_as_the_published_processors_say(tmp_path):
 def test_the_tagger_takes_what_names_tags_and_leaves_what_writes(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         config = put_ram(tmp_path)
-        loaded = ram.load_ram(Path(config.checkpoint), field="here", plus=False, tags=TAGS)
+        loaded = ram.load_ram(Path(config.checkpoint), field="here", tags=TAGS)
     assert "no place" not in caplog.text
-    assert loaded.side == 384
+    assert loaded.swin.patch_embed.img_size == (384, 384)
     assert len(loaded.decoder["label_embed"]) == TAGS
     assert not [name for name in loaded.decoder if name.startswith(("tag_encoder", "text_decoder"))]
     held = [*loaded.swin.parameters(), *loaded.decoder.values()]
     assert describe("encoders")["tags"]["bytes"] == sum(one.numel() * one.element_size() for one in held)
-    assert sum(name.startswith(ram.HEAD) for name in loaded.decoder) == 2 * (8 + 2 + 2 + 2 + 2)
+    assert sum(name.startswith(ram.LAYER) for name in loaded.decoder) == 2 * (8 + 2 + 2 + 2 + 2)
 
 
 def test_qwen2_vl_is_trained_from_the_file_that_vllm_serves(tmp_path, monkeypatch):

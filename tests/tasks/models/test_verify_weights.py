@@ -32,7 +32,7 @@ def test_blobs_are_verified_by_their_names(web):
     assert verify_blob(weights.parent / "config.json") == (GIT, "")
     weights.resolve().write_bytes(b"other")
     found, right = hashlib.sha256(b"other").hexdigest(), hashlib.sha256(DATA).hexdigest()
-    assert verify_blob(weights) == (SHA256, f"its SHA-256 is {found}, not {right}")
+    assert verify_blob(weights) == (SHA256, f"is damaged: its SHA-256 is {found}, not {right}")
     assert [bool(file.fault) for file in verify(FILES, fetch=False)] == [False, True]
     assert not any(file.fault for file in verify(FILES, fetch=True))
     assert weights.read_bytes() == DATA

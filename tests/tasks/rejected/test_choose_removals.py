@@ -12,8 +12,8 @@ from PIL import Image
 from pairwright.schemas.config import Profile, RejectionsConfig
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.rows import Dropped, PreferenceRow, RejectionRow, StatementsRow, make_key
-from pairwright.tasks.models.embedders import to_unit
-from pairwright.tasks.models.open_clip_embedder import OpenClip, pin_clip
+from pairwright.tasks.models.embedders import make_clip, to_unit
+from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.rejected import choose_removals as stage
 from pairwright.tasks.rejected.choose_removals import STAGE, choose_removals
 from pairwright.tasks.rejected.fit_removals import fit_removals
@@ -46,7 +46,7 @@ def config(tmp_path_factory):
 @pytest.fixture(scope="module")
 def spaces(config):
     """Return the vectors of the images, and of the images without an element, as the stages before make them."""
-    model = OpenClip(config=config.clip)
+    model = make_clip(config.clip)
     images = {row.key: to_unit(model.encode([model.prepare(decode_rgb(row.image))])[0], "")[0] for row in IMAGES}
     profile = Profile.model_validate({"embedding": {"embedders": ["clip", "gradients"], "clip": config.clip}})
     removals = [removal_of(row, one, BLOCKS[one.tag]) for row in IMAGES for one in ELEMENTS[row.key]]

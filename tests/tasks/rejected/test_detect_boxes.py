@@ -7,8 +7,9 @@ import pytest
 
 from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.rows import BoxesRow, Dropped, Tag, TagsRow, make_key
-from pairwright.tasks.models.detection import SceneDetector, make_detector
+from pairwright.tasks.models.detection import make_detector
 from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.scene_models import SceneDetector
 from pairwright.tasks.rejected.detect_boxes import STAGE, detect_boxes
 from tests.fixtures.graphs import graph, thing
 from tests.fixtures.grounding_checkpoints import write_grounding_folder

@@ -12,7 +12,7 @@ from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.models.nouns import find_nouns_of
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.models.ram import RamTagger
-from pairwright.tasks.models.tagging import SceneTagger
+from pairwright.tasks.models.scene_models import SceneTagger
 from pairwright.tasks.rejected.tag_images import MAX_NAMES, STAGE, choose_tags, identify_words, tag_images
 from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.graphs import graph, image_row, thing
@@ -185,7 +185,7 @@ def test_what_is_read_depends_on_the_taggers() -> None:
     assert fitted("scene-graph") == (("targets",), {"captions"})
     assert fitted("nouns") == (("mentions",), {"image", "graph", "captions"})
     assert fitted("nouns", "ram") == (("mentions",), {"graph", "captions"})
-    assert fitted("ram-plus") == ((), {"graph", "captions"})
+    assert fitted("ram") == ((), {"graph", "captions"})
     assert all(use.counts for use in STAGE.uses)
 
 
