@@ -8,20 +8,21 @@ import logging
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pairwright.flows.load_profile import load_profile
 from pairwright.flows.pipeline import Pipeline, with_source
 from pairwright.schemas.config import Profile, ResolvedProfile, resolve
-from pairwright.schemas.errors import ConfigError, ModelError, ServerError
+from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.section import changed_fields
 from pairwright.schemas.writing import ChatConfig, ServedSection
 from pairwright.tasks.mining import search_neighbours
 from pairwright.tasks.models.check_packages import require_faiss
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.verify_weights import Verified, taking_inventory, verify_served
+from pairwright.tasks.models.verify_weights import Verified, verify_lookups, verify_served
 from pairwright.tasks.models.weights import is_local
 from pairwright.tasks.serving.launch import Servers
 from pairwright.tasks.serving.memory import check_memory
@@ -128,9 +129,6 @@ def run_served(
     yield from run_shards(planned, shards)
 
 
-Say = Callable[[str], None]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
     """Outcome of fetching: files that are present, and those that could not be fetched."""
@@ -159,27 +157,21 @@ def profile_to_fetch(name: str, settings: Sequence[str], source: str | None = No
     return with_source(profile, source)
 
 
-def fetch_weights(profile: Profile, until: str, *, fetch: bool, say: Say) -> Fetched:
+def fetch_weights(profile: Profile, until: str, *, fetch: bool) -> Fetched:
     """Fetch and verify every file that a build's stages load; without ``fetch`` only verify, without the network."""
-    problems: list[str] = []
-    pins = {stage.section: stage.pin for stage in Pipeline(profile, until).running if stage.pin}
-    with taking_inventory(fetch=fetch, say=say) as inventory:
-        for section, pin in pins.items():
-            inventory.lacking = False
-            try:
-                pin(profile.section(section))
-            except Exception as error:  # noqa: BLE001 - an empty file may stand in for a missing one: anything may follow
-                if not inventory.lacking:
-                    problems.append(
-                        str(error) if isinstance(error, ModelError) else f"{section}: {type(error).__name__}: {error}"
-                    )
-    return Fetched(files=[file for files in inventory.found.values() for file in files], problems=problems)
+    done = Fetched()
+    for section, pin in {stage.section: stage.pin for stage in Pipeline(profile, until).running if stage.pin}.items():
+        own: Any = profile.section(section)
+        own = own.model_copy(update={"download": fetch}) if hasattr(own, "download") else own
+        files, problem = verify_lookups(partial(pin, own), fetch=fetch)
+        done.files.extend(files)
+        done.problems.extend([problem] if problem else [])
+    return done
 
 
-def fetch_served(profile: Profile, until: str, done: Fetched, *, fetch: bool, say: Say) -> None:
+def fetch_served(profile: Profile, until: str, done: Fetched, *, fetch: bool) -> None:
     """Fetch and verify the files of models that the build serves with vLLM as well."""
     for name, chat in served_on_hub(profile, until).items():
-        say(f"{name}.launch: {chat.model}")
         done.files.extend(verify_served(chat, name, fetch=fetch))
 
 

@@ -215,9 +215,9 @@ def fetch(
 
     chosen = flow.profile_to_fetch(profile, settings or [], source)
     try:
-        done = flow.fetch_weights(chosen, until, fetch=not check, say=print)
+        done = flow.fetch_weights(chosen, until, fetch=not check)
         if served:
-            flow.fetch_served(chosen, until, done, fetch=not check, say=print)
+            flow.fetch_served(chosen, until, done, fetch=not check)
         else:
             for name, chat in flow.served_on_hub(chosen, until).items():
                 print(

@@ -1,34 +1,21 @@
-"""Verify the weights that models look for, fetching them first if allowed: the engine of `pairwright fetch`.
+"""Verify the weights that models look for: the engine of `pairwright fetch`.
 
-Only its stages know a build's files: each stage with a ``pin`` looks for them. An inventory records each lookup, and
-returns an empty file for what is missing, so that the stage goes on to its next file. Files of the Hub are verified by
-their names in its cache: the SHA-256 of a large one, git's SHA-1 of a small one.
+Only its stages know a build's files: each stage with a ``pin`` looks for them. Files of the Hub are verified by their
+names in its cache: the SHA-256 of a large one, git's SHA-1 of a small one.
 """
 
 import hashlib
 import json
 import re
-import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.writing import ChatConfig
-from pairwright.tasks.models.weights import (
-    HubFiles,
-    PublishedFile,
-    Wanted,
-    fetch_from_hub,
-    fetch_published,
-    find_cached,
-    find_fault,
-    finder,
-    weights_folder,
-)
+from pairwright.tasks.models.weights import FoundFile, lookups
 
 SHA256, GIT = "SHA-256", "git SHA-1"
 SERVED = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")  # files that vLLM reads
@@ -49,89 +36,22 @@ class Verified:
     fault: str = ""  # why it cannot be used; empty: it can
 
 
-@dataclass(kw_only=True)
-class Inventory:
-    """Weights that were looked for, in order, each verified."""
+def verify_lookups(find: Callable[[], object], *, fetch: bool) -> tuple[list[Verified], str]:
+    """Return the verification of each file that a function looks for, and the error that ended it, if any.
 
-    fetch: bool
-    say: Callable[[str], None]
-    folder: Path  # of stand-ins for missing files
-    found: dict[Wanted, list[Verified]] = field(default_factory=dict[Wanted, list[Verified]])
-    lacking: bool = False  # whether a file is missing or damaged
-
-    def find(self, wanted: Wanted) -> Path:
-        """Return the path of weights, or of their stand-in."""
-        origin, *names = _name(wanted)
-        if wanted not in self.found:
-            self.say(f"{wanted.field}: {origin} {', '.join(names)}")
-            self.found[wanted] = verify(wanted, fetch=self.fetch)
-        if not any(file.fault for file in self.found[wanted]):
-            found = find_cached(wanted) if isinstance(wanted, HubFiles) else weights_folder() / wanted.name
-            assert found
-            return found
-        self.lacking = True
-        paths = [self.folder / str(len(self.found)) / name for name in names]
-        for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()
-        return paths[-1]
-
-
-@contextmanager
-def taking_inventory(*, fetch: bool, say: Callable[[str], None]) -> Generator[Inventory]:
-    """Yield the inventory of lookups within the block; with ``fetch`` missing or damaged files are fetched."""
-    with tempfile.TemporaryDirectory(prefix="pairwright-") as folder:
-        inventory = Inventory(fetch=fetch, say=say, folder=Path(folder))
-        token = finder.set(inventory.find)
-        try:
-            yield inventory
-        finally:
-            finder.reset(token)
-
-
-def _name(wanted: Wanted) -> tuple[str, ...]:
-    """Return the repository or host of weights, and their files' names."""
-    if isinstance(wanted, HubFiles):
-        return wanted.repository, *wanted.names
-    return wanted.url.partition("://")[2].partition("/")[0], wanted.name
-
-
-def verify(wanted: Wanted, *, fetch: bool) -> list[Verified]:
-    """Return the verification of each file, faults included."""
-    origin, *names = _name(wanted)
+    With ``fetch`` damaged files are deleted and looked for again, so that they are fetched.
+    """
+    found: list[FoundFile] = []
+    token, problem = lookups.set(found), ""
     try:
-        if isinstance(wanted, PublishedFile):
-            return [_verify_published(wanted, origin, fetch=fetch)]
-        weights = find_cached(wanted) or (fetch_from_hub(wanted) if fetch else None)
-        if not weights:
-            from huggingface_hub import constants
-
-            where = f"looked in {constants.HF_HUB_CACHE}"
-            raise ModelError(f"{wanted.field}: {origin} is not on this machine, or not all of it: {where}")
-        paths = [*(weights.parent / name for name in wanted.beside), weights]
-        if fetch and _delete_damaged(paths):
-            fetch_from_hub(wanted)
-        return list(_verify_blobs(wanted.field, origin, paths))
-    except (ModelError, OSError) as error:
-        return [Verified(field=wanted.field, model=origin, file=", ".join(names), fault=str(error))]
-
-
-def _verify_published(file: PublishedFile, origin: str, *, fetch: bool) -> Verified:
-    path = weights_folder() / file.name
-    fault = find_fault(file)
-    if fault and fetch:
-        path.unlink(missing_ok=True)
-        fetch_published(file)
-        fault = ""
-    return Verified(
-        field=file.field,
-        model=origin,
-        file=file.name,
-        size=path.stat().st_size if path.is_file() else 0,
-        how="SHA-256, published" if file.sha256 else "not verified: no hash of it is published",
-        folder=str(path.parent) if path.is_file() else "",
-        fault=f"{file.field}: {fault}" if fault else "",
-    )
+        find()
+    except ModelError as error:
+        problem = str(error)
+    finally:
+        lookups.reset(token)
+    if fetch and _delete_damaged(file.path for file in found if not file.how):
+        return verify_lookups(find, fetch=False)
+    return list(dict.fromkeys(map(_verify, found))), problem
 
 
 def verify_served(chat: ChatConfig, name: str, *, fetch: bool) -> list[Verified]:
@@ -145,8 +65,8 @@ def verify_served(chat: ChatConfig, name: str, *, fetch: bool) -> list[Verified]
         if fetch and _delete_damaged(folder.iterdir()):
             find()
         index = json.loads((folder / INDEX).read_bytes()) if (folder / INDEX).is_file() else {"weight_map": {}}
-        parts = {folder / part for part in index["weight_map"].values()}
-        return list(_verify_blobs(name, chat.model, sorted({*folder.iterdir(), *parts})))
+        paths = sorted({*folder.iterdir(), *(folder / part for part in index["weight_map"].values())})
+        return [_verify(FoundFile(name, chat.model, path)) for path in paths]
     except Exception as error:  # noqa: BLE001 - of the Hub's client, the network, an index of another form
         said = "could not be fetched" if fetch else "is not on this machine"
         return [Verified(field=name, model=chat.model, file="", fault=f"{name}.model: {chat.model} {said}: {error}")]
@@ -161,18 +81,18 @@ def _delete_damaged(paths: Iterable[Path]) -> bool:
     return bool(damaged)
 
 
-def _verify_blobs(name: str, repository: str, paths: Iterable[Path]) -> Iterator[Verified]:
-    for path in paths:
-        kind, fault = verify_blob(path)
-        yield Verified(
-            field=name,
-            model=f"{repository} {path.parent.name[:12]}",
-            file=path.name,
-            size=path.stat().st_size if path.is_file() else 0,
-            how=kind or "not verified: no hash of it is kept here",
-            folder=str(path.parents[3]) if path.is_file() else "",
-            fault=f"{name}: {path} {fault}" if fault else "",
-        )
+def _verify(file: FoundFile) -> Verified:
+    path, commit = file.path, "" if file.how else f" {file.path.parent.name[:12]}"
+    kind, fault = (file.how, "") if file.how else verify_blob(path)
+    return Verified(
+        field=file.field,
+        model=file.origin + commit,
+        file=path.name,
+        size=path.stat().st_size if path.is_file() else 0,
+        how=kind or "not verified: no hash of it is kept here",
+        folder=str(path.parent if file.how else path.parents[3]) if path.is_file() else "",
+        fault=f"{file.field}: {path} {fault}" if fault else "",
+    )
 
 
 def verify_blob(path: Path) -> tuple[str, str]:

@@ -14,11 +14,11 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import xxhash
 
@@ -65,9 +65,22 @@ class PublishedFile:
     sha256: str = ""  # empty: none is published
 
 
-Wanted = HubFiles | PublishedFile
-finder: ContextVar[Callable[[Wanted], Path] | None] = ContextVar("finder", default=None)
-"""Replaces the lookup of files and returns the weights' path; set by `pairwright fetch`."""
+class FoundFile(NamedTuple):
+    """File of weights that was looked for and found."""
+
+    field: str  # section of the profile
+    origin: str  # repository of the Hub, or host
+    path: Path
+    how: str = ""  # how a published file was verified; empty: a file of the Hub, not verified yet
+
+
+lookups: ContextVar[list[FoundFile] | None] = ContextVar("lookups", default=None)
+"""Takes all files that are found; set by `pairwright fetch`."""
+
+
+def _note(*found: FoundFile) -> None:
+    if (noted := lookups.get()) is not None:
+        noted.extend(found)
 
 
 def require_packages(field: str, *names: str) -> None:
@@ -80,12 +93,10 @@ def require_packages(field: str, *names: str) -> None:
 
 def find_on_hub(files: HubFiles, *, download: bool) -> Path:
     """Return the path of the weights in the local cache, other files beside them; fetch them first if allowed."""
-    if find := finder.get():
-        return find(files)
-    if found := find_cached(files):
+    if found := find_cached(files) or (fetch_from_hub(files) if download else None):
+        paths = (*(found.parent / name for name in files.beside), found)
+        _note(*(FoundFile(files.field, files.repository, path) for path in paths))
         return found
-    if download:
-        return fetch_from_hub(files)
     from huggingface_hub import constants
 
     names = " and ".join((*files.beside, " or ".join(files.weights)))
@@ -142,26 +153,22 @@ def weights_folder() -> Path:
 
 def find_published(file: PublishedFile, *, download: bool) -> Path:
     """Return the path of a verified file; fetch a missing or wrong one if allowed."""
-    if find := finder.get():
-        return find(file)
-    fault = find_fault(file)
+    path, fault = weights_folder() / file.name, ""
+    if not path.is_file():
+        fault = f"{file.name} is not on this machine: looked for {path}"
+    elif file.sha256 and (found := digest(path, hashlib.sha256)) != file.sha256:
+        fault = f"{path} has SHA-256 {found}, not the published {file.sha256}"
     if fault and not download:
         raise ModelError(f"{file.field}: {fault}. Put {file.url} there, or fetch {_say_fetch(file.field)}")
-    return fetch_published(file) if fault else weights_folder() / file.name
+    if fault:
+        _fetch_published(file)
+    how = "SHA-256, published" if file.sha256 else "not verified: no hash of it is published"
+    _note(FoundFile(file.field, file.url.split("/")[2], path, how))
+    return path
 
 
-def find_fault(file: PublishedFile) -> str:
-    """Return why a file cannot be used; empty: it can."""
-    path = weights_folder() / file.name
-    if not path.is_file():
-        return f"{file.name} is not on this machine: looked for {path}"
-    if file.sha256 and (found := digest(path, hashlib.sha256)) != file.sha256:
-        return f"{path} has SHA-256 {found}, not the published {file.sha256}"
-    return ""
-
-
-def fetch_published(file: PublishedFile) -> Path:
-    """Fetch a file, renamed into place once its hash is verified; return its path."""
+def _fetch_published(file: PublishedFile) -> None:
+    """Fetch a file, renamed into place once its hash is verified."""
     require_packages(file.field, "pooch")
     import pooch
 
@@ -172,7 +179,7 @@ def fetch_published(file: PublishedFile) -> Path:
     )
     bar: Any = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=CHUNK_BYTES)
     try:
-        return Path(source.fetch(file.name, downloader=bar))
+        source.fetch(file.name, downloader=bar)
     except (OSError, ValueError) as error:
         raise ModelError(f"{file.field}: {file.name} could not be fetched from {file.url}: {error}") from error
 

@@ -31,7 +31,7 @@ NOT_CHOSEN = "its mask was refused"
 OTHER_SIZE, EMPTY, ALL_HOLE = "masks of another size", "empty mask", "nothing left to fill the hole from"
 GROUP = 256  # holes per call of the inpainter on a device, which cuts them into batches
 ROOM_BYTES = 1 << 30  # memory of the holes waiting for the device, and again of those in its hands (ours)
-THREADS = 4  # patches encoded at a time beside a GPU
+WAITING = 8  # patches in encoding beside a GPU
 Pixels = NDArray[np.bool_]
 
 
@@ -73,7 +73,7 @@ def remove_elements(
     cut, batch = partial(_cut, config, inpainter), max(min(BATCH, most // 4), 1)
     filled = in_groups(items, cut, fill, on_gpu=on_gpu, size=min(GROUP, most), batch=batch, ahead=most)
     write = partial(_removal, config, inpainter.version)
-    yield from run_ahead(write, filled, most=2 * THREADS, threads=THREADS) if on_gpu else map(write, filled)
+    yield from run_ahead(write, filled, most=WAITING) if on_gpu else map(write, filled)
 
 
 def make_inpainter(config: RemovalsConfig) -> Inpainter:

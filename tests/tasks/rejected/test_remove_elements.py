@@ -21,7 +21,7 @@ from pairwright.tasks.rejected import remove_elements as stage
 from pairwright.tasks.rejected.remove_elements import STAGE, remove_elements
 from pairwright.tasks.store.images import decode_rgb, put_patch
 from pairwright.tasks.store.masks import decode_mask, encode_mask
-from pairwright.tasks.store.pool import HELPERS, helpers
+from pairwright.tasks.store.pool import HELPERS
 from tests.fixtures.graphs import graph, thing
 from tests.fixtures.lama_checkpoints import HoleMean, write_lama
 from tests.fixtures.pictures import photograph
@@ -200,12 +200,7 @@ def test_holes_cut_elsewhere_give_the_same_rows(weights, monkeypatch):
     monkeypatch.setattr(stage, "count_gpus", lambda: 1)
     monkeypatch.setattr(stage, "GROUP", 8)
     monkeypatch.setenv(HELPERS, "2")
-    helpers.cache_clear()
-    try:
-        elsewhere = list(remove_elements(rows, config, images=images))
-    finally:
-        helpers().shutdown()
-        helpers.cache_clear()
+    elsewhere = list(remove_elements(rows, config, images=images))
     assert len(elsewhere) == len(here) == len(rows)
     for row in elsewhere:
         wanted = here[row.source_key]
