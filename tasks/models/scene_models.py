@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pairwright.schemas.claims import Selector
 from pairwright.schemas.phrases import noun, number
 from pairwright.schemas.rows import Box, Tag
-from pairwright.schemas.scene import SceneGraph, SceneObject
+from pairwright.schemas.scene import Mask, SceneGraph, SceneObject
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.store.masks import decode_mask
 
@@ -123,23 +123,18 @@ class SceneDetector:
     version: str = VERSION
     looks: bool = False
 
-    def prepare(self, seen: Seen) -> dict[str, tuple[int, int, int, int]]:
+    def prepare(self, seen: Seen) -> dict[str, dict[str, float]]:
         """Return the corners of each object."""
-        return {thing.id: thing.box for thing in seen.graph.objects} if seen.graph else {}
+        things = seen.graph.objects if seen.graph else ()
+        return {thing.id: dict(zip(("x0", "y0", "x1", "y1"), map(float, thing.box), strict=True)) for thing in things}
 
-    def detect(
-        self, prepared: Sequence[dict[str, tuple[int, int, int, int]]], tags: Sequence[Sequence[Tag]]
-    ) -> list[tuple[Box, ...]]:
+    def detect(self, prepared: Sequence[Any], tags: Sequence[Sequence[Tag]]) -> list[tuple[Box, ...]]:
         """Return one box per object of a tag."""
-        return [
-            tuple(
-                Box(tag=place, score=1.0, **dict(zip(("x0", "y0", "x1", "y1"), map(float, corners[name]), strict=True)))
-                for place, tag in enumerate(names)
-                for name in tag.objects
-                if name in corners
-            )
-            for corners, names in zip(prepared, tags, strict=True)
-        ]
+        found: list[tuple[Box, ...]] = []
+        for corners, names in zip(prepared, tags, strict=True):
+            boxed = ((n, corners[name]) for n, tag in enumerate(names) for name in tag.objects if name in corners)
+            found.append(tuple(Box(tag=place, score=1.0, **own) for place, own in boxed))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,26 +143,18 @@ class SceneSegmenter:
 
     version: str = VERSION
 
-    def prepare(self, seen: Seen) -> tuple[SceneGraph | None, tuple[int, int]]:
-        """Return the graph, and the image's height and width."""
-        return seen.graph, seen.pixels.shape[:2]
+    def prepare(self, seen: Seen) -> tuple[tuple[int, int], dict[str, Mask]]:
+        """Return the image's height and width, and the mask of each object; masks of another size are ignored."""
+        size, things = seen.pixels.shape[:2], seen.graph.objects if seen.graph else ()
+        return size, {thing.id: thing.mask for thing in things if (thing.mask.height, thing.mask.width) == size}
 
     def segment(
-        self,
-        prepared: Sequence[tuple[SceneGraph | None, tuple[int, int]]],
-        tags: Sequence[Sequence[Tag]],
-        boxes: Sequence[Sequence[Box]],
+        self, prepared: Sequence[Any], tags: Sequence[Sequence[Tag]], boxes: Sequence[Sequence[Box]]
     ) -> Iterator[list[TagMask]]:
-        """Yield the union of the masks of each tag's objects; masks of another size are ignored."""
-        for (graph, size), names, found in zip(prepared, tags, boxes, strict=True):
-            boxed, things = {box.tag for box in found}, graph.objects if graph else ()
-            masks = {t.id: decode_mask(t.mask) for t in things if (t.mask.height, t.mask.width) == size}
-            yield [
-                TagMask(
-                    np.logical_or.reduce(
-                        [np.zeros(size, bool), *(masks[i] for i in tag.objects if place in boxed and i in masks)]
-                    ),
-                    1.0,
-                )
-                for place, tag in enumerate(names)
-            ]
+        """Yield the union of the masks of each tag's objects."""
+        for (size, masks), names, found in zip(prepared, tags, boxes, strict=True):
+            boxed, made = {box.tag for box in found}, list[TagMask]()
+            for place, tag in enumerate(names):
+                things = [decode_mask(masks[name]) for name in tag.objects if place in boxed and name in masks]
+                made.append(TagMask(np.logical_or.reduce([np.zeros(size, bool), *things]), 1.0))
+            yield made
