@@ -112,8 +112,8 @@ class RemovalsConfig(ModelSection):
     """Removal of elements from images."""
 
     uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"lama"}
-    inpainter: Literal["telea", "lama", "rendered"] = "telea"
-    """Method that fills the hole: Telea's (OpenCV), LaMa, or rendering the scene again without the element."""
+    inpainter: Literal["rendered", "lama"] = "rendered"
+    """Method that fills the hole: rendering the scene again without the element, or LaMa."""
     lama: LamaConfig = LamaConfig()
     dilate_pixels: Count = 5
     """Pixels by which a mask grows before the hole is filled."""

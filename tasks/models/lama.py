@@ -16,14 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import LamaConfig, RemovalsConfig
 from pairwright.tasks.models import weights
 from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.inpainting import Hole, Pixels, Window
 
+Pixels = NDArray[np.uint8]
+Hole = NDArray[np.bool_]
+Window = tuple[int, int, int, int]  # pixels x0, y0, x1, y1, the last two exclusive
 FIELD = "removals.lama"
 PUBLISHED = weights.PublishedFile(
     field=FIELD,

@@ -179,7 +179,7 @@ def _measure(config: InspectionConfig, detector: Detector | None, row: RemovalRo
         return Dropped(source_key=row.key, reason=BAD_PATCH, detail=f"{row.tag}: {error}")
     outside = around.distance >= row.dilate + row.feather + 1
     changed = int((around.before != around.after).any(axis=2)[outside].sum())
-    rim = measure_rim(around.after, around.mask, dilate=row.dilate, feather=row.feather, kept=around.kept)
+    rim = measure_rim(around.after, around.mask, dilate=row.dilate, feather=row.feather)
     halo = f"{HALO} (inspection.max_rim={config.max_rim:g})" if rim > config.max_rim else ""
     why = CHANGED_OUTSIDE if changed else halo
     if detector is None or why:

@@ -58,7 +58,6 @@ class Around:
     after: RGB
     mask: Bits  # the element, before the mask was dilated
     distance: NDArray[np.float32]  # distance of each pixel from the mask, in pixels; 0 inside
-    kept: Bits  # other objects of a rendered scene with their edge pixels, which are not part of the hole
 
     def put_into(self, pixels: RGB) -> RGB:
         """Return the whole image with the removal."""
@@ -87,7 +86,6 @@ def cut_removal(row: RemovalRow, seen: Seen) -> Around:
         after=put_patch(before, row.patch, (left - x0, top - y0, right - x0, bottom - y0)),
         mask=mask,
         distance=measure_distance(mask),
-        kept=_kept(row, seen, place),
     )
 
 
@@ -107,26 +105,15 @@ def _place(row: RemovalRow, mask: Runs) -> Corners:
     )
 
 
-def _kept(row: RemovalRow, seen: Seen, place: Corners) -> Bits:
-    import cv2
-
-    kept = np.zeros((place[3] - place[1], place[2] - place[0]), bool)
-    for thing in seen.graph.objects if seen.graph and row.object_ids else ():
-        if thing.id not in row.object_ids:
-            kept |= cut_mask(read_runs(thing.mask), place)
-    return cv2.dilate(kept.astype(np.uint8), np.ones((5, 5), np.uint8)).astype(bool)
-
-
-def measure_rim(pixels: NDArray[np.uint8], mask: Bits, *, dilate: int, feather: int, kept: Bits) -> float:
+def measure_rim(pixels: NDArray[np.uint8], mask: Bits, *, dilate: int, feather: int) -> float:
     """Return the strength of the rim's edge relative to its surroundings; above 1 it is the strongest.
 
     ``pixels``, ``(h, w, 3)``: the filled image, or what of it lies within ``margin`` of the mask, ``(h, w)``, which was
-    dilated, and whose filling fades over ``feather`` pixels; ``kept``, ``(h, w)``, was left out of the hole, and is no
-    part of its rim. 0 where too few arcs can be measured.
+    dilated, and whose filling fades over ``feather`` pixels. 0 where too few arcs can be measured.
     """
     if not mask.any() or mask.all():
         return 0.0
-    colours, counts = _profiles(pixels, mask, kept, first=dilate - SIDE - 1, last=dilate + margin(feather))
+    colours, counts = _profiles(pixels, mask, first=dilate - SIDE - 1, last=dilate + margin(feather))
     steps, known = _steps(colours, counts)
     ends = SIDE + 1 + feather + 1 + PAST + 1
     beyond = slice(ends + APART - 1, None)
@@ -145,7 +132,7 @@ def margin(feather: int) -> int:
     return feather + 1 + AROUND
 
 
-def _profiles(pixels: NDArray[np.uint8], mask: Bits, kept: Bits, *, first: int, last: int) -> tuple[Floats, Floats]:
+def _profiles(pixels: NDArray[np.uint8], mask: Bits, *, first: int, last: int) -> tuple[Floats, Floats]:
     """Return sums of colours ``(arcs, rings, 3)`` and counts ``(arcs, rings)`` at distances ``first`` to ``last``."""
     rings = last - first
     height, width = mask.shape
@@ -155,7 +142,7 @@ def _profiles(pixels: NDArray[np.uint8], mask: Bits, kept: Bits, *, first: int, 
         inside, arc = _nearest(~mask, arc)
         distance = np.where(mask, 1 - inside, distance)
     ring = np.rint(distance).astype(np.int32) - first
-    used = (ring >= 0) & (ring < rings) & ~kept
+    used = (ring >= 0) & (ring < rings)
     arcs, number = np.unique(arc[used], return_inverse=True)
     cell, cells = number * rings + ring[used], len(arcs) * rings
     sums = [np.bincount(cell, weights=pixels[..., c][used], minlength=cells) for c in range(3)]

@@ -8,7 +8,7 @@ from skimage import data
 from skimage.transform import rotate
 
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.descriptors import COLOUR_LAYOUT, GRADIENTS, find_orientations
+from pairwright.tasks.models.descriptors import COLOUR_LAYOUT, GRADIENTS
 from pairwright.tasks.models.embedders import to_unit
 from pairwright.tasks.models.perceptual_hash import count_differing_bits, hash_image
 from pairwright.tasks.store.images import decode_rgb, encode_png
@@ -63,28 +63,6 @@ def test_colour_layout_of_a_coloured_corner():
     # Red is L 53.24, a 80.09, b 67.20 and grey 128 is L 53.59: the corner differs from the mean by 63/64 of that.
     np.testing.assert_allclose(vector[0, 0, 1:], np.sqrt(np.array([80.09, 67.20]) * 63 / 64), rtol=1e-3)
     np.testing.assert_allclose(vector[5, 5, 1:], -np.sqrt(np.array([80.09, 67.20]) / 64), rtol=1e-2)
-
-
-@pytest.mark.parametrize(("turned", "bin_"), [(False, 0), (True, 4)])
-def test_gradients_of_one_edge(turned, bin_):
-    # An upright edge has a level gradient, 0 degrees: bin 0 alone. A level one has 90, half-way between bins 4 and 5.
-    image = halves(0, 255, side=128)
-    planes = find_orientations(image.transpose(1, 0, 2) if turned else image)
-    totals = planes.sum(axis=(1, 2))
-    assert totals[bin_] > 0
-    assert set(np.flatnonzero(totals > 1e-3)) == ({0} if not turned else {4, 5})
-    assert totals[4] == pytest.approx(totals[5], abs=1e-2)
-
-
-def test_gradients_keep_all_of_each_pixels_length():
-    image = np.random.default_rng(0).integers(0, 255, (128, 128, 3), dtype=np.uint8)
-    grey = (image @ [0.299, 0.587, 0.114]).round() / 255
-    smooth = np.array([1, 2, 1])
-    patches = np.lib.stride_tricks.sliding_window_view(grey, (3, 3))
-    across = (patches[:, :, :, 2] - patches[:, :, :, 0]) @ smooth
-    down = (patches[:, :, 2] - patches[:, :, 0]) @ smooth
-    got = find_orientations(image).sum(axis=0)[1:-1, 1:-1]
-    np.testing.assert_allclose(got, np.hypot(across, down), atol=0.05)
 
 
 @pytest.mark.parametrize("embedder", EMBEDDERS, ids=lambda embedder: embedder.name)

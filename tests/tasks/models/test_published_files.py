@@ -9,11 +9,9 @@ import pytest
 import torch
 
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.training import ModelConfig
 from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.models import dinov2_embedder, grounding_dino, open_clip_embedder, ram, sam
 from pairwright.tasks.serving.memory import read_needs
-from pairwright.tasks.training import load_model
 from tests.fixtures.big_lama import BigLama
 from tests.fixtures.published_files import (
     TAGS,
@@ -111,20 +109,6 @@ def test_the_tagger_takes_what_names_tags_and_leaves_what_writes(tmp_path, caplo
     held = [*loaded.swin.parameters(), *loaded.decoder.values()]
     assert describe("encoders")["tags"]["bytes"] == sum(one.numel() * one.element_size() for one in held)
     assert sum(name.startswith(ram.LAYER) for name in loaded.decoder) == 2 * (8 + 2 + 2 + 2 + 2)
-
-
-def test_qwen2_vl_is_trained_from_the_file_that_vllm_serves(tmp_path, monkeypatch):
-    described = describe("qwen2-vl-7b")
-    tensors = tensors_of(described)
-    (tmp_path / "config.json").write_text(json.dumps(described["config"]))
-    write_shards(tmp_path, tensors, 5)
-    monkeypatch.setattr(load_model, "_check_finite", lambda *_: None)  # reads all 16 GB
-    model = load_model.load_plain(tmp_path, ModelConfig(), dtype=torch.bfloat16)
-    loaded = dict(model.named_parameters())
-    assert sum(one.numel() * one.element_size() for one in loaded.values()) == size_of(tensors)
-    assert {one.dtype for one in loaded.values()} == {torch.bfloat16}
-    rope = model.config.text_config.rope_parameters
-    assert (rope["rope_theta"], rope["mrope_section"]) == (1_000_000.0, [16, 24, 24])
 
 
 @pytest.mark.parametrize("name", ["qwen2-vl-7b", "mixtral-8x7b"])

@@ -20,8 +20,6 @@ from tests.fixtures.ram_checkpoints import TAGS, write_ram
 from tests.fixtures.rows import row_of
 from tests.fixtures.tagger import REAL
 
-NOISE = [(60, 90), (90, 60), (1, 1), (20, 8000)]
-"""Landscape, portrait, one pixel, a panorama: height and width."""
 NO_THINGS = {"red", "photo", "grass", "running"}
 """Of the tiny model's tags."""
 
@@ -93,15 +91,6 @@ def test_ram_names_things_by_falling_score_and_refuses_the_rest(ram: TaggingConf
         scores = [tag.score for tag in found.tags]
         assert scores == sorted(scores, reverse=True)
         assert {tag.tagger for tag in found.tags} == {"ram"}
-
-
-def test_images_of_all_shapes_are_tagged(ram: TaggingConfig) -> None:
-    made = [encoded(n, size) for n, size in enumerate(NOISE)] + [encoded(7, mode=mode) for mode in ("L", "1", "RGBA")]
-    rows = [image(number, pixels) for number, pixels in enumerate(made)]
-    found = list(tag_images(rows, ram))
-    assert [one.source_key for one in found] == [row.key for row in rows]
-    assert [one for one in found if isinstance(one, TagsRow)] == found
-    assert found == [one for row in rows for one in tag_images([row], ram.model_copy(update={"batch_size": 1}))]
 
 
 def test_names_of_texts_come_first_and_once(ram: TaggingConfig) -> None:
