@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from torch import Tensor, device
 
 log = logging.getLogger(__name__)
+NO_MEMORY = (
+    "not enough memory", "can't allocate memory", "out of memory", "alloc_failed", "unable to find an engine",
+    "unable to find a valid cudnn",
+)  # fmt: skip
+"""Words of PyTorch, of cuBLAS, and of cuDNN without room for any algorithm."""
 T = TypeVar("T")
 U = TypeVar("U")
 V = TypeVar("V")
@@ -85,8 +90,5 @@ class Encoder:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error means that a device or the machine has no memory left."""
-    words = str(error).lower()
-    said = ("not enough memory", "can't allocate memory", "out of memory", "alloc_failed")  # cuBLAS says the last
-    said = (*said, "unable to find an engine", "unable to find a valid cudnn")  # cuDNN, without room for any algorithm
     is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return is_named or any(one in words for one in said)
+    return is_named or any(words in str(error).lower() for words in NO_MEMORY)

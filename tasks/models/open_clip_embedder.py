@@ -68,11 +68,10 @@ def pin_clip(config: Clip, *, download: bool, field: str = FIELD) -> Clip:
 
 
 def _local_files(config: ClipConfig, field: str) -> list[Path]:
-    path = Path(config.checkpoint).expanduser()
+    path, described = Path(config.checkpoint).expanduser(), Path(config.model)
     files = find_local(f"{field}.checkpoint", path)
     if path.is_dir() and not (path / FOLDER_CONFIG).is_file():
         raise ModelError(f"{field}.checkpoint: {path} holds no {FOLDER_CONFIG}")
-    described = Path(config.model)
     return [*files, described] if described.suffix == ".json" and described.is_file() else files
 
 

@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -88,8 +88,9 @@ class RamTagger:
 
     @property
     def prepare(self) -> Callable[[Seen], NDArray[np.uint8]]:
-        """Return the transform to the model's square; picklable, without weights."""
-        return partial(_squeeze, self.model.preprocess)
+        """Return the transform to the model's square."""
+        preprocess = self.model.preprocess
+        return lambda seen: preprocess(seen.pixels)
 
     def tag(self, prepared: Sequence[NDArray[np.uint8]]) -> list[tuple[Tag, ...]]:
         """Return the tags of each image, by falling probability."""
@@ -107,10 +108,6 @@ class RamTagger:
     def model(self) -> "RamModel":
         """Return the loaded model."""
         return _load(self)
-
-
-def _squeeze(preprocess: Preprocess, seen: Seen) -> NDArray[np.uint8]:
-    return preprocess(seen.pixels)
 
 
 class RamModel(NamedTuple):

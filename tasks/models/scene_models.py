@@ -1,6 +1,6 @@
 """Taggers, detectors and segmenters: what each must do, and those of rendered scenes, which read the scene's graph.
 
-All work in two steps: ``prepare`` turns one image into the model's input, possibly in another process, and the model
+All work in two steps: ``prepare`` turns one image into the model's input, possibly in another thread, and the model
 then takes many at once.
 """
 
@@ -33,7 +33,7 @@ class VisionModel(Protocol):
 
     @property
     def prepare(self) -> Callable[[Seen], Any]:
-        """Function from one image to the model's input; picklable."""
+        """Function from one image to the model's input, for any thread."""
         ...
 
 

@@ -100,7 +100,7 @@ def index_texts(everything: Sequence[DifferenceRow], config: RejectedTextsConfig
     rows = sorted(by_text.values(), key=lambda row: row.key)[: config.max_searched]
     vectorizer = TfidfVectorizer(token_pattern=WORD.pattern, stop_words=FUNCTION_WORDS, dtype=np.float64)
     try:
-        vectors = vectorizer.fit_transform(_content(row) for row in rows)
+        vectors = vectorizer.fit_transform(" ".join(row.halves) for row in rows)
     except ValueError:  # scikit-learn's word for an empty vocabulary
         return None
     said_in = defaultdict[str, set[str]](set)
@@ -149,10 +149,10 @@ def _retrieve(
     return Dropped(source_key=own[0].key, reason=reason, detail=f"{len(candidates)} tried")
 
 
-def _named(row: DifferenceRow) -> Iterator[tuple[str | None, ...]]:
-    """Yield the looks of all things that a text names or denies."""
-    for claim in CLAIMS.validate_json(row.claims):
-        yield from (_look(selector) for selector in (claim.selector, claim.other) if selector.shape)
+def _named(row: DifferenceRow) -> list[tuple[str | None, ...]]:
+    """Return the looks of all things that a text names or denies."""
+    claims = CLAIMS.validate_json(row.claims)
+    return [_look(thing) for claim in claims for thing in (claim.selector, claim.other) if thing.shape]
 
 
 def _look(thing: Selector | SceneObject) -> tuple[str | None, ...]:
@@ -164,7 +164,7 @@ def _similar(rows: Sequence[DifferenceRow], index: TextIndex) -> Iterator[tuple[
     batch = max(1, MOST_SCORES // len(index.rows))
     for start in range(0, len(rows), batch):
         some = rows[start : start + batch]
-        scores = index.vectorizer.transform([_content(row) for row in some]) @ index.vectors.T
+        scores = index.vectorizer.transform(" ".join(row.halves) for row in some) @ index.vectors.T
         for at, row in enumerate(some):
             own = slice(scores.indptr[at], scores.indptr[at + 1])
             yield row, scores.indices[own], scores.data[own].round(9)
@@ -177,10 +177,6 @@ def _best(index: TextIndex, found: Numbers, *, scores: Numbers, turn: Numbers, l
         found, scores, turn = found[enough], scores[enough], turn[enough]
     order = np.lexsort((found, -scores, turn))[:limit]
     return [(index.rows[found[place]], float(scores[place])) for place in order]
-
-
-def _content(row: DifferenceRow) -> str:
-    return f"{row.first_half} {row.second_half}"
 
 
 STAGE = Stage(

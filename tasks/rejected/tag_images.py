@@ -11,7 +11,7 @@ materials of whole scenes (sky, sea, grass, floor), and parts of bodies.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import chain
@@ -31,7 +31,7 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.tasks.models.devices import count_gpus, count_processes
-from pairwright.tasks.models.prepare_ahead import Ready, Seen, by_image, in_groups
+from pairwright.tasks.models.prepare_ahead import Ready, by_image, in_groups
 from pairwright.tasks.models.ram import RamTagger, pin_ram
 from pairwright.tasks.models.scene_models import SceneTagger, Tagger
 from pairwright.tasks.store.stage import Stage, Uses
@@ -141,7 +141,8 @@ def tag_images(
             yield _row(row, [], mentions.get(row.key, ()), config)
         return
     on_gpu = _has_weights(config) and count_gpus() > 0
-    prepare = by_image(partial(_prepare, [tagger.prepare for tagger in taggers]))
+    steps = [tagger.prepare for tagger in taggers]
+    prepare = by_image(lambda seen: tuple(step(seen) for step in steps))
 
     def tag(images: Sequence[Ready[ImageRow, Any]]) -> Iterator[TagsRow | Dropped]:
         found = [tagger.tag([image.part[place] for image in images]) for place, tagger in enumerate(taggers)]
@@ -162,10 +163,6 @@ def make_taggers(config: TaggingConfig) -> list[Tagger]:
     """Return the taggers that read images, in the profile's order."""
     made: dict[str, Tagger] = {GRAPH: SceneTagger(), "ram": RamTagger(config=config.ram, batch=config.batch_size)}
     return [made[name] for name in config.taggers if name != NOUNS]
-
-
-def _prepare(steps: Sequence[Callable[[Seen], Any]], seen: Seen) -> tuple[Any, ...]:
-    return tuple(step(seen) for step in steps)
 
 
 def _row(row: ImageRow, seen: Sequence[Tag], texts: Sequence[MentionRow], config: TaggingConfig) -> TagsRow | Dropped:

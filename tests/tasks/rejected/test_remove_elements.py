@@ -3,7 +3,6 @@
 Rendered worlds are compared with themselves, rendered again without the thing. LaMa's file holds small networks.
 """
 
-
 import numpy as np
 import pytest
 from scipy.ndimage import distance_transform_edt
