@@ -76,20 +76,6 @@ def test_a_local_model_is_known_by_its_bytes_wherever_it_lies(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("model", "words"),
-    [
-        ("facebook/dinov2-large", r"--revision 47b73eefe95e8d44ec3623f8890bd894b6ea2d6c$"),
-        ("someone/dinov2", "hf download someone/dinov2 config.json preprocessor_config.json model.safetensors$"),
-        ("./nowhere", "embedding.dinov2.model: nowhere: no such file or folder"),
-    ],
-)
-def test_what_is_missing_is_named(tmp_path, monkeypatch, model, words):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match=f"(?m){words}"):
-        pin_dinov2(Dinov2Config(model=model), download=False)
-
-
-@pytest.mark.parametrize(
     ("name", "text", "words"),
     [
         ("config.json", '{"model_type": "bert"}', "bert.* dinov2.* dinov2_with_registers"),

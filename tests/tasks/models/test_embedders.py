@@ -66,15 +66,6 @@ def test_colour_layout_of_a_coloured_corner():
 
 
 @pytest.mark.parametrize("embedder", EMBEDDERS, ids=lambda embedder: embedder.name)
-def test_shapes_and_flat_images(embedder):
-    vectors = embed(embedder, [np.full((9, 200, 3), 77, dtype=np.uint8), np.full((500, 3, 3), 0, dtype=np.uint8)])
-    assert vectors.shape == (2, len(embed(embedder, [rectangles(1)])[0]))
-    assert vectors.dtype == np.float32
-    assert np.abs(vectors).max() < 1e-3
-    assert embed(embedder, []).shape == (0, len(embed(embedder, [rectangles(1)])[0]))
-
-
-@pytest.mark.parametrize("embedder", EMBEDDERS, ids=lambda embedder: embedder.name)
 def test_light_counts_for_little_and_arrangement_for_much(embedder):
     image, other = rectangles(1), rectangles(2)
     darker = (image * 0.8).astype(np.uint8)

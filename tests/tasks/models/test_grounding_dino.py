@@ -188,12 +188,6 @@ def test_hostile_tags_do_not_move_others(folder):
     assert [box.tag for box in alone] == [places[box.tag] for box in beside]
 
 
-def test_what_is_missing_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match=r"(?s)hf download .*grounding-dino-base .*--revision 12bdfa"):
-        pin_grounding_dino(DetectionConfig(model="IDEA-Research/grounding-dino-base"), download=False)
-
-
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [

@@ -42,17 +42,6 @@ def test_what_is_missing_no_pipeline_or_has_no_tagger_is_named_with_what_to_do(t
         nouns("a dog", tmp_path / "blank")
 
 
-@pytest.mark.parametrize(
-    ("file", "data"),
-    [("config.cfg", "[nlp"), ("meta.json", "{"), ("attribute_ruler/patterns", b"\xc1"), ("tokenizer", b"")],
-)
-def test_a_broken_pipeline_is_refused_with_its_name(tmp_path, file, data):
-    folder = write_tagger(tmp_path / "broken")
-    (folder / file).write_bytes(data.encode() if isinstance(data, str) else data)
-    with pytest.raises(ModelError, match=r"nouns\.model: .*broken"):
-        nouns("a dog", folder)
-
-
 def test_a_folder_is_known_by_its_files_wherever_it_lies(tagger, tmp_path, monkeypatch):
     pinned = pin_model(NounsConfig(model=str(tagger)))
     assert pinned.revision.startswith("xxh3:")

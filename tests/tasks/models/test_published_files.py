@@ -90,14 +90,7 @@ def test_a_file_that_lacks_a_tensor_is_refused(name, key, tmp_path):
         run_loader(tmp_path, name, without=key)
 
 
-def test_images_come_as_the_published_processors_say(tmp_path):
-    preprocess = run_loader(tmp_path, "dinov2-small")
-    assert (preprocess.resize, preprocess.size, preprocess.crop) == ("shortest", (256, 256), (224, 224))
-    found = run_loader(tmp_path, "grounding-dino-tiny").processor
-    assert (found.image_processor.size.shortest_edge, found.image_processor.size.longest_edge) == (800, 1333)
-    assert found.tokenizer("a cat.")["input_ids"][::4] == [101, 102]
-
-
+@pytest.mark.slow
 def test_the_tagger_takes_what_names_tags_and_leaves_what_writes(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         config = put_ram(tmp_path)

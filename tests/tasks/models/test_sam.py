@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from segment_anything import SamPredictor, sam_model_registry
+from segment_anything import SamPredictor
 
 from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.models.prepare_ahead import Seen
-from pairwright.tasks.models.sam import FILES, Sam, load_sam, pin_sam
+from pairwright.tasks.models.sam import Sam, load_sam, pin_sam
 from pairwright.tasks.models.weights import identify_files
 from tests.fixtures.sam_checkpoints import make_sam, write_sam
 from tests.tasks.models.samples import photographs
@@ -129,11 +129,6 @@ def test_a_local_file_is_known_by_its_bytes_and_found_from_anywhere(path, tmp_pa
     assert Sam(config=config).version == f"SAM {config.revision}"
     with pytest.raises(ModelError, match=r"segmentation\.revision"):
         pin_sam(config.model_copy(update={"checkpoint": str(write_sam(tmp_path / "sam.pth", seed=1))}))
-
-
-def test_each_published_model_has_its_file():
-    assert all(file.name.startswith(f"sam_{model}_") for model, file in FILES.items())
-    assert FILES.keys() == sam_model_registry.keys() - {"default"}
 
 
 @pytest.mark.parametrize(

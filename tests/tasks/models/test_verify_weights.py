@@ -2,7 +2,6 @@
 
 import hashlib
 import random
-import subprocess
 
 import pytest
 
@@ -44,13 +43,6 @@ def test_a_file_without_a_hash_for_its_name_cannot_be_verified(tmp_path):
     for name in ("model.safetensors", "a" * 32, "g" * 40, "A" * 40):
         (tmp_path / name).write_bytes(DATA)
         assert verify_blob(tmp_path / name) == ("", "")
-
-
-def test_gits_hash_is_gits(tmp_path):
-    (tmp_path / "file").write_bytes(CONFIG)
-    done = subprocess.run(["git", "hash-object", str(tmp_path / "file")], capture_output=True, text=True, check=True)
-    blob = (tmp_path / "file").rename(tmp_path / done.stdout.strip())
-    assert verify_blob(blob) == (GIT, "")
 
 
 def test_what_is_looked_for_is_verified_up_to_what_is_missing(web):

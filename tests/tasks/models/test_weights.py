@@ -123,12 +123,6 @@ def put(data):
     return path
 
 
-def test_the_cache_has_a_place_of_its_own(monkeypatch, tmp_path):
-    monkeypatch.delenv("PAIRWRIGHT_CACHE", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert weights_folder() == tmp_path / ".cache" / "pairwright" / "weights"
-
-
 def test_a_missing_published_file_is_named_with_its_place_and_what_fetches_it(wanted, web):
     words = refused(wanted)
     for named in (str(weights_folder() / "a.pth"), wanted.url, "`pairwright fetch`", "--set tagging.download=true"):
@@ -168,13 +162,6 @@ def test_a_lost_connection_is_tried_again(wanted, web, monkeypatch):
     monkeypatch.setattr(weights, "RETRIES", 1)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     assert find_published(wanted, download=True).read_bytes() == DATA
-
-
-def test_a_file_without_a_published_hash_is_taken_as_it_comes(wanted):
-    unhashed = replace(wanted, sha256="")
-    assert find_published(unhashed, download=True).read_bytes() == DATA
-    put(OTHER)
-    assert find_published(unhashed, download=False).read_bytes() == OTHER
 
 
 def test_local_files(tmp_path):

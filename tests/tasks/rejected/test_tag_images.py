@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pairwright.schemas.config import NounsConfig, TaggingConfig
+from pairwright.schemas.config import TaggingConfig
 from pairwright.schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, TargetRow, make_key
 from pairwright.schemas.scene import SceneGraph
-from pairwright.tasks.models.nouns import find_nouns_of
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.models.ram import RamTagger
 from pairwright.tasks.models.scene_models import SceneTagger
@@ -18,7 +17,6 @@ from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.graphs import graph, image_row, thing
 from tests.fixtures.ram_checkpoints import TAGS, write_ram
 from tests.fixtures.rows import row_of
-from tests.fixtures.tagger import REAL
 
 NO_THINGS = {"red", "photo", "grass", "running"}
 """Of the tiny model's tags."""
@@ -103,17 +101,6 @@ def test_names_of_texts_come_first_and_once(ram: TaggingConfig) -> None:
     assert tags_of(found)[3:] == [tag for tag in tags_of(alone) if tag[0] != "dog"]
     assert isinstance(found, TagsRow)
     assert RefusedTag(name="sky", reason="names no thing") in found.refused_tags
-
-
-def test_of_the_nouns_that_spacy_finds_in_a_description_things_are_looked_for() -> None:
-    """It takes "one" for a noun, and "close-up" for two."""
-    said = "The first image shows a brown dog, while the second one shows a close-up of a white cat on a sofa."
-    (nouns,) = find_nouns_of([said], NounsConfig(model=REAL))
-    row = image(0)
-    (found,) = tag_images([row], TaggingConfig(taggers=("nouns",)), mentions={row.key: (mention(row, *nouns),)})
-    assert isinstance(found, TagsRow)
-    assert {tag.name for tag in found.tags} == {"dog", "cat", "sofa"}
-    assert {tag.name for tag in found.refused_tags} == {"image", "one", "close", "up"}
 
 
 def test_texts_alone_look_at_no_image() -> None:
