@@ -7,22 +7,23 @@ and does so here while an inventory is taken. Models that vLLM serves are left t
 import logging
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pairwright.flows.load_profile import load_profile
 from pairwright.flows.pipeline import Pipeline, with_source
 from pairwright.schemas.config import Profile, ResolvedProfile, resolve
-from pairwright.schemas.errors import ConfigError, ModelError, ServerError
+from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.section import changed_fields
 from pairwright.schemas.writing import ChatConfig, ServedSection
 from pairwright.tasks.mining import search_neighbours
 from pairwright.tasks.models.check_packages import require_faiss
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.verify_weights import Verified, is_on_hub, list_here, list_on_hub, taking_inventory, verify
+from pairwright.tasks.models.verify_weights import Verified, verify_lookups, verify_served
+from pairwright.tasks.models.weights import is_local
 from pairwright.tasks.serving.launch import Servers
 from pairwright.tasks.serving.memory import check_memory
 from pairwright.tasks.serving.probe import find_model
@@ -128,9 +129,6 @@ def run_served(
     yield from run_shards(planned, shards)
 
 
-Say = Callable[[str], None]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
     """Outcome of fetching: files that are present, and those that could not be fetched."""
@@ -159,44 +157,25 @@ def profile_to_fetch(name: str, settings: Sequence[str], source: str | None = No
     return with_source(profile, source)
 
 
-def fetch_weights(profile: Profile, until: str, *, fetch: bool, say: Say) -> Fetched:
+def fetch_weights(profile: Profile, until: str, *, fetch: bool) -> Fetched:
     """Fetch and verify every file that a build's stages load; without ``fetch`` only verify, without the network."""
-    problems: list[str] = []
-    pins = {stage.section: stage.pin for stage in Pipeline(profile, until).running if stage.pin}
-    with taking_inventory(fetch=fetch, say=say) as inventory:
-        for section, pin in pins.items():
-            inventory.lacking = False
-            try:
-                pin(profile.section(section))
-            except Exception as error:  # noqa: BLE001 - an empty file may stand in for a missing one: anything may follow
-                if not inventory.lacking:
-                    problems.append(
-                        str(error) if isinstance(error, ModelError) else f"{section}: {type(error).__name__}: {error}"
-                    )
-    return Fetched(files=[file for files in inventory.found.values() for file in files], problems=problems)
+    done = Fetched()
+    for section, pin in {stage.section: stage.pin for stage in Pipeline(profile, until).running if stage.pin}.items():
+        own: Any = profile.section(section)
+        own = own.model_copy(update={"download": fetch}) if hasattr(own, "download") else own
+        files, problem = verify_lookups(partial(pin, own), fetch=fetch)
+        done.files.extend(files)
+        done.problems.extend([problem] if problem else [])
+    return done
 
 
-def fetch_served(profile: Profile, until: str, done: Fetched, *, fetch: bool, say: Say) -> None:
+def fetch_served(profile: Profile, until: str, done: Fetched, *, fetch: bool) -> None:
     """Fetch and verify the files of models that the build serves with vLLM as well."""
-    for name, chat in _hub_models(profile, until):
-        try:
-            wanted = list_on_hub(chat, name)[0] if fetch else list_here(chat, name)
-        except ModelError as error:
-            done.problems.append(str(error))
-        else:
-            say(f"{wanted.field}: {wanted.origin} {', '.join(wanted.names)}")
-            done.files.extend(verify(wanted, fetch=fetch))
+    for name, chat in served_on_hub(profile, until).items():
+        done.files.extend(verify_served(chat, name, fetch=fetch))
 
 
-def left_out(profile: Profile, until: str, *, ask: bool) -> Iterator[tuple[str, str, int]]:
-    """Yield the models that vLLM loads: field, name, size; size 0 if the Hub may not be asked or does not answer."""
-    for name, chat in _hub_models(profile, until):
-        size = 0
-        if ask:
-            with suppress(ModelError):
-                size = list_on_hub(chat, name)[1]
-        yield name, chat.model, size
-
-
-def _hub_models(profile: Profile, until: str) -> list[tuple[str, ChatConfig]]:
-    return [(name, chat) for name, chat in served_models(profile, until).items() if is_on_hub(chat)]
+def served_on_hub(profile: Profile, until: str) -> dict[str, ChatConfig]:
+    """Return the models that vLLM loads from the Hub, by field: neither a local folder's nor a server's own."""
+    served = served_models(profile, until).items()
+    return {name: chat for name, chat in served if chat.launch and chat.model and not is_local(chat.model)}

@@ -425,7 +425,7 @@ class Tag:
     score: float
     """The tagger's probability; 1 where it gives none."""
     tagger: str
-    """"scene-graph", "ram", "ram-plus" or "nouns"."""
+    """"scene-graph", "ram" or "nouns"."""
     objects: tuple[str, ...] = ()
     """Objects that it names, in a rendered scene."""
 

@@ -215,14 +215,14 @@ def fetch(
 
     chosen = flow.profile_to_fetch(profile, settings or [], source)
     try:
-        done = flow.fetch_weights(chosen, until, fetch=not check, say=print)
+        done = flow.fetch_weights(chosen, until, fetch=not check)
         if served:
-            flow.fetch_served(chosen, until, done, fetch=not check, say=print)
+            flow.fetch_served(chosen, until, done, fetch=not check)
         else:
-            for name, model, size in flow.left_out(chosen, until, ask=not check):
+            for name, chat in flow.served_on_hub(chosen, until).items():
                 print(
-                    f"Left out: {model}{f' ({shown_size(size)})' if size else ''}, which vLLM loads ({name}). "
-                    f"Add --served, or let vLLM fetch it: --set {name}.launch.download=true"
+                    f"Left out: {chat.model}, which vLLM loads ({name}). Add --served, or let vLLM fetch it: "
+                    f"--set {name}.launch.download=true"
                 )
     except KeyboardInterrupt:
         print("Stopped. Complete files are kept; the same command fetches the others.", file=sys.stderr)

@@ -35,10 +35,11 @@ from pairwright.schemas.rows import (
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.captioning.validators import IMAGES, PAIRS, find_missing
 from pairwright.tasks.models.align_images import Aligned, Corners, align_images
-from pairwright.tasks.models.detection import Detector, count_detectors, has_weights, make_detector, pin_detector
+from pairwright.tasks.models.detection import count_detectors, has_weights, make_detector, pin_detector
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.nouns import find_phrases_of, pin_model
 from pairwright.tasks.models.prepare_ahead import Seen, run_ahead
+from pairwright.tasks.models.scene_models import Detector
 from pairwright.tasks.store.images import RefusedImageError, decode_rgb
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.words import QUOTED, affirmed, content_words

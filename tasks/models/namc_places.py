@@ -24,7 +24,7 @@ from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.checkpoints import compare_shapes, read_checkpoint, shapes_of
 from pairwright.tasks.models.devices import choose_device, release
 from pairwright.tasks.models.open_clip_embedder import create_model, pin_clip, transform_of
-from pairwright.tasks.models.preprocess import Preprocess, three
+from pairwright.tasks.models.preprocess import Preprocess
 from pairwright.tasks.models.weights import (
     HubFiles,
     absolute,
@@ -185,7 +185,7 @@ def load_grids(settings: str) -> PlaceEncoder:
     _fill(network, read_checkpoint(path, field=CNN, under="state_dict"), field=CNN, path=path)
     return PlaceEncoder(
         network=lambda pixels: network(pixels)[0].flatten(2).transpose(1, 2),
-        numbers=replace(CROP, mean=three(cfg["mean"]), std=three(cfg["std"])).numbers,
+        numbers=replace(CROP, mean=cfg["mean"], std=cfg["std"]).numbers,
         kind=np.float16,
         width=int(width),
     )

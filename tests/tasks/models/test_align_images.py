@@ -49,14 +49,6 @@ def test_another_view_in_another_light_changes_nothing_but_the_place():
     corners_near(other, (*moved.min(axis=0), *moved.max(axis=0)), 14)
 
 
-def test_sizes_may_differ():
-    found = align_images(FIRST, cv2.resize(pasted(), (300, 300), interpolation=cv2.INTER_AREA), min_area=0.005)
-    assert isinstance(found, Aligned)
-    ((own, other),) = found.places
-    corners_near(own, PASTED, 12)
-    corners_near(other, np.array(PASTED) * 300 / 512, 8)
-
-
 BLACK = np.zeros((200, 300, 3), np.uint8)
 NOISE = np.random.default_rng(0).integers(0, 256, (300, 300, 3), dtype=np.uint8)
 
@@ -76,10 +68,6 @@ NOISE = np.random.default_rng(0).integers(0, 256, (300, 300, 3), dtype=np.uint8)
 )
 def test_what_cannot_be_aligned_is_said(first, second, why):
     assert align_images(np.ascontiguousarray(first), np.ascontiguousarray(second), min_area=0.001) == why
-
-
-def test_equal_images_do_not_differ():
-    assert align_images(FIRST, FIRST, min_area=0.0) == Aligned(places=(), shares=())
 
 
 @pytest.mark.parametrize(
