@@ -224,7 +224,7 @@ def _run_listed(request: Request, work: Work, items: tuple[str, ...], began: str
     seconds: list[float] = []
     failures: list[ShardFailed] = []
     own = request.profile.run
-    budget = Budget(request.folder, own.budget, workers=own.workers or count_cores(), gpus=find_models.gpus_of)
+    budget = Budget(request.folder, own.budget, workers=own.workers or count_cores())
     with version.opened() as build, find_models.servers_of(request.folder) as servers:
 
         def run_stages(stages: Sequence[Planned]) -> Sequence[Counts]:

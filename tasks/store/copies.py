@@ -10,7 +10,6 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 from filelock import FileLock
@@ -20,7 +19,6 @@ from pairwright.tasks.store.files import Folder, naming
 from pairwright.tasks.store.scratch import own_temporary_folder
 
 UNUSED_S = 24 * 3600.0
-_temporary_folder = cache(own_temporary_folder)
 
 
 def copy_of(folder: Folder, name: str) -> Path:
@@ -52,7 +50,7 @@ def copies_of(folder: Folder, workspace: str) -> Path:
     """Return this machine's folder of a build's workspace: the workspace itself, or the folder of its copies."""
     if folder.is_local:
         return Path(folder.path(workspace))
-    return _temporary_folder() / "copies" / make_key(folder.url, workspace)[:16]
+    return own_temporary_folder() / "copies" / make_key(folder.url, workspace)[:16]
 
 
 def _drop_unused(parent: Path) -> None:

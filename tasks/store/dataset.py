@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 from pydantic import ValidationError
 
 from pairwright.schemas.arrow import to_table
@@ -107,28 +107,19 @@ def hold(folder: Folder, table: str, on_wait: Callable[[], None] | None = None) 
     if not folder.is_local:
         yield
         return
-    path = Path(folder.path(table)) / ".lock"
-    with naming(str(path), "locked"):
-        make_folder(path.parent)
-        lock = FileLock(path)
-        try:
-            lock.acquire(timeout=0.05)
-        except Timeout:
-            if on_wait:
-                on_wait()
-            lock.acquire(poll_interval=0.2)
-    try:
+    lock = Path(folder.path(table)) / ".lock"
+    with naming(str(lock), "locked"):
+        make_folder(lock.parent)
+    with holding(lock, on_wait=on_wait):
         for name in folder.names(table):
             if TEMPORARY in name:
                 folder.delete(f"{table}/{name}")
         yield
-    finally:
-        lock.release()
 
 
 @contextlib.contextmanager
 def alone(folder: Folder) -> Generator[None]:
-    """Lock a whole dataset, after waiting for processes that read rows or build; new ones wait meanwhile.
+    """Lock a whole dataset; ``StoreError`` if a process reads rows or builds. New ones wait meanwhile.
 
     On an object store there is no lock.
     """
@@ -136,16 +127,13 @@ def alone(folder: Folder) -> Generator[None]:
         yield
         return
     work = Path(folder.path("work"))
-    with naming(str(work), "locked"), contextlib.ExitStack() as stack:
+    with naming(str(work), "locked"):
         work.mkdir(exist_ok=True)
-        fault = f"{folder.url}: another process starts to read or clean it up now. Try again"
-        stack.enter_context(holding(work / GATE, fault))
+    with holding(work / GATE, fault=f"{folder.url}: another process starts to read or clean it up now. Try again"):
         for lock in work.glob(f"*{ENDING}"):
-            fault = f"{folder.url}: a build, or another process that reads its rows, is running (it holds {lock})"
-            with holding(lock, f"{fault}. Wait for it to end"):
+            busy = f"{folder.url}: a build, or another process that reads its rows, is running (it holds {lock})"
+            with holding(lock, fault=f"{busy}. Wait for it to end"):
                 pass
-        held = stack.pop_all()
-    with held:
         yield
 
 

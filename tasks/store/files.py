@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, Literal, TypeVar
 
 from fsspec.implementations.local import LocalFileSystem
 
@@ -40,11 +40,9 @@ class Folder:
     def _target(self) -> tuple[Any, str]:
         try:
             system, path = open_store(self.url)
-        except ImportError as error:
-            how = "python -m pip install -c constraints.txt -e '.[s3]'" if self.url.startswith("s3") else "install it"
-            raise StoreError(f"{self.url}: cannot be opened as a dataset folder: {error}: {how}") from error
-        except ValueError as error:
-            raise StoreError(f"{self.url}: cannot be opened as a dataset folder: {error}") from error
+        except (ImportError, ValueError) as error:
+            how = ": python -m pip install -c constraints.txt -e '.[s3]'" if self.url.startswith("s3") else ""
+            raise StoreError(f"{self.url}: cannot be opened as a dataset folder: {error}{how}") from error
         return system, path.rstrip("/") or "/"
 
     @property
@@ -71,28 +69,24 @@ class Folder:
 
     def names(self, folder: str, ending: str = "") -> list[str]:
         """Return the sorted names of the files directly in a folder with this ending; none if it does not exist."""
-        if not self.is_local:
-            return [name for name in self._list(folder, "file") if name.endswith(ending)]
-        with naming(self.path(folder), "listed"):
-            try:
-                found = [entry.name for entry in os.scandir(self.path(folder)) if entry.is_file()]
-            except FileNotFoundError:
-                return []
-        return sorted(name for name in found if name.endswith(ending))
+        return [name for name in self._list(folder, "file") if name.endswith(ending)]
 
     def folders(self, folder: str) -> list[str]:
         """Return the sorted names of the folders directly in a folder; none if it does not exist."""
         return self._list(folder, "directory")
 
-    def _list(self, folder: str, kind: str) -> list[str]:
+    def _list(self, folder: str, kind: Literal["file", "directory"]) -> list[str]:
         def names() -> list[str]:
             try:
+                if self.is_local:  # without a look at each file
+                    entries = list(os.scandir(self.path(folder)))
+                    return [one.name for one in entries if (one.is_file() if kind == "file" else one.is_dir())]
                 found = self._target[0].ls(self.path(folder), detail=True, refresh=True)
+                return [entry["name"].rsplit("/", 1)[-1] for entry in found if entry["type"] == kind]
             except (FileNotFoundError, NotADirectoryError):
                 return []
-            return sorted(entry["name"].rsplit("/", 1)[-1] for entry in found if entry["type"] == kind)
 
-        return self._ask(folder, "listed", names)
+        return sorted(self._ask(folder, "listed", names))
 
     def exists(self, name: str) -> bool:
         """Return whether a file exists."""
@@ -107,10 +101,7 @@ class Folder:
 
     def read(self, name: str) -> bytes:
         """Return a whole file."""
-        if not self.is_local:
-            return self._ask(name, "read", lambda: self._target[0].cat_file(self.path(name)))
-        with naming(self.path(name), "read"), self.open(name) as file:
-            return file.read()
+        return self._ask(name, "read", lambda: self._target[0].cat_file(self.path(name)))
 
     def fetch(self, name: str, path: Path) -> None:
         """Copy a file to this machine's disk; not flushed."""
@@ -166,20 +157,6 @@ class Folder:
         """Return the size of a file in bytes."""
         return self._ask(name, "looked up", lambda: int(self._target[0].size(self.path(name))))
 
-    def size_bytes(self) -> int:
-        """Return the size of all files below the folder; 0 if it does not exist."""
-        if self.is_local:
-            with naming(self._target[1], "listed"):
-                return sum(_size(Path(folder, name)) for folder, _, names in os.walk(self._target[1]) for name in names)
-
-        def size() -> int:
-            try:
-                return int(self._target[0].du(self._target[1]))
-            except FileNotFoundError:
-                return 0
-
-        return self._ask("", "listed", size)
-
     def delete(self, name: str) -> None:
         """Delete a file, if it exists. A loss of power may bring it back until ``flush``."""
 
@@ -202,12 +179,6 @@ def numbered(folder: Folder, name: str) -> dict[int, str]:
     files = {file.removesuffix(".json"): f"{name}/{file}" for file in folder.names(name, ".json")}
     ours = (number for number in files if number.isdecimal() and number == f"{int(number):06d}")
     return {int(number): files[number] for number in sorted(ours, key=int)}
-
-
-def _size(path: Path) -> int:
-    with suppress(FileNotFoundError):
-        return path.lstat().st_size
-    return 0
 
 
 def _write_local(path: Path, data: Data) -> None:
@@ -238,9 +209,7 @@ def make_folder(folder: Path) -> None:
 
 
 def flush(path: Path) -> None:
-    """Make a file, or the entries of a folder, durable; Windows neither has nor needs this for folders."""
-    if os.name == "nt" and path.is_dir():
-        return
+    """Make a file, or the entries of a folder, durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -5,14 +5,14 @@ The file systems' own retries are off, since those of several layers multiply.
 """
 
 import errno
-import io
 import random
 import time
 from collections.abc import Callable
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar
 
 import fsspec
 from fsspec.config import conf
+from fsspec.spec import AbstractBufferedFile
 
 from pairwright.schemas.errors import StoreError
 
@@ -29,9 +29,10 @@ PASSING = frozenset(
 )
 """Names of temporary errors other than ``OSError``."""
 LASTING = frozenset(
-    getattr(errno, name)
-    for name in ("EACCES", "EINVAL", "EMSGSIZE", "ENAMETOOLONG", "ENOSPC", "ENOSYS", "EPERM", "EREMCHG")
-    if hasattr(errno, name)
+    {
+        *(errno.EACCES, errno.EINVAL, errno.EMSGSIZE, errno.ENAMETOOLONG),
+        *(errno.ENOSPC, errno.ENOSYS, errno.EPERM, errno.EREMCHG),
+    }
 )
 T = TypeVar("T")
 
@@ -89,46 +90,16 @@ def may_pass(error: Exception) -> bool:
 
 
 def open_file(system: Any, path: str, place: str) -> BinaryIO:
-    """Open a file for random access reading."""
+    """Open a file for random access reading; each request for a range of it is retried after temporary faults."""
     file = ask(lambda: system.open(path, "rb", block_size=AHEAD_BYTES), place=place, what="opened")
-    return cast("BinaryIO", _RemoteFile(file, place))
+    if isinstance(file, AbstractBufferedFile):
+        fetch = file.cache.fetcher
 
-
-class _RemoteFile(io.RawIOBase):
-    """Open file of an object store; reads are retried after temporary faults."""
-
-    def __init__(self, file: Any, place: str) -> None:
-        self._file, self._place = file, place
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return int(self._file.tell())
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return int(self._file.seek(offset, whence))
-
-    def readinto(self, buffer: Any) -> int:
-        room = memoryview(buffer).cast("B")
-        start = self.tell()
-        wanted = max(0, min(len(room), int(self._file.size) - start)) if hasattr(self._file, "size") else None
-
-        def read() -> bytes:
-            self._file.seek(start)
-            data: bytes = self._file.read(len(room))
-            if wanted is not None and len(data) != wanted:
-                raise EOFError(f"got {len(data)} bytes instead of {wanted}")
+        def fetch_whole(start: int, end: int) -> bytes:
+            data: bytes = fetch(start, end)
+            if len(data) != end - start:
+                raise EOFError(f"got {len(data)} bytes instead of {end - start}")
             return data
 
-        data = ask(read, place=self._place, what="read")
-        room[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
+        file.cache.fetcher = lambda start, end: ask(lambda: fetch_whole(start, end), place=place, what="read")
+    return file

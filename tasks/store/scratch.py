@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -20,7 +20,6 @@ from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.files import naming
 
 ENDING = ".lock"
-USER = os.getuid() if hasattr(os, "getuid") else 0  # elsewhere the temporary folder is the user's own
 
 
 @contextlib.contextmanager
@@ -49,16 +48,10 @@ def scratch_folder(parent: Path) -> Generator[Path]:
 
 
 def own_temporary_folder() -> Path:
-    """Return this user's folder for scratch folders, below the system's temporary folder.
-
-    If another user has taken its name, a new name is used each time, and nothing is cleaned up after a kill.
-    """
-    path = Path(tempfile.gettempdir()) / f"pairwright-{USER}"
-    with contextlib.suppress(FileExistsError):
-        path.mkdir(mode=0o700)
-    if not path.is_symlink() and path.is_dir() and (path.stat().st_uid == USER or os.name == "nt"):
-        return path
-    return Path(tempfile.mkdtemp(prefix="pairwright-"))
+    """Return this user's folder for scratch folders, below the system's temporary folder."""
+    path = Path(tempfile.gettempdir()) / f"pairwright-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
 
 
 @contextlib.contextmanager
@@ -69,11 +62,15 @@ def replacing(target: Path) -> Generator[Path]:
     """
     target = target.resolve()
     new, old = (target.with_name(f".{target.name}.{kind}") for kind in ("new", "old"))
-    with _alone(target), naming(str(target), "replaced"):
+    # The lock lies elsewhere, so that nothing is left beside the target.
+    lock = Path(tempfile.gettempdir()) / f"pairwright-{make_key(str(target), os.getuid())}.lock"
+    busy = f"{target}: another process is writing it; wait until it ends and run this again"
+    with holding(lock, fault=busy), naming(str(target), "replaced"):
         target.parent.mkdir(parents=True, exist_ok=True)
         if old.exists() and not target.exists():
             old.rename(target)
-        _delete(old, new)
+        for left in (old, new):
+            shutil.rmtree(left, ignore_errors=True)
         new.mkdir()
         try:
             yield new
@@ -85,32 +82,26 @@ def replacing(target: Path) -> Generator[Path]:
                 old.rename(target)
             raise
         finally:
-            _delete(old, new)
-
-
-def _delete(*folders: Path) -> None:
-    for folder in folders:
-        if folder.exists():
-            shutil.rmtree(folder)
+            for left in (old, new):
+                shutil.rmtree(left, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _alone(target: Path) -> Generator[None]:
-    """Target's lock, which ends with its process; it lies elsewhere, so that nothing is left beside the target."""
-    lock = Path(tempfile.gettempdir()) / f"pairwright-{make_key(str(target), USER)}.lock"
-    with holding(lock, f"{target}: another process is writing it; wait until it ends and run this again"):
-        yield
+def holding(path: Path, *, fault: str = "", on_wait: Callable[[], None] | None = None) -> Generator[None]:
+    """Hold a lock, which ends with its process.
 
-
-@contextlib.contextmanager
-def holding(path: Path, fault: str) -> Generator[None]:
-    """Lock, which ends with its process; ``StoreError`` with the fault if another process has it."""
+    If another process has it: raise ``StoreError`` with the fault; without one, call ``on_wait`` and wait.
+    """
     lock = FileLock(path)
     with naming(str(path), "locked"):
         try:
             lock.acquire(timeout=0.05)
         except Timeout as error:
-            raise StoreError(fault) from error
+            if fault:
+                raise StoreError(fault) from error
+            if on_wait:
+                on_wait()
+            lock.acquire(poll_interval=0.2)
     try:
         yield
     finally:

@@ -1,6 +1,7 @@
 """Datasets on an object store: a real S3 server on this machine, which fails and dawdles on request."""
 
 import os
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ import pytest
 from s3fs import S3FileSystem
 
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.store import copies, remote
+from pairwright.tasks.store import remote
 from pairwright.tasks.store.copies import UNUSED_S
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import ShardFailed
@@ -140,7 +141,7 @@ def test_workers_of_a_machine_share_their_copies_and_leave_none(
     server: S3Server, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, local: dict[str, list[Any]]
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(copies, "_temporary_folder", lambda: own)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     own = tmp_path / f"pairwright-{os.getuid()}"
     unused, used = own / "copies/unused", own / "copies/used"
     for folder, age_s in ((unused, 1.1 * UNUSED_S), (used, 0.9 * UNUSED_S)):
