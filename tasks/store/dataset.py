@@ -10,7 +10,6 @@ OUT/
 """
 
 import contextlib
-import json
 import shutil
 import tempfile
 import uuid
@@ -20,7 +19,6 @@ from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from filelock import FileLock
@@ -138,10 +136,16 @@ def alone(folder: Folder) -> Generator[None]:
 
 
 @contextlib.contextmanager
-def in_use(folder: Folder) -> Generator[Path]:
-    """Make a folder for work files, which shows that a process reads rows or builds: ``alone`` waits for its end."""
+def in_use(folder: Folder) -> Generator[str]:
+    """Make a folder for work files, "work/ID", which shows that a process reads rows or builds; ``alone`` sees it."""
     if not folder.is_local:
-        yield journals_of(folder)
+        name = f"work/{uuid.uuid4().hex}"
+        try:
+            yield name
+        finally:
+            for file in folder.names(name):
+                folder.delete(f"{name}/{file}")
+            shutil.rmtree(copies_of(folder, name), ignore_errors=True)
         return
     work = Path(folder.path("work"))
     with contextlib.ExitStack() as stack:
@@ -149,7 +153,7 @@ def in_use(folder: Folder) -> Generator[Path]:
             work.mkdir(parents=True, exist_ok=True)
             with FileLock(work / GATE):
                 path = stack.enter_context(scratch_folder(work))
-        yield path
+        yield f"work/{path.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,15 +190,11 @@ class Build:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:  # noqa: PYI036  (ExitStack wants its types)
+        self._stack.__exit__(*error)
 
     def settle(self, planned: Planned) -> Counts:
         """Read and count a stage's table as it is now; earlier stages must be settled."""
-        if not planned.stage.is_on:
-            return self.ledger.settle_off(planned)
         stated = self.pinned.content["stages"].get(planned.stage.name) if self.pinned else None
         if stated and stated["fingerprint"] == planned.fingerprint:
             self.ledger.load_only(planned, list(stated["parts"]), stated["refused"])
@@ -238,22 +238,19 @@ class Build:
         size = self.rows_per_shard_of.get(stage.name) or stage.rows_per_shard or self.rows_per_shard
         plan = f"{self._workspace()}/plan-{stage.name}-{uuid.uuid4().hex}.arrow"
         names = [f"{self._folder_of(table)}/{name}" for table, name in self.ledger.read_names(stage)]
+        takedowns = self.takedowns if "items" in stage.reads else 0
+        about = {COLLECTION: self.ledger.collection(stage)} if stage.whole else {}
+        removed = self.ledger.removed if takedowns else []
         with self._new_file(plan) as path:
-            slices = write_plan(path, self.ledger.owed(stage, size, reason=reason), names)
+            slices = write_plan(path, self.ledger.owed(stage, size, reason=reason), names, about=about, removed=removed)
         if not slices:
             return []
         indexes = tuple(
             (use.argument, self.write_index(use.table, only_in=use.only_in), self._folder_of(use.table))
             for use in stage.uses
         )
-        about = ((COLLECTION, self.ledger.collection(stage)),) if stage.whole else ()
-        removed = ""
-        if self.takedowns and "items" in stage.reads:
-            removed = f"{self._workspace()}/removed-{self.takedowns}-{uuid.uuid4().hex}.json"
-            with self._new_file(removed) as path:
-                path.write_text(json.dumps(self.ledger.removed))
-        kept = {"journals": str(self._journals(planned)), "takedowns": self.takedowns if removed else 0}
-        shard = partial(ShardRef, folder=self.folder, plan=plan, indexes=indexes, about=about, removed=removed, **kept)
+        kept = {"journals": str(self._journals(planned)), "takedowns": takedowns}
+        shard = partial(ShardRef, folder=self.folder, plan=plan, indexes=indexes, **kept)
         return [shard(name=f"{stage.name}-{number:05d}", start=start, stop=stop) for number, start, stop in slices]
 
     @contextlib.contextmanager
@@ -267,9 +264,7 @@ class Build:
             path.unlink()
 
     def _folder_of(self, table: str) -> str:
-        if table == "items":
-            return ITEMS
-        return next(planned.table for planned in self.planned if planned.stage.name == table)
+        return next((planned.table for planned in self.planned if planned.stage.name == table), ITEMS)
 
     def drop_journals(self, planned: Planned) -> None:
         """Delete the journals of a stage when all of its shards are done; its lock must be held."""
@@ -280,17 +275,8 @@ class Build:
 
     def _workspace(self) -> str:
         """Return this build's own folder for files that workers read, below the dataset's; deleted at its end."""
-        if not self._work and self.folder.is_local:
-            self._work = f"work/{self._stack.enter_context(in_use(self.folder)).name}"
-        elif not self._work:
-            self._work = f"work/{uuid.uuid4().hex}"
-            self._stack.callback(self._drop_workspace)
+        self._work = self._work or self._stack.enter_context(in_use(self.folder))
         return self._work
-
-    def _drop_workspace(self) -> None:
-        for name in self.folder.names(self._work):
-            self.folder.delete(f"{self._work}/{name}")
-        shutil.rmtree(copies_of(self.folder, self._work), ignore_errors=True)
 
     def write_index(self, table: str, *, only_in: str = "") -> str:
         """Write the index of a settled table's live rows, unless this build has written it; return its name.

@@ -28,7 +28,6 @@ from pairwright.tasks.store.takedowns import NAMES, REMOVED, mark_of
 MEMORY_LIMIT = "1GB"
 COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor", "image_key", "element")
 PLACED = ", ".join(["part INTEGER", "row INTEGER", *(f'"{column}" VARCHAR' for column in COLUMNS)])
-INPUT = "seq BIGINT, source_key VARCHAR, key VARCHAR, part INTEGER, row INTEGER"
 BATCH_ROWS = 20_000
 READERS = 32
 """Parts of an object store read at once."""
@@ -116,7 +115,7 @@ class Ledger:
 
     def load(self, planned: Planned, *, removals: bool = False) -> None:
         """Read the keys of parts added since the last call; ``removals``: whether anything was ever removed."""
-        self._load(planned.stage.name, planned.table)
+        self._load(planned.stage.name, planned.table, only=None if planned.stage.is_on else ())
         if removals and "items" in planned.stage.reads:
             self._leave_out(planned.stage.name)
 
@@ -232,15 +231,6 @@ class Ledger:
                     min(reason) FILTER (status = 'dropped') AS dropped, min(reason) FILTER (status = 'failed') AS failed
                 FROM rows_{name} WHERE source_key NOT IN (SELECT source_key FROM live_{name}) GROUP BY source_key) b
                 USING (source_key)""")
-
-    def settle_off(self, planned: Planned) -> Counts:
-        """Make the empty tables of a stage that is off; return its counts."""
-        name = planned.stage.name
-        self._begin(name)
-        outcome = f"{INPUT}, outcome VARCHAR, reason VARCHAR"
-        made = {"read": f"seq BIGINT, {PLACED}", "live": f"seq BIGINT, {PLACED}", "input": INPUT, "outcome": outcome}
-        self.run("; ".join(f"CREATE OR REPLACE TEMP TABLE {one}_{name} ({columns})" for one, columns in made.items()))
-        return Counts(stage=name, fingerprint=planned.fingerprint)
 
     def _unite(self, stage: Stage) -> None:
         """Make ``read_S``, the live rows of all tables that the stage reads; for a key in several, the first table's.
