@@ -237,7 +237,7 @@ class Build:
         stage = planned.stage
         size = self.rows_per_shard_of.get(stage.name) or stage.rows_per_shard or self.rows_per_shard
         plan = f"{self._workspace()}/plan-{stage.name}-{uuid.uuid4().hex}.arrow"
-        names = [f"{self._folder_of(table)}/{name}" for table, name in self.ledger.read_names(stage)]
+        names = [f"{self._folder_of(table)}/{name}" for table in stage.reads for name in self.ledger.part_names(table)]
         takedowns = self.takedowns if "items" in stage.reads else 0
         about = {COLLECTION: self.ledger.collection(stage)} if stage.whole else {}
         removed = self.ledger.removed if takedowns else []

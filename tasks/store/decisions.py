@@ -4,11 +4,12 @@ DIR/decisions/part-<hash>.parquet    decisions as they were made; files are adde
 DIR/decisions/filter-<hash>.json     named filters
 
 The table is the union of its files, so that several processes can add to it at once, and a decision stored twice counts
-once. Many small files are joined into one. The table has the history of each key; the latest by ``at`` counts. It is
+once. Many files are joined into one. The table has the history of each key; the latest by ``at`` counts. It is
 read into memory as a whole: about 1 kB per decision.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,12 +28,10 @@ from pairwright.tasks.store.part import Part, encode_part, read_part
 from pairwright.tasks.store.sealed import read_sealed, seal
 
 FOLDER = "decisions"
-MOST_FILES = 64
-"""Number of small files from which they are joined."""
-SMALL_BYTES = 1 << 20
+MAX_FILES = 64
+"""Number of files above which they are joined."""
 TRIES = 20
-MOST_BYTES, MOST_LINE = 256 << 20, 200_000
-MOST_SENT = 1_000
+MAX_SENT = 1_000
 """Maximum decisions that a page sends at once."""
 SHOWN = 5
 """Maximum faults that a message names."""
@@ -72,7 +71,7 @@ def write_decisions(folder: Folder, decisions: Sequence[Decision]) -> None:
     """Add decisions, all or none; on return they survive a loss of power."""
     if decisions:
         _write(folder, decisions)
-        _join_small(folder)
+        _join_files(folder)
 
 
 def forget_decisions(folder: Folder, keep: Collection[str]) -> int:
@@ -90,17 +89,13 @@ def forget_decisions(folder: Folder, keep: Collection[str]) -> int:
     return len(gone)
 
 
-def _join_small(folder: Folder) -> None:
+def _join_files(folder: Folder) -> None:
     names = decision_files(folder)
-    if len(names) <= MOST_FILES:
+    if len(names) <= MAX_FILES:
         return
-    try:
-        small = [name for name in names if folder.size_of(name) < SMALL_BYTES]
-        history = dict.fromkeys(one for name in small for one in _read(folder, name))
-    except StoreError:  # the decisions are stored; another process joins the files now, or a reader names the fault
-        return
-    if len(small) > MOST_FILES:
-        _delete(folder, set(small) - {_write(folder, list(history))})
+    with suppress(StoreError):  # the decisions are stored; another process joins now, or a reader names the fault
+        history = dict.fromkeys(one for name in names for one in _read(folder, name))
+        _delete(folder, set(names) - {_write(folder, list(history))})
 
 
 def _delete(folder: Folder, names: Iterable[str]) -> None:
@@ -133,42 +128,37 @@ def _read(folder: Folder, name: str) -> Iterator[Decision]:
 
 def read_decision_file(path: Path) -> list[Decision]:
     """Return the decisions of a file; ``ConfigError`` names invalid lines."""
-    now = datetime.now(UTC)
-    found: list[Decision] = []
-    faults: list[str] = []
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ConfigError(f"{path}: is larger than {MOST_BYTES >> 20} MB: not a file of decisions")
-        lines = path.read_bytes().removeprefix(BOM).split(b"\n")
+        found, faults = _parse(path.read_bytes().removeprefix(BOM).split(b"\n"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    for number, line in enumerate(lines, 1):
-        if len(line) > MOST_LINE:
-            faults.append(f"line {number:,}: is longer than {MOST_LINE:,} bytes")
-        elif line.strip():
-            try:
-                found.append(parse_decision(line, now=now))
-            except ValueError as error:
-                faults.append(f"line {number:,}: {error}")
     if faults:
-        some = "; ".join(faults[:SHOWN]) + ("; ..." if faults[SHOWN:] else "")
+        some = "; ".join(f"line {fault}" for fault in faults[:SHOWN]) + ("; ..." if faults[SHOWN:] else "")
         raise ConfigError(f"{path}: nothing is stored: {len(faults):,} invalid lines. Correct them: {some}")
     return found
 
 
 def parse_decisions(body: bytes) -> list[Decision]:
     """Return the decisions of a JSON list; ``ValueError`` if it is not a list, or a decision is invalid."""
-    now = datetime.now(UTC)
     listed = from_json(body)
-    if not isinstance(listed, list) or len(listed) > MOST_SENT:
-        raise ValueError(f"must be a list of at most {MOST_SENT:,} decisions")
-    found: list[Decision] = []
-    for number, one in enumerate(listed, 1):
-        try:
-            found.append(parse_decision(to_json(one), now=now))
-        except ValueError as error:
-            raise ValueError(f"decision {number}: {error}") from error
+    if not isinstance(listed, list) or len(listed) > MAX_SENT:
+        raise ValueError(f"must be a list of at most {MAX_SENT:,} decisions")
+    found, faults = _parse(map(to_json, listed))
+    if faults:
+        raise ValueError(f"decision {faults[0]}")
     return found
+
+
+def _parse(lines: Iterable[bytes]) -> tuple[list[Decision], list[str]]:
+    """Return the decisions of lines of JSON, and the faults with their numbers."""
+    now = datetime.now(UTC)
+    found, faults = list[Decision](), list[str]()
+    for number, line in enumerate(lines, 1):
+        try:
+            found += [parse_decision(line, now=now)] if line.strip() else []
+        except ValueError as error:
+            faults.append(f"{number:,}: {error}")
+    return found, faults
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,6 +28,7 @@ from pairwright.tasks.store.takedowns import NAMES, REMOVED, mark_of
 MEMORY_LIMIT = "1GB"
 COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor", "image_key", "element")
 PLACED = ", ".join(["part INTEGER", "row INTEGER", *(f'"{column}" VARCHAR' for column in COLUMNS)])
+ENDS = ("ok", "dropped", "failed", "pending")
 BATCH_ROWS = 20_000
 READERS = 32
 """Parts of an object store read at once."""
@@ -58,7 +59,7 @@ class Counts:
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts as ``pairwright status --json`` prints them."""
-        names = ("stage", "fingerprint", "ok", "dropped", "failed", "pending", "rows", "reasons")
+        names = ("stage", "fingerprint", *ENDS, "rows", "reasons")
         return {"in": self.of, **{name: getattr(self, name) for name in names}}
 
 
@@ -151,55 +152,44 @@ class Ledger:
 
     def _load(self, name: str, table: str, *, only: Sequence[str] | None = None) -> None:
         if name not in self._loaded:
-            self._begin(name)
+            self.run(
+                f"CREATE OR REPLACE TEMP TABLE rows_{name} ({PLACED}); "
+                f"CREATE OR REPLACE TEMP TABLE parts_{name} (part INTEGER, name VARCHAR)"
+            )
+            self._loaded[name] = {}
         known = self._loaded[name]
-        again = self._forget_failed(name) if known else set[str]()
+        # Parts in which every row failed are read again, since a retry of all of them replaces the part.
+        failed = f"SELECT part FROM rows_{name} GROUP BY part HAVING bool_and(status = 'failed')"
+        again = {part for (part,) in self.run(f"SELECT name FROM parts_{name} WHERE part IN ({failed})")}
+        self.run(f"DELETE FROM rows_{name} WHERE part IN ({failed})")
         names = self.folder.names(table, ".parquet") if only is None else only
         new = {n: number for number, n in enumerate((n for n in names if n not in known), start=len(known))}
         known.update(new)
         if new:
             self.run(f"INSERT INTO parts_{name} SELECT unnest(?), unnest(?)", list(new.values()), list(new))
-        batch: list[pa.Table] = []
         for keys in self._read_keys(table, {n: known[n] for n in names if n in again or n in new}):
-            batch.append(keys)
-            if sum(map(len, batch)) >= BATCH_ROWS:
-                self._insert(name, batch)
-                batch = []
-        self._insert(name, batch)
-
-    def _begin(self, name: str) -> None:
-        self.run(
-            f"CREATE OR REPLACE TEMP TABLE rows_{name} ({PLACED}); "
-            f"CREATE OR REPLACE TEMP TABLE parts_{name} (part INTEGER, name VARCHAR)"
-        )
-        self._loaded[name] = {}
+            self._database.register("new_rows", keys)
+            self.run(f"INSERT INTO rows_{name} BY NAME SELECT * FROM new_rows")
+            self._database.unregister("new_rows")
 
     def _read_keys(self, table: str, parts: Mapping[str, int]) -> Iterator[pa.Table]:
-        """Yield the keys of each part; many in parallel on an object store, where each costs round trips."""
+        """Yield the keys of parts, some thousand rows at once; on an object store many parts are read in parallel."""
 
         def read(item: tuple[str, int]) -> pa.Table:
             name, number = item
             return _keys(Part(self.folder, f"{table}/{name}"), number)
 
-        if self.folder.is_local:
-            yield from map(read, parts.items())
-            return
+        batch: list[pa.Table] = []
         with ThreadPoolExecutor(READERS) as threads:
             for start in range(0, len(parts), 2 * READERS):  # so that few wait in memory
-                yield from threads.map(read, islice(parts.items(), start, start + 2 * READERS))
-
-    def _forget_failed(self, name: str) -> set[str]:
-        """Forget the rows of parts in which every row failed, since a retry of all of them replaces the part."""
-        failed = f"SELECT part FROM rows_{name} GROUP BY part HAVING bool_and(status = 'failed')"
-        parts = self.run(f"SELECT name FROM parts_{name} WHERE part IN ({failed})")
-        self.run(f"DELETE FROM rows_{name} WHERE part IN ({failed})")
-        return {part for (part,) in parts}
-
-    def _insert(self, name: str, tables: Sequence[pa.Table]) -> None:
-        if tables:
-            self._database.register("new_rows", pa.concat_tables(tables))
-            self.run(f"INSERT INTO rows_{name} BY NAME SELECT * FROM new_rows")
-            self._database.unregister("new_rows")
+                some = islice(parts.items(), start, start + 2 * READERS)
+                for keys in map(read, some) if self.folder.is_local else threads.map(read, some):
+                    batch.append(keys)
+                    if sum(map(len, batch)) >= BATCH_ROWS:
+                        yield pa.concat_tables(batch)
+                        batch = []
+        if batch:
+            yield pa.concat_tables(batch)
 
     def settle(self, stage: Stage) -> None:
         """Compute the stage's present input and its live rows from the live tables of earlier stages."""
@@ -235,7 +225,7 @@ class Ledger:
     def _unite(self, stage: Stage) -> None:
         """Make ``read_S``, the live rows of all tables that the stage reads; for a key in several, the first table's.
 
-        Parts are numbered consecutively, in the order of ``read_names``.
+        Parts are numbered consecutively, in the order of the tables.
         """
         name = stage.name
         if len(stage.reads) == 1:
@@ -250,10 +240,6 @@ class Ledger:
             CREATE OR REPLACE TEMP VIEW read_{name} AS
             SELECT row_number() OVER (ORDER BY place, seq) - 1 AS seq, part, {columns} FROM (
                 {" UNION ALL ".join(parts)} QUALIFY row_number() OVER (PARTITION BY key ORDER BY place) = 1)""")
-
-    def read_names(self, stage: Stage) -> list[tuple[str, str]]:
-        """Return table and file of each part with input rows of a settled stage, by number."""
-        return [(table, name) for table in stage.reads for name in self.part_names(table)]
 
     def _make_input(self, stage: Stage) -> None:
         """Give each input row the name by which its results are recognised.
@@ -288,11 +274,16 @@ class Ledger:
     def count(self, planned: Planned) -> Counts:
         """Count a settled stage; ``ValidationError`` if the counts, taken independently, do not add up."""
         name = planned.stage.name
-        (_, _, total), (_, _, rows), *ended = self.run(
-            f"SELECT '', '', count(*) FROM input_{name} UNION ALL SELECT '', '', count(*) FROM live_{name} "
-            f"UNION ALL SELECT outcome, coalesce(reason, ''), count(*) FROM outcome_{name} GROUP BY ALL"
-        )
-        numbers = {one: sum(n for what, _, n in ended if what == one) for one in ("ok", "dropped", "failed", "pending")}
+        ((total, rows),) = self.run(f"SELECT (SELECT count(*) FROM input_{name}), (SELECT count(*) FROM live_{name})")
+        numbers, reasons, failures = dict.fromkeys(ENDS, 0), Counter[str](), Counter[str]()
+        for end, reason, number in self.run(
+            f"SELECT outcome, coalesce(reason, ''), count(*) FROM outcome_{name} GROUP BY ALL ORDER BY 2"
+        ):
+            numbers[end] += number
+            if reason and end != "pending":
+                reasons[reason] += number
+            if end == "failed":
+                failures[reason] += number
         if sum(numbers.values()) != total:
             raise ValidationError(f"stage {name} does not add up: {total} input rows, but {numbers}; report this bug")
         return Counts(
@@ -300,8 +291,8 @@ class Ledger:
             fingerprint=planned.fingerprint,
             of=total,
             rows=rows,
-            reasons=_most_frequent((why, n) for what, why, n in ended if what != "pending" and why),
-            failures=_most_frequent((why, n) for what, why, n in ended if what == "failed"),
+            reasons=dict(reasons.most_common()),
+            failures=dict(failures.most_common()),
             **numbers,
         )
 
@@ -420,13 +411,6 @@ def links_of(stage: Stage, use: Uses) -> str:
         f"SELECT v.of AS key, {link} AS link FROM (SELECT key AS of, link AS about FROM ({links_of(stage, other)})) v "
         f"JOIN live_{other.table} o ON o.subject = v.about"
     )
-
-
-def _most_frequent(reasons: Iterable[tuple[str, int]]) -> dict[str, int]:
-    counts = Counter[str]()
-    for reason, number in sorted(reasons):
-        counts[reason] += number
-    return dict(counts.most_common())
 
 
 def _keys(part: Part, number: int) -> pa.Table:

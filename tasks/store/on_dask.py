@@ -1,7 +1,7 @@
 """Run shards in the workers of a Dask cluster: an existing one, or one started on this machine for the build.
 
-Workers run one shard at a time and keep loaded models. Those that declare resources ("--resources GPU=1,MEMORY=64e9")
-get the stages that need them. A worker with other code, or without access to a folder of this machine's disk, fails its
+Workers run one shard at a time and keep loaded models. Where some declare a GPU ("--resources GPU=1"), these get the
+stages that load models. A worker with other code, or without access to a folder of this machine's disk, fails its
 shards with a message. When a worker dies, its shard is run again elsewhere.
 """
 
@@ -17,7 +17,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self, cast
@@ -32,10 +31,10 @@ from pairwright.tasks.store.pool import (
     Run,
     attempt_apart,
     count_cores,
+    count_own,
     deaf,
     failed,
     limit_threads,
-    loads_models,
     spread,
 )
 from pairwright.tasks.store.shard import ShardRef, run_shard
@@ -54,32 +53,6 @@ _LOADED: list[str] = []
 """Stage of the models that this process has loaded, if any."""
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """Requirements on a worker, so that its rows equal those of this machine's workers."""
-
-    code: str
-    """Hash of the code; empty: the worker runs on this machine."""
-    paths: tuple[str, ...]
-    """Files and folders of a disk that all machines share."""
-
-    def lack(self) -> str:
-        """Return the unmet requirements of this process; empty: none."""
-        host = socket.gethostname()
-        if self.code and self.code != code_mark():
-            return (
-                f"worker on {host}: has another version of Pairwright's code than the building machine: install the "
-                "same commit there, and restart the worker"
-            )
-        missing = next((path for path in self.paths if not Path(path).exists()), "")
-        if missing:
-            return (
-                f"worker on {host}: cannot access {missing}: put it on a disk that all machines share, or on an "
-                "object store"
-            )
-        return ""
-
-
 class DaskWorkers:
     """Workers of a cluster; use as a context manager."""
 
@@ -93,8 +66,8 @@ class DaskWorkers:
         logging.getLogger("distributed").setLevel(logging.ERROR)
         NANNY.setLevel(logging.INFO)
         NANNY.addFilter(_is_death)
-        seen = tuple(dict.fromkeys(str(Path(path).absolute()) for path in paths))
-        self._needs = Needs(code_mark() if config.address else "", seen)
+        paths = tuple(dict.fromkeys(str(Path(path).absolute()) for path in paths))
+        self._needs = {"code": code_mark() if config.address else "", "paths": paths}
         self._started = 0 if config.address else config.workers or count_cores()
         self._cluster: Any = _start(self._started, gpus) if self._started else None
         self._client = _connect(config.address or self._cluster, self._started or 1)
@@ -130,7 +103,15 @@ class DaskWorkers:
         """Run one shard in a worker and wait for it; may be called from many threads."""
         start = time.monotonic()
         try:
-            return self._result(self._submit(planned, shard)).logged()
+            with self._changing:
+                if self._stopped:
+                    raise CancelledError
+                workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
+                on_gpu = count_own(planned) is not None and any("GPU" in one["resources"] for one in workers.values())
+                how = {"key": f"{shard.name}-{uuid.uuid4().hex}", "resources": {"GPU": 1.0} if on_gpu else None}
+                future = self._client.submit(run_here, run_shard, planned, shard, pure=False, **self._needs, **how)
+                self._under_way.add(future)
+            return self._result(future).logged()
         except self._dask.KilledWorker:
             error = DIED
         except CancelledError:
@@ -139,23 +120,6 @@ class DaskWorkers:
             log.exception("%s failed", shard.name)
             error = f"{type(fault).__name__}: {fault}"
         return failed(shard, error, time.monotonic() - start)
-
-    def _submit(self, planned: Planned, shard: ShardRef) -> Any:
-        with self._changing:
-            if self._stopped:
-                raise CancelledError
-            how = {"key": f"{shard.name}-{uuid.uuid4().hex}", "resources": self._wanted(planned) or None}
-            future = self._client.submit(run_here, run_shard, planned, shard, self._needs, pure=False, **how)
-            self._under_way.add(future)
-        return future
-
-    def _wanted(self, planned: Planned) -> dict[str, float]:
-        workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
-        offered = {name for worker in workers.values() for name in worker["resources"]}
-        wanted = {"GPU": 1.0} if loads_models(planned) else {}
-        if planned.stage.name in self._config.memory_gb_of:
-            wanted["MEMORY"] = self._config.memory_gb_of[planned.stage.name] * 1e9
-        return {name: amount for name, amount in wanted.items() if name in offered}
 
     def _result(self, future: Any) -> Outcome:
         ended, seen = threading.Event(), time.monotonic()
@@ -197,10 +161,7 @@ def _start(count: int, gpus: int) -> Any:
         root: BaseException = error
         while root.__cause__:
             root = root.__cause__
-        raise ConfigError(
-            f"run.runner dask: its cluster does not start on this machine ({' '.join(str(root).split())}): check "
-            "that processes may listen on 127.0.0.1, or set run.runner=processes"
-        ) from error
+        raise ConfigError(f"run.runner dask: its cluster does not start: {' '.join(str(root).split())}") from error
 
 
 def _is_death(record: logging.LogRecord) -> bool:
@@ -241,14 +202,23 @@ def code_mark() -> str:
     return hashed.hexdigest()[:16]
 
 
-def run_here(run: Run, planned: Planned, shard: ShardRef, needs: Needs) -> Outcome:
-    """Run one shard in this process, one at a time; an error becomes a record."""
+def run_here(run: Run, planned: Planned, shard: ShardRef, *, code: str = "", paths: Sequence[str] = ()) -> Outcome:
+    """Run one shard in this process, one at a time; an error becomes a record.
+
+    Its rows equal those of the building machine's workers: with a hash of the code (empty: this is the same machine),
+    the code is compared, and the paths, of a disk that all machines share, must exist.
+    """
     with _ALONE:
         limit_threads()
         os.environ.setdefault(PLACE, "0")
-        if lack := needs.lack():
-            return failed(shard, lack)
-        if loads_models(planned) and [planned.stage.name] != _LOADED:  # a device holds the models of one stage
+        host = f"worker on {socket.gethostname()}"
+        if code and code != code_mark():
+            other = "has another version of Pairwright's code than the building machine"
+            return failed(shard, f"{host}: {other}: install the same commit there, and restart the worker")
+        if missing := next((path for path in paths if not Path(path).exists()), ""):
+            where = "put it on a disk that all machines share, or on an object store"
+            return failed(shard, f"{host}: cannot access {missing}: {where}")
+        if count_own(planned) is not None and [planned.stage.name] != _LOADED:  # a device holds one stage's models
             if _LOADED:
                 forget_models()
             _LOADED[:] = [planned.stage.name]

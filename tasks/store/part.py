@@ -8,7 +8,6 @@ checksums leave out the page headers. The bytes depend only on the rows.
 
 import hashlib
 import mmap
-import re
 import shlex
 import struct
 from collections.abc import Generator, Sequence
@@ -19,7 +18,6 @@ from itertools import pairwise
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
@@ -41,7 +39,6 @@ SUM_DIGITS = 16
 CHUNKS_KEY = b"pairwright.chunks"
 CHECK_KEY = b"pairwright.check"
 BLANK = b"0" * (2 * DIGEST_BYTES)
-DIGEST = re.compile(re.escape(CHECK_KEY) + rb".{1,8}?([0-9a-f]{%d})" % len(BLANK), re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,12 @@ class Part:
 
 def encode_part(table: pa.Table, about: dict[str, str]) -> memoryview:
     """Return the bytes of a part that holds the table, with the metadata ``about``."""
-    images = {field.name for field in table.schema if _holds_images(field.type)}
+    large = pa.types.is_large_binary
+    images = {
+        field.name
+        for field in table.schema
+        if large(field.type) or (pa.types.is_list(field.type) and large(field.type.value_type))
+    }
     leaves = _leaf_paths(table.schema)
     options: dict[str, Any] = {
         "compression": {path: "none" if path.split(".")[0] in images else "zstd" for path in leaves},
@@ -80,12 +82,16 @@ def encode_part(table: pa.Table, about: dict[str, str]) -> memoryview:
         blanks = {CHUNKS_KEY.decode(): "0" * (SUM_DIGITS * chunks), CHECK_KEY.decode(): BLANK.decode()}
         writer.add_key_value_metadata({**about, **blanks})
     data = room[: sink.tell()]
-    _seal(data)
+    # The blanks are overwritten in place, with the chunks' hashes and then the footer's digest.
+    start = _footer_start(data)
+    ends = _chunk_ends(pq.read_metadata(pa.BufferReader(pa.py_buffer(data))), start)
+    sums = b"".join(_sum(data[begin:end]) for begin, end in pairwise(ends))
+    footer = bytes(data[start:])
+    place = start + footer.rindex(b"0" * len(sums), 0, footer.rindex(CHECK_KEY))
+    data[place : place + len(sums)] = sums
+    place = start + _find_digest(footer)
+    data[place : place + len(BLANK)] = _digest(data[start:])
     return data
-
-
-def _holds_images(kind: pa.DataType) -> bool:
-    return pa.types.is_large_binary(kind) or (pa.types.is_list(kind) and pa.types.is_large_binary(kind.value_type))
 
 
 @cache
@@ -95,18 +101,6 @@ def _leaf_paths(schema: pa.Schema) -> list[str]:
     pq.write_table(schema.empty_table(), sink)
     parquet = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
     return [parquet.column(index).path for index in range(len(parquet))]
-
-
-def _seal(data: memoryview) -> None:
-    """Overwrite the blanks with the chunks' hashes and the footer's digest, in place."""
-    start = _footer_start(data)
-    footer = bytes(data[start:])
-    ends = _chunk_ends(pq.read_metadata(pa.BufferReader(pa.py_buffer(data))), start)
-    sums = b"".join(_sum(data[begin:end]) for begin, end in pairwise(ends))
-    place = start + footer.rindex(b"0" * len(sums), 0, footer.rindex(CHECK_KEY))
-    data[place : place + len(sums)] = sums
-    place = start + _find_digest(footer)
-    data[place : place + len(BLANK)] = _digest(data[start:])
 
 
 def _chunk_ends(metadata: pq.FileMetaData, footer_start: int) -> list[int]:
@@ -129,11 +123,11 @@ def _digest(data: bytes | bytearray | memoryview) -> bytes:
 
 
 def _find_digest(footer: bytes | bytearray) -> int:
-    """Return the position of the digest in a footer; other metadata may imitate it, but precede it."""
-    found = list(DIGEST.finditer(footer))
-    if not found:
+    """Return the position of the digest in a footer; other metadata may imitate its key, but precede it."""
+    place = footer.rfind(CHECK_KEY)
+    if place < 0:
         raise ValueError("its footer has no digest")
-    return found[-1].start(1)
+    return place + len(CHECK_KEY) + 2  # Thrift's header of the value, and its length
 
 
 def _footer_start(data: bytes | bytearray | memoryview) -> int:
@@ -148,7 +142,11 @@ class OpenPart:
         """Read and check the footer."""
         self._file = file
         size = file.seek(0, 2)
-        tail = _read_tail(file, size)
+        file.seek(max(0, size - TAIL_BYTES))
+        tail = file.read()
+        if len(tail) >= 12 and _footer_start(tail) < 0:
+            file.seek(max(0, size - len(tail) + _footer_start(tail)))
+            tail = file.read()
         start = _check_footer(tail)
         self._metadata: pq.FileMetaData = pq.read_metadata(pa.BufferReader(tail))
         self._ends = _chunk_ends(self._metadata, size - len(tail) + start)
@@ -199,15 +197,6 @@ class OpenPart:
         stated = self._sums[SUM_DIGITS * chunk : SUM_DIGITS * (chunk + 1)]
         if self._file.readinto(place) != len(place) or _sum(place) != stated:  # pyright: ignore[reportAttributeAccessIssue]
             raise ValueError(f"bytes {start} to {end} do not match the hash in its footer")
-
-
-def _read_tail(file: BinaryIO, size: int) -> bytes:
-    file.seek(max(0, size - TAIL_BYTES))
-    tail = file.read()
-    if len(tail) >= 12 and _footer_start(tail) < 0:
-        file.seek(max(0, size - len(tail) + _footer_start(tail)))
-        tail = file.read()
-    return tail
 
 
 def _check_footer(tail: bytes) -> int:
@@ -288,9 +277,3 @@ def describe_part(name: str, table: pa.Table, *, version: int) -> dict[str, str]
 def count_statuses(table: pa.Table) -> dict[str, int]:
     """Return the number of rows by status, for the part's metadata."""
     return {item["values"]: item["counts"] for item in table.column("status").value_counts().to_pylist()}
-
-
-def count_failures(table: pa.Table) -> dict[str, int]:
-    """Return the number of failed rows by reason."""
-    reasons = table.filter(pc.field("status") == "failed").column("reason")
-    return {item["values"]: item["counts"] for item in reasons.value_counts().to_pylist()}

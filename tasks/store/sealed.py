@@ -1,7 +1,6 @@
 """JSON files of a dataset, each with a digest of its own bytes, so that a changed file is found.
 
-The digest is the last field, computed with zeros in its place. A file of an earlier release has none: it is read, and
-``status --verify`` names it.
+The digest is the last field, computed with zeros in its place.
 """
 
 import hashlib
@@ -22,22 +21,20 @@ def seal(content: Mapping[str, Any]) -> bytes:
     return text.replace(f'"{BLANK}"', f'"{_digest(text)}"').encode()
 
 
-def read_sealed(folder: Folder, name: str, *, mend: str, strictly: bool = False) -> dict[str, Any]:
-    """Return the content of a JSON file; ``StoreError``, with the remedy, if a byte has changed.
-
-    ``strictly``: also if it has no digest.
-    """
-    data = folder.read(name)
+def read_sealed(folder: Folder, name: str, *, mend: str) -> dict[str, Any]:
+    """Return the content of a JSON file; ``StoreError``, with the remedy, if it is missing or a byte has changed."""
     try:
-        text = data.decode()
+        text = folder.read(name).decode()
         content = dict(json.loads(text))
         stated = str(content.pop(FIELD, ""))
-        if stated and _digest(text.replace(f'"{stated}"', f'"{BLANK}"')) != stated:
-            raise ValueError("its bytes do not match its digest")
+        if not stated or _digest(text.replace(f'"{stated}"', f'"{BLANK}"')) != stated:
+            raise ValueError("its bytes do not match its digest" if stated else "it has no digest")
+    except StoreError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        raise StoreError(f"{folder.path(name)}: is missing. {mend}") from error
     except (ValueError, TypeError, RecursionError) as error:  # JSON's and Unicode's are ValueErrors
         raise StoreError(f"{folder.path(name)}: is damaged: {error}. {mend}") from error
-    if strictly and not stated:
-        raise StoreError(f"{folder.path(name)}: has no digest: damaged, or written by an earlier release. {mend}")
     return content
 
 

@@ -7,7 +7,7 @@ so a shard that runs twice writes the same file.
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, groupby
@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pairwright.schemas.arrow import from_table, schema_of, to_table
 from pairwright.schemas.errors import ValidationError
@@ -27,7 +28,6 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import PARTS, columns_without, open_index
 from pairwright.tasks.store.part import (
     Part,
-    count_failures,
     count_statuses,
     describe_part,
     encode_part,
@@ -83,7 +83,8 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
     )
     salt = [f"removed {shard.takedowns}"] if shard.takedowns else []
     name = f"{planned.table}/part-{make_key(*sources.values(), *salt)}.parquet"
-    with _open_kept(planned, Path(shard.journals) / Path(name).stem) as kept:
+    file = Path(shard.journals) / Path(name).with_suffix(".journal" if planned.stage.journal else ".answers").name
+    with Answers(file) if planned.stage.journal or planned.stage.remembers else nullcontext() as kept:
         if done := _done_before(shard, name):  # perhaps while this waited for the file
             if kept is not None:
                 kept.delete()
@@ -101,7 +102,8 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
         shard.folder.write(name, encode_part(table, about))
         if kept is not None:
             kept.delete()
-    return ShardDone(name=shard.name, part=name, counts=count_statuses(table), failures=count_failures(table))
+    reasons = table.filter(pc.field("status") == "failed").column("reason").to_pylist()
+    return ShardDone(name=shard.name, part=name, counts=count_statuses(table), failures=dict(Counter(reasons)))
 
 
 def _done_before(shard: ShardRef, name: str) -> ShardDone | None:
@@ -159,12 +161,6 @@ def _input_rows(planned: Planned, shard: ShardRef, plan: pa.Table) -> Iterator[R
         found |= {row.key: row for row in from_table(table, kind)}
     for key in plan.column("key").to_pylist():
         yield found[key]
-
-
-def _open_kept(planned: Planned, place: Path) -> AbstractContextManager[Answers | None]:
-    if planned.stage.journal:
-        return Answers(place.with_suffix(".journal"))
-    return Answers(place.with_suffix(".answers")) if planned.stage.remembers else nullcontext()
 
 
 def _results(planned: Planned, shard: ShardRef, inputs: Sequence[Row], kept: Answers | None) -> pa.Table:

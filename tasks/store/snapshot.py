@@ -48,12 +48,8 @@ def snapshot_file(number: int) -> str:
 def read_snapshot(folder: Folder, number: int) -> Snapshot:
     """Return one version, whose files are all below the dataset's folder."""
     snapshot = Snapshot(number, read_sealed(folder, snapshot_file(number), mend=MEND_SNAPSHOT))
-    try:
-        strange = [name for name in part_files(snapshot) if not PART.fullmatch(name)]
-    except (AttributeError, KeyError, TypeError) as error:
-        strange = [f"{type(error).__name__}: {error}"]
-    if strange:
-        raise StoreError(f"{folder.path(snapshot_file(number))}: names no part: {strange[0]}. {MEND_SNAPSHOT}")
+    if strange := next((name for name in part_files(snapshot) if not PART.fullmatch(name)), ""):
+        raise StoreError(f"{folder.path(snapshot_file(number))}: names no part: {strange}. {MEND_SNAPSHOT}")
     return snapshot
 
 

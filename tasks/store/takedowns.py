@@ -14,16 +14,15 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.files import Folder, numbered
 from pairwright.tasks.store.sealed import read_sealed, seal
 
 FOLDER = "takedowns"
 SWEPT = f"{FOLDER}/swept.json"
 """File with the number of the last entry that is gone from the tables completely."""
-MEND = "Restore it from a copy, or write it by hand without a digest: it lists removed images"
+MEND = "It lists removed images: restore it from a copy, or delete it and remove them again (`pairwright remove`)"
 MEND_SWEPT = "Delete it: the next `pairwright gc` writes it again"
 REMOVED = "removed on request"
 NAMES = ("key", "subject", "first", "second")
@@ -45,14 +44,8 @@ class Takedown:
 
 def read_takedowns(folder: Folder) -> list[Takedown]:
     """Return the list in order; a damaged entry is an error, since a removed image could come back."""
-    found: list[Takedown] = []
-    for name in numbered(folder, FOLDER).values():
-        content = read_sealed(folder, name, mend=MEND)
-        try:
-            found.append(TypeAdapter(Takedown).validate_python(content))
-        except ValidationError as error:
-            raise StoreError(f"{folder.path(name)}: is damaged: {' '.join(str(error).split())}. {MEND}") from error
-    return found
+    entries = (read_sealed(folder, name, mend=MEND) for name in numbered(folder, FOLDER).values())
+    return [TypeAdapter(Takedown).validate_python(content) for content in entries]
 
 
 def write_takedown(folder: Folder, keys: Sequence[str], *, reason: str, undo: bool = False) -> Takedown:
