@@ -1,4 +1,4 @@
-"""Measure the training: our DPO against TRL's ``DPOTrainer``, and our ADPO against our DPO.
+"""Measure the training: our DPO against TRL's ``DPOTrainer``.
 
 Run with ``make bench BENCH=train``, or ``python -m tests.bench.bench_train``; takes some twelve minutes and 2 GB, on
 CPUs. Needs the extra ``train`` and trl.
@@ -28,12 +28,12 @@ from typing import Any
 from pairwright.schemas.training import TrainConfig
 from tests.bench.train_models import write_model
 from tests.bench.train_rows import ANSWER, LONG_ANSWER, make_rows, write_rows
-from tests.bench.train_sides import ADPO, OURS, TRL, Measured, Task, run_side
+from tests.bench.train_sides import OURS, TRL, Measured, Task, run_side
 from tests.bench.turns import CORES, name_machine
 
 SHAPES = {"large images, short answers": (392, ANSWER), "small images, long answers": (112, LONG_ANSWER)}
 """Pixels of an image's sides, and words of an answer."""
-SIDES = (OURS, ADPO, TRL)
+SIDES = (OURS, TRL)
 BATCH, RANK, WARM, TIMED, TURNS = 4, 8, 2, 6, 5
 """Rows of a step, rank of the adapters; steps that are not timed, and that are."""
 CONFIG = TrainConfig.model_validate(
@@ -71,12 +71,12 @@ def alone(work: Any, *words: Any, **named: Any) -> Any:
         return process.submit(work, *words, **named).result()
 
 
-def run_turns(folder: Path, answer: tuple[int, int], turns: int) -> dict[str, list[Measured]]:
+def run_turns(folder: Path, turns: int) -> dict[str, list[Measured]]:
     """Return what each side gave in each turn; every second turn goes backwards."""
     found: dict[str, list[Measured]] = {side: [] for side in SIDES}
     for turn in range(turns):
         for side in SIDES if turn % 2 == 0 else reversed(SIDES):
-            task = Task(side=side, folder=folder, answer=answer, config=CONFIG, warm=WARM, timed=TIMED, threads=CORES)
+            task = Task(side=side, folder=folder, config=CONFIG, warm=WARM, timed=TIMED, threads=CORES)
             found[side].append(alone(run_side, task))
     return found
 
@@ -117,13 +117,11 @@ def main() -> None:
     for name, (side, answer) in SHAPES.items():
         with tempfile.TemporaryDirectory() as place:
             prepare(Path(place), side, answer)
-            found = run_turns(Path(place), answer, given.turns)
+            found = run_turns(Path(place), given.turns)
         print(f"small model on {name_machine()}: {name}, two of {side} x {side}, batch {BATCH}, float32")
         print(" ours against TRL (target: 1.5 times the samples per second, 0.7 times the memory)")
         show({side: found[side] for side in (TRL, OURS)})
         show_likeness(found[OURS][0], found[TRL][0])
-        print(" ADPO against DPO (target: 0.97 times the samples per second, 1.02 times the memory)")
-        show({side: found[side] for side in (OURS, ADPO)})
 
 
 if __name__ == "__main__":

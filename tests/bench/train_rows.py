@@ -48,13 +48,6 @@ def make_rows(count: int, *, side: int, answer: tuple[int, int] = ANSWER, seed: 
     ]
 
 
-def make_texts(count: int, *, answer: tuple[int, int] = ANSWER, seed: int = 1) -> list[str]:
-    """Return more answers of the same kind."""
-    rng = np.random.default_rng(seed)
-    words = make_words(np.random.default_rng(0))
-    return [_sentence(words, int(rng.integers(*answer)), rng) for _ in range(count)]
-
-
 def make_words(rng: np.random.Generator) -> list[str]:
     """Return words that can be read out, all different."""
     parts = ["ba", "de", "fi", "go", "hu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "wu", "zy"]
