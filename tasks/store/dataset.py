@@ -28,13 +28,11 @@ from pairwright.schemas.arrow import to_table
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.rows import ItemRow, make_key
-from pairwright.tasks.store.copies import copies_of
-from pairwright.tasks.store.files import TEMPORARY, Folder, make_folder, naming
+from pairwright.tasks.store.files import TEMPORARY, Folder, make_folder, naming, read_sealed, seal
 from pairwright.tasks.store.index import write_index
 from pairwright.tasks.store.ledger import COLLECTION, Counts, Ledger
 from pairwright.tasks.store.part import Part, describe_part, encode_part, read_rows
-from pairwright.tasks.store.scratch import ENDING, holding, own_temporary_folder, scratch_folder
-from pairwright.tasks.store.sealed import read_sealed, seal
+from pairwright.tasks.store.scratch import ENDING, copies_of, holding, own_temporary_folder, scratch_folder
 from pairwright.tasks.store.shard import ShardRef, write_plan
 from pairwright.tasks.store.stage import Planned, table_folder
 from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, removed_by

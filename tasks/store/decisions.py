@@ -23,9 +23,8 @@ from pairwright.schemas.decisions import Decision, Decisions, latest, parse_deci
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.rows import PairRow, PreferenceRow, Row, make_key
 from pairwright.tasks.store.dataset import Build
-from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.files import Folder, read_sealed, seal
 from pairwright.tasks.store.part import Part, encode_part, read_part
-from pairwright.tasks.store.sealed import read_sealed, seal
 
 FOLDER = "decisions"
 MAX_FILES = 64

@@ -2,14 +2,16 @@
 
 A file appears under its final name whole or not at all: locally by a flushed temporary file and a rename, elsewhere by
 one PUT (or one completed multipart upload, from 100 MB on). Every I/O fault becomes a ``StoreError`` that names the
-file; requests to an object store are retried first (``tasks.store.remote``).
+file; requests to an object store are retried first (``tasks.store.remote``). JSON files carry a digest of their bytes.
 """
 
 import errno
+import hashlib
+import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +26,9 @@ from pairwright.tasks.store.remote import ask, open_file, open_store
 TEMPORARY = ".tmp-"
 """Part of every temporary name; files left by a killed process may be deleted under the table's lock."""
 COPY_BYTES = 8 << 20
+DIGEST, DIGEST_BYTES = "digest", 16
+"""Last field of a JSON file, and its length; computed with zeros in its place."""
+BLANK = "0" * (2 * DIGEST_BYTES)
 FULL = "Free space there, then run the same command again, or `pairwright resume`"
 
 Data = bytes | bytearray | memoryview
@@ -225,3 +230,30 @@ def naming(path: str, what: str) -> Generator[None]:
     except OSError as error:
         full = f". {FULL}" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
         raise StoreError(f"{path}: could not be {what}: {error.strerror or error}{full}") from error
+
+
+def seal(content: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a JSON file with a content and its digest."""
+    text = json.dumps({**content, DIGEST: BLANK}, indent=1)
+    return text.replace(f'"{BLANK}"', f'"{_digest(text)}"').encode()
+
+
+def read_sealed(folder: Folder, name: str, *, mend: str) -> dict[str, Any]:
+    """Return the content of a JSON file; ``StoreError``, with the remedy, if it is missing or a byte has changed."""
+    try:
+        text = folder.read(name).decode()
+        content = dict(json.loads(text))
+        stated = str(content.pop(DIGEST, ""))
+        if not stated or _digest(text.replace(f'"{stated}"', f'"{BLANK}"')) != stated:
+            raise ValueError("its bytes do not match its digest" if stated else "it has no digest")
+    except StoreError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        raise StoreError(f"{folder.path(name)}: is missing. {mend}") from error
+    except (ValueError, TypeError, RecursionError) as error:  # JSON's and Unicode's are ValueErrors
+        raise StoreError(f"{folder.path(name)}: is damaged: {error}. {mend}") from error
+    return content
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).hexdigest()

@@ -11,9 +11,8 @@ from pydantic import TypeAdapter
 
 from pairwright.schemas.bounds import GatesConfig
 from pairwright.schemas.checks import without_bound
-from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.files import Folder, read_sealed, seal
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.sealed import read_sealed, seal
 from pairwright.tasks.store.stage import Planned
 
 FILE = "gates.json"

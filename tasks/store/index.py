@@ -15,9 +15,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pairwright.schemas.arrow import R, from_table, schema_of
-from pairwright.tasks.store.copies import copy_of
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import ROWS_PER_GROUP, Part, read_rows
+from pairwright.tasks.store.scratch import copy_of
 
 PARTS = b"parts"
 SCHEMA = pa.schema([("subject", pa.binary(16)), ("part", pa.int32()), ("row", pa.int32())])

@@ -123,14 +123,12 @@ class Ledger:
     def _leave_out(self, name: str) -> None:
         """Forget the parts of a sources table that hold anything of a removed image.
 
-        Their inputs are owed again, without the removed images; so is an item after its image is taken back.
+        Their inputs are owed again, without the removed images.
         """
         marked = "(SELECT mark FROM removed)"
         stone = f"status = 'dropped' AND reason = '{REMOVED}'"
         about = " OR ".join(f"md5('removed ' || {column}) IN {marked}" for column in NAMES)
         hit = f"status = 'ok' AND ({about})"
-        back = f"SELECT (part, source_key) FROM rows_{name} WHERE {stone} AND subject NOT IN {marked}"
-        self.run(f"DELETE FROM rows_{name} WHERE (part, source_key) IN ({back})")
         self.run(
             f"INSERT INTO removed SELECT md5('removed ' || key) FROM rows_{name} WHERE {hit} "
             f"UNION SELECT key FROM rows_{name} WHERE {stone}"

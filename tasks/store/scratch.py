@@ -1,14 +1,19 @@
-"""Scratch folders of one process, and folders that are replaced as a whole.
+"""Scratch folders of one process, copies for all processes of a machine, and folders that are replaced as a whole.
 
 A scratch folder is deleted when its process ends, or by the next process if it was killed. A replacement is written
 beside the old folder under a hidden name and renamed into its place; if the process is killed between the two renames,
 the next call restores the old folder first.
+
+Plans, indexes and vectors belong to one build and lie in its workspace ("work/ID"). If the dataset is on an object
+store, each machine has copies: the first process that needs one makes it, the others wait and map the same file. The
+build deletes its copies at its end; after a kill, and on other machines, they go after a day without use.
 """
 
 import contextlib
 import os
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -17,9 +22,10 @@ from filelock import FileLock, Timeout
 
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import make_key
-from pairwright.tasks.store.files import naming
+from pairwright.tasks.store.files import Folder, naming
 
 ENDING = ".lock"
+UNUSED_S = 24 * 3600.0
 
 
 @contextlib.contextmanager
@@ -106,3 +112,42 @@ def holding(path: Path, *, fault: str = "", on_wait: Callable[[], None] | None =
         yield
     finally:
         lock.release()
+
+
+def copy_of(folder: Folder, name: str) -> Path:
+    """Return this machine's copy of a file of the dataset, made now if missing."""
+    if folder.is_local:
+        return Path(folder.path(name))
+    return made(folder, name, Path(name).name, lambda new: folder.fetch(name, new))
+
+
+def made(folder: Folder, name: str, label: str, make: Callable[[Path], None]) -> Path:
+    """Return this machine's file that is derived from a file of the dataset, made now if missing."""
+    copies = copies_of(folder, str(Path(name).parent))
+    path, new = copies / label, copies / f"{label}.new"
+    with naming(str(path), "written"):
+        if not path.exists():
+            if not folder.is_local:
+                copies.mkdir(parents=True, exist_ok=True)
+                _drop_unused(copies.parent)
+            with FileLock(copies / f"{label}.lock"):
+                if not path.exists():
+                    shutil.rmtree(new, ignore_errors=True)  # of a killed process; a file is overwritten
+                    make(new)
+                    new.rename(path)
+        os.utime(copies)
+    return path
+
+
+def copies_of(folder: Folder, workspace: str) -> Path:
+    """Return this machine's folder of a build's workspace: the workspace itself, or the folder of its copies."""
+    if folder.is_local:
+        return Path(folder.path(workspace))
+    return own_temporary_folder() / "copies" / make_key(folder.url, workspace)[:16]
+
+
+def _drop_unused(parent: Path) -> None:
+    for copies in parent.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another process may drop it first
+            if copies.stat().st_mtime < time.time() - UNUSED_S:
+                shutil.rmtree(copies, ignore_errors=True)

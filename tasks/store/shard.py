@@ -23,7 +23,6 @@ from pairwright.schemas.arrow import from_table, schema_of, to_table
 from pairwright.schemas.errors import ValidationError
 from pairwright.schemas.rows import Dropped, Failed, Row, make_key
 from pairwright.tasks.store.answers import Answers, describe_asked
-from pairwright.tasks.store.copies import copy_of
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import PARTS, columns_without, open_index
 from pairwright.tasks.store.part import (
@@ -34,6 +33,7 @@ from pairwright.tasks.store.part import (
     read_about,
     read_rows,
 )
+from pairwright.tasks.store.scratch import copy_of
 from pairwright.tasks.store.stage import Planned, Uses, table_of
 from pairwright.tasks.store.takedowns import bury
 from pairwright.tasks.store.vectors import open_vectors, place_vectors

@@ -15,9 +15,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import EmbeddingRow
-from pairwright.tasks.store.copies import made
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import Index, open_index
+from pairwright.tasks.store.scratch import made
 
 KEY_TYPE = "S32"
 ORDER = "embedders.txt"

@@ -8,9 +8,8 @@ from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store import evaluations, gates, takedowns
 from pairwright.tasks.store.dataset import MEND_RECORD, RECORD
 from pairwright.tasks.store.decisions import FOLDER as DECISIONS
-from pairwright.tasks.store.files import Folder, numbered
+from pairwright.tasks.store.files import Folder, numbered, read_sealed
 from pairwright.tasks.store.part import Part, read_part
-from pairwright.tasks.store.sealed import read_sealed
 from pairwright.tasks.store.snapshot import (
     DELETED,
     MEND_DELETED,

@@ -13,9 +13,9 @@ from s3fs import S3FileSystem
 
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store import remote
-from pairwright.tasks.store.copies import UNUSED_S
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import ShardFailed
+from pairwright.tasks.store.scratch import UNUSED_S
 from pairwright.tasks.store.snapshot import latest_snapshot
 from tests.fixtures.s3_server import S3Server, s3_server
 from tests.tasks.store.toy import build_toy, check, read_toy

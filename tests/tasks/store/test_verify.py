@@ -7,9 +7,8 @@ import pytest
 
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.dataset import ITEMS, write_record
-from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.files import Folder, read_sealed, seal
 from pairwright.tasks.store.gates import Verdict, write_verdict
-from pairwright.tasks.store.sealed import read_sealed, seal
 from pairwright.tasks.store.snapshot import read_snapshot, snapshot_numbers, write_deleted, write_snapshot
 from pairwright.tasks.store.takedowns import write_takedown
 from pairwright.tasks.store.verify import find_faults
