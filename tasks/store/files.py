@@ -125,11 +125,18 @@ class Folder:
         """Write a file unless its name is taken; return whether it was written.
 
         On return it survives a loss of power. Atomic on a local disk and on stores with conditional writes
-        (If-None-Match on S3, and the equivalents of Google and Azure); on others, of several writers at the same
-        moment the last wins, and all of them get True.
+        (If-None-Match on S3, and the equivalents of Google and Azure).
         """
         if not self.is_local:
-            return self._create_remote(name, data)
+            if self.exists(name):  # for stores that ignore the condition
+                return False
+            try:
+                self._ask(name, "written", lambda: self._target[0].pipe_file(self.path(name), data, mode="create"))
+            except StoreError:
+                if not self.exists(name):
+                    raise
+                return self.read(name) == data  # the reply to an earlier attempt may have been lost
+            return True
         temporary = f"{name}{TEMPORARY}{uuid.uuid4().hex}"
         self.write(temporary, data)
         with naming(self.path(name), "written"):
@@ -140,22 +147,6 @@ class Folder:
             finally:
                 Path(self.path(temporary)).unlink()
             flush(Path(self.path(name)).parent)
-        return True
-
-    def _create_remote(self, name: str, data: bytes) -> bool:
-        def put() -> None:
-            self._target[0].pipe_file(self.path(name), data, mode="create")
-
-        if self.exists(name):  # for stores that ignore the condition
-            return False
-        try:
-            ask(put, place=self._place(name), what="written")
-        except (FileExistsError, StoreError) as error:  # some stores do not report that the name is taken
-            if self.exists(name):
-                return self.read(name) == data  # the reply to an earlier attempt may have been lost
-            if getattr(error.__cause__, "errno", None) != errno.ENOSYS:
-                raise
-            self.write(name, data)  # a store without conditional writes
         return True
 
     def size_of(self, name: str) -> int:

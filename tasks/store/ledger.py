@@ -247,8 +247,9 @@ class Ledger:
         """
         parts, joins = ["l.key", *(["l.source_key"] if stage.by_source else [])], ""
         for number, use in enumerate(use for use in stage.uses if use.counts):
-            about = "l.subject" if use.on == "subject" and not use.of else "l.key"
-            joins += f" LEFT JOIN ({_used(stage, use)}) u{number} ON u{number}.about = {about}"
+            used = f"({links_of(stage, use)}) m JOIN live_{use.table} u ON u.subject = m.link"
+            keys = f"SELECT m.key AS about, string_agg(u.key, ' ' ORDER BY u.key) AS keys FROM {used} GROUP BY ALL"
+            joins += f" LEFT JOIN ({keys}) u{number} ON u{number}.about = l.key"
             parts.append(f"coalesce(u{number}.keys, '')")
         if stage.whole:
             parts.append(f"'{self.collection(stage)}'")
@@ -375,17 +376,6 @@ class Ledger:
         """Return the number of live rows by part, for parts that hold some."""
         query = f"SELECT p.name, count(*) FROM live_{table} JOIN parts_{table} p USING (part) GROUP BY ALL ORDER BY 1"
         return dict(self.run(query))
-
-
-def _used(stage: Stage, use: Uses) -> str:
-    """Return the query that lists, per input row, the keys of the rows used with it."""
-    keys = "string_agg(u.key, ' ' ORDER BY u.key) AS keys"
-    if use.on == "subject" and not use.of:
-        return f"SELECT u.subject AS about, {keys} FROM live_{use.table} u GROUP BY ALL"
-    return (
-        f"SELECT m.key AS about, {keys} FROM ({links_of(stage, use)}) m "
-        f"JOIN live_{use.table} u ON u.subject = m.link GROUP BY ALL"
-    )
 
 
 def _first_of_its_key(table: str, which: str, order: str) -> str:

@@ -29,6 +29,7 @@ from pairwright.tasks.store.pool import (
     PLACE,
     Outcome,
     Run,
+    Workers,
     attempt_apart,
     count_cores,
     count_own,
@@ -142,6 +143,10 @@ class DaskWorkers:
             self._stopped = True
             with suppress(Exception):  # as above
                 self._client.cancel(list(self._under_way), force=True)
+
+
+Runner = Workers | DaskWorkers
+"""Runner of shards, in processes of this machine or in the workers of a cluster."""
 
 
 def _start(count: int, gpus: int) -> Any:

@@ -153,27 +153,16 @@ class OpenPart:
         self._sums: bytes = self._metadata.metadata[CHUNKS_KEY]
         schema = self._metadata.schema
         self._names = [schema.column(number).path.split(".")[0] for number in range(self._metadata.num_columns)]
-        self._image = mmap.mmap(-1, size)  # as large as the file; only the bytes read take memory
-
-    @property
-    def about(self) -> dict[str, str]:
-        """Return the metadata of the part (stage, fingerprint, counts, versions)."""
+        self.names = list(dict.fromkeys(self._names))
         pairs: dict[bytes, bytes] = self._metadata.metadata
         own = (b"ARROW:schema", CHUNKS_KEY, CHECK_KEY)
-        return {key.decode(): value.decode() for key, value in pairs.items() if key not in own}
+        self.about = {key.decode(): value.decode() for key, value in pairs.items() if key not in own}
+        """Metadata of the part (stage, fingerprint, counts, versions)."""
+        self._image = mmap.mmap(-1, size)  # as large as the file; only the bytes read take memory
 
-    @property
-    def names(self) -> list[str]:
-        """Return the names of the columns."""
-        return list(dict.fromkeys(self._names))
-
-    @property
-    def groups(self) -> range:
-        """Return the numbers of the row groups."""
-        return range(self._metadata.num_row_groups)
-
-    def read(self, groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
-        """Return some row groups, with all or some of their columns."""
+    def read(self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None) -> pa.Table:
+        """Return all or some row groups, with all or some of their columns."""
+        groups = range(self._metadata.num_row_groups) if groups is None else groups
         for group in groups:
             for number, name in enumerate(self._names):
                 if columns is None or name in columns:
@@ -219,13 +208,13 @@ def read_part(part: Part, columns: Sequence[str] | None = None) -> pa.Table:
     """Return the table of a part, or some of its columns; ``StoreError`` if a byte of the file has changed."""
     with open_part(part) as file:
         file.check()
-        return file.read(file.groups, columns)
+        return file.read(columns)
 
 
 def read_columns(part: Part, columns: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
     """Return those of the columns that the part has, reading little else, and its metadata."""
     with open_part(part) as file:
-        return file.read(file.groups, [name for name in columns if name in file.names]), file.about
+        return file.read([name for name in columns if name in file.names]), file.about
 
 
 def read_rows(part: Part, rows: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
@@ -233,7 +222,7 @@ def read_rows(part: Part, rows: Sequence[int], columns: Sequence[str] | None = N
     with open_part(part) as file:
         groups = sorted({row // ROWS_PER_GROUP for row in rows})
         starts = {group: index * ROWS_PER_GROUP for index, group in enumerate(groups)}
-        table = file.read(groups, columns)
+        table = file.read(columns, groups)
         places = [starts[row // ROWS_PER_GROUP] + row % ROWS_PER_GROUP for row in rows]
         return table.take(pa.array(places, pa.int64()))
 

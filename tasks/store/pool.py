@@ -21,7 +21,7 @@ from functools import lru_cache
 from logging.handlers import QueueHandler
 from multiprocessing.util import Finalize
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from pairwright.schemas.errors import PairwrightError
 from pairwright.tasks.store.shard import ShardDone, ShardRef, run_shard
@@ -64,23 +64,6 @@ class Outcome:
             if logger.isEnabledFor(record.levelno):
                 logger.handle(record)
         return self
-
-
-class Runner(Protocol):
-    """Runner of shards, in processes of this machine or in the workers of a cluster."""
-
-    @property
-    def count(self) -> int:
-        """Return how many shards run at once."""
-        ...
-
-    def run(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
-        """Yield the outcome of each shard as it ends, in no certain order."""
-        ...
-
-    def run_one(self, planned: Planned, shard: ShardRef) -> Outcome:
-        """Run one shard and wait for it; may be called from many threads."""
-        ...
 
 
 class Workers:

@@ -129,7 +129,10 @@ def made(folder: Folder, name: str, label: str, make: Callable[[Path], None]) ->
         if not path.exists():
             if not folder.is_local:
                 copies.mkdir(parents=True, exist_ok=True)
-                _drop_unused(copies.parent)
+                for other in copies.parent.iterdir():
+                    with contextlib.suppress(FileNotFoundError):  # another process may drop it first
+                        if other.stat().st_mtime < time.time() - UNUSED_S:
+                            shutil.rmtree(other, ignore_errors=True)
             with FileLock(copies / f"{label}.lock"):
                 if not path.exists():
                     shutil.rmtree(new, ignore_errors=True)  # of a killed process; a file is overwritten
@@ -144,10 +147,3 @@ def copies_of(folder: Folder, workspace: str) -> Path:
     if folder.is_local:
         return Path(folder.path(workspace))
     return own_temporary_folder() / "copies" / make_key(folder.url, workspace)[:16]
-
-
-def _drop_unused(parent: Path) -> None:
-    for copies in parent.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # another process may drop it first
-            if copies.stat().st_mtime < time.time() - UNUSED_S:
-                shutil.rmtree(copies, ignore_errors=True)

@@ -22,8 +22,8 @@ from pairwright.schemas.config import RunConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ItemRow
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.on_dask import DaskWorkers, code_mark, run_here
-from pairwright.tasks.store.pool import Outcome, Runner, ShardFailed
+from pairwright.tasks.store.on_dask import DaskWorkers, Runner, code_mark, run_here
+from pairwright.tasks.store.pool import Outcome, ShardFailed
 from pairwright.tasks.store.shard import ShardDone, ShardRef
 from pairwright.tasks.store.stage import Planned, Stage
 from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, check, read_tree, read_words

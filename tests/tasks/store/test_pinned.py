@@ -61,7 +61,7 @@ def test_what_was_refused_is_known_of_a_version(tmp_path: Path) -> None:
         assert build.ledger.count(images) == counts[0]
         refused = sorted(row[:2] for row in build.refused(images))
         assert refused == [("dropped", "bad word"), *[("failed", "trouble")] * 2]
-        assert describe_version(build, build.planned) == "version 1"
+        assert describe_version(build) == "version 1"
     (tmp_path / "trouble").unlink()
     build_toy(tmp_path / "out", WORDS, config, rows_per_shard=1)
     check(tmp_path / "out", 2, WORDS)

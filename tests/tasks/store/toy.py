@@ -15,7 +15,8 @@ from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ImageRow, ItemR
 from pairwright.tasks.store.dataset import Build, write_items
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.pool import Outcome, Runner, ShardFailed, Workers
+from pairwright.tasks.store.on_dask import Runner
+from pairwright.tasks.store.pool import Outcome, ShardFailed, Workers
 from pairwright.tasks.store.snapshot import read_live, write_snapshot
 from pairwright.tasks.store.stage import Planned, Stage, Uses, fingerprint
 from tests.fixtures.rows import row_of
