@@ -216,6 +216,7 @@ class Build:
 
     def duplicates(self, planned: Planned, column: str) -> Iterator[tuple[str, str]]:
         """Yield a column's value for each duplicate input of a settled stage, and for the input that it duplicates."""
+
         def value(name: str, row: int) -> str:
             return read_rows(Part(self.folder, f"{planned.table}/{name}"), [row], [column])[column][0].as_py()
 

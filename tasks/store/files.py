@@ -9,7 +9,6 @@ import errno
 import hashlib
 import json
 import os
-import shutil
 import uuid
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -25,7 +24,6 @@ from pairwright.tasks.store.remote import ask, open_file, open_store
 
 TEMPORARY = ".tmp-"
 """Part of every temporary name; files left by a killed process may be deleted under the table's lock."""
-COPY_BYTES = 8 << 20
 DIGEST, DIGEST_BYTES = "digest", 16
 """Last field of a JSON file, and its length; computed with zeros in its place."""
 BLANK = "0" * (2 * DIGEST_BYTES)
@@ -107,11 +105,6 @@ class Folder:
     def read(self, name: str) -> bytes:
         """Return a whole file."""
         return self._ask(name, "read", lambda: self._target[0].cat_file(self.path(name)))
-
-    def fetch(self, name: str, path: Path) -> None:
-        """Copy a file to this machine's disk; not flushed."""
-        with naming(str(path), "written"), self.open(name) as file, path.open("wb") as copy:
-            shutil.copyfileobj(file, copy, COPY_BYTES)
 
     def write(self, name: str, data: Data) -> None:
         """Write a whole file, replacing one of the same name; on return it survives a loss of power."""

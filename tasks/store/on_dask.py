@@ -43,8 +43,8 @@ from pairwright.tasks.store.stage import Planned
 
 log, NANNY = logging.getLogger(__name__), logging.getLogger("distributed.nanny")
 INSTALL = "python -m pip install -c constraints.txt -e '.[dask]'"
-CONNECT_S, LOOK_S, FETCH_S, NOBODY_S = 30, 5.0, 120.0, 600.0
-"""Maximum wait for the scheduler; interval of checks for workers; maximum time to fetch a result, to have no worker."""
+CONNECT_S = 30
+"""Maximum wait for the scheduler, and for workers."""
 ROOT = Path(__file__).parent.parent.parent
 CODE = ("prompts", "schemas", "tasks")
 ENDINGS = (".py", ".j2")
@@ -112,7 +112,11 @@ class DaskWorkers:
                 how = {"key": f"{shard.name}-{uuid.uuid4().hex}", "resources": {"GPU": 1.0} if on_gpu else None}
                 future = self._client.submit(run_here, run_shard, planned, shard, pure=False, **self._needs, **how)
                 self._under_way.add(future)
-            return self._result(future).logged()
+            try:
+                return future.result().logged()
+            finally:
+                with self._changing:
+                    self._under_way.discard(future)
         except self._dask.KilledWorker:
             error = DIED
         except CancelledError:
@@ -121,21 +125,6 @@ class DaskWorkers:
             log.exception("%s failed", shard.name)
             error = f"{type(fault).__name__}: {fault}"
         return failed(shard, error, time.monotonic() - start)
-
-    def _result(self, future: Any) -> Outcome:
-        ended, seen = threading.Event(), time.monotonic()
-        future.add_done_callback(lambda _: ended.set())
-        try:
-            while not ended.wait(LOOK_S):
-                if self._client.nthreads():
-                    seen = time.monotonic()
-                elif time.monotonic() - seen > NOBODY_S:
-                    future.cancel()
-                    raise CancelledError
-            return future.result(timeout=FETCH_S)  # of a worker that died, fetching takes longer than LOOK_S
-        finally:
-            with self._changing:
-                self._under_way.discard(future)
 
     def _stop(self) -> None:
         """Cancel waiting shards; on a shared cluster a running shard continues to its end, and its part counts."""

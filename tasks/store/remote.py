@@ -20,14 +20,6 @@ TRIES = 7
 FIRST_PAUSE_S = 0.25
 AHEAD_BYTES = 256 << 10
 """Bytes per request of random access reading: key columns and footers lie close together."""
-PASSING = frozenset(
-    {
-        *("ConnectionError", "HTTPClientError", "IncompleteReadError", "ResponseParserError"),  # botocore
-        *("ClientConnectionError", "ClientPayloadError", "ServerDisconnectedError"),  # aiohttp
-        *("ServiceRequestError", "ServiceResponseError", "TransportError", "RetryError"),  # Azure, Google
-    }
-)
-"""Names of temporary errors other than ``OSError``."""
 LASTING = frozenset(
     {
         *(errno.EACCES, errno.EINVAL, errno.EMSGSIZE, errno.ENAMETOOLONG),
@@ -78,15 +70,12 @@ def ask(call: Callable[[], T], *, place: str, what: str) -> T:
 
 
 def may_pass(error: Exception) -> bool:
-    """Return whether an error is temporary, so that a retry may succeed."""
+    """Return whether an error may be temporary, so that a retry may succeed."""
     if isinstance(error, IndexError) and isinstance(error.__context__, OSError):
         error = error.__context__  # s3fs 2026.9 reads the errno of a time-out, which has none
-    if isinstance(error, PermissionError):
+    if isinstance(error, PermissionError | ValueError | TypeError | ImportError):
         return False
-    if isinstance(error, OSError | EOFError):
-        return getattr(error, "errno", None) not in LASTING
-    names = {kind.__name__ for kind in type(error).__mro__}
-    return bool(names & PASSING) or getattr(error, "code", 0) in (408, 429, 500, 502, 503, 504)
+    return getattr(error, "errno", None) not in LASTING and "Credential" not in type(error).__name__
 
 
 def open_file(system: Any, path: str, place: str) -> BinaryIO:

@@ -118,7 +118,7 @@ def copy_of(folder: Folder, name: str) -> Path:
     """Return this machine's copy of a file of the dataset, made now if missing."""
     if folder.is_local:
         return Path(folder.path(name))
-    return made(folder, name, Path(name).name, lambda new: folder.fetch(name, new))
+    return made(folder, name, Path(name).name, lambda new: new.write_bytes(folder.read(name)))
 
 
 def made(folder: Folder, name: str, label: str, make: Callable[[Path], None]) -> Path:
