@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from pairwright.schemas.errors import StoreError
-from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.store import snapshot as snapshot_file
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
@@ -134,14 +133,3 @@ def test_a_damaged_snapshot_is_named(tmp_path: Path) -> None:
     folder.write("snapshots/000007.json", b'{"version": 7')
     with pytest.raises(StoreError, match=r"000007\.json"):
         latest_snapshot(folder)
-
-
-def test_live_rows_are_read_in_the_order_of_their_subjects(tmp_path: Path) -> None:
-    build_toy(tmp_path, MANY, rows_per_shard=70)
-    with open_toy(tmp_path, MANY) as build:
-        images = build.planned[0]
-        build.settle(images)
-        rows = list(read_live(build, images, ImageRow, without=["image"]))
-        assert [row.subject for row in rows] == sorted(row.subject for row in rows)
-        assert len(rows) == len({row.key for row in rows}) == 300
-        assert {row.image for row in rows} == {b""}
