@@ -201,27 +201,30 @@ class Build:
         self.ledger.settle(planned.stage)
         return self.ledger.count(planned)
 
+    def cells(
+        self, planned: Planned, places: Iterable[tuple[Any, ...]], columns: Sequence[str]
+    ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+        """Yield places (part, row and what else there is, sorted), each with some columns of the row there."""
+        for name, group in groupby(places, key=itemgetter(0)):
+            some = list(group)
+            table = read_rows(Part(self.folder, f"{planned.table}/{name}"), [place[1] for place in some], columns)
+            yield from zip(some, table.to_pylist(), strict=True)
+
     def refused(self, planned: Planned) -> Iterator[tuple[str, str, str, str]]:
         """Yield status, reason, detail and subject of each input that a settled stage dropped or failed.
 
         Then those of the rows that it kept with a reason, as status "kept". Duplicates are not refused.
         """
         for remarked in (False, True):
-            found = self.ledger.refused(planned.stage, remarked=remarked)
-            for name, group in groupby(found, key=itemgetter(0)):
-                part, places = Part(self.folder, f"{planned.table}/{name}"), list(group)
-                table = read_rows(part, [row for _, row, _ in places], ["status", "reason", "detail"])
-                for record, (_, _, subject) in zip(table.to_pylist(), places, strict=True):
-                    yield "kept" if remarked else record["status"], record["reason"], record["detail"], subject
+            places = self.ledger.refused(planned.stage, remarked=remarked)
+            for (_, _, subject), row in self.cells(planned, places, ["status", "reason", "detail"]):
+                yield "kept" if remarked else row["status"], row["reason"], row["detail"], subject
 
     def duplicates(self, planned: Planned, column: str) -> Iterator[tuple[str, str]]:
         """Yield a column's value for each duplicate input of a settled stage, and for the input that it duplicates."""
-
-        def value(name: str, row: int) -> str:
-            return read_rows(Part(self.folder, f"{planned.table}/{name}"), [row], [column])[column][0].as_py()
-
-        for name, row, other_name, other_row in self.ledger.duplicates(planned.stage):
-            yield value(name, row), value(other_name, other_row)
+        for (*_, part, row), own in self.cells(planned, self.ledger.duplicates(planned.stage), [column]):
+            ((_, other),) = self.cells(planned, [(part, row)], [column])
+            yield own[column], other[column]
 
     @contextlib.contextmanager
     def locked(self, planned: Planned, on_wait: Callable[[Planned], None] | None = None) -> Generator[None]:

@@ -8,7 +8,7 @@ once. Many files are joined into one. The table has the history of each key; the
 read into memory as a whole: about 1 kB per decision.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -29,7 +29,6 @@ from pairwright.tasks.store.part import Part, encode_part, read_part
 FOLDER = "decisions"
 MAX_FILES = 64
 """Number of files above which they are joined."""
-TRIES = 20
 MAX_SENT = 1_000
 """Maximum decisions that a page sends at once."""
 SHOWN = 5
@@ -55,22 +54,24 @@ def read_decisions(folder: Folder) -> Decisions:
 
 def read_history(folder: Folder) -> list[Decision]:
     """Return all decisions ever made and not removed, each once."""
-    for _ in range(TRIES):
+    while True:
         names = decision_files(folder)
         try:
-            return list(dict.fromkeys(one for name in names for one in _read(folder, name)))
+            return _read(folder, names)
         except StoreError:
             if set(names) <= set(decision_files(folder)):
                 raise
         # another process has joined some of them meanwhile
-    raise StoreError(f"{folder.path(FOLDER)}: keeps changing while it is read. Try again")
 
 
 def write_decisions(folder: Folder, decisions: Sequence[Decision]) -> None:
     """Add decisions, all or none; on return they survive a loss of power."""
-    if decisions:
-        _write(folder, decisions)
-        _join_files(folder)
+    if not decisions:
+        return
+    _write(folder, decisions)
+    if len(names := decision_files(folder)) > MAX_FILES:
+        with suppress(StoreError):  # the decisions are stored; another process joins now, or a reader names the fault
+            _replace(folder, names, _read(folder, names))
 
 
 def forget_decisions(folder: Folder, keep: Collection[str]) -> int:
@@ -79,26 +80,16 @@ def forget_decisions(folder: Folder, keep: Collection[str]) -> int:
     Meanwhile other processes may only add files.
     """
     names = decision_files(folder)
-    history = [one for name in names for one in _read(folder, name)]
+    history = _read(folder, names)
     gone = {one.key for one in history if one.key not in keep}
     if gone:
-        rest = list(dict.fromkeys(one for one in history if one.key in keep))
-        kept = [_write(folder, rest)] if rest else []
-        _delete(folder, set(names) - set(kept))
+        _replace(folder, names, [one for one in history if one.key in keep])
     return len(gone)
 
 
-def _join_files(folder: Folder) -> None:
-    names = decision_files(folder)
-    if len(names) <= MAX_FILES:
-        return
-    with suppress(StoreError):  # the decisions are stored; another process joins now, or a reader names the fault
-        history = dict.fromkeys(one for name in names for one in _read(folder, name))
-        _delete(folder, set(names) - {_write(folder, list(history))})
-
-
-def _delete(folder: Folder, names: Iterable[str]) -> None:
-    for name in sorted(names):
+def _replace(folder: Folder, names: Iterable[str], decisions: Sequence[Decision]) -> None:
+    kept = {_write(folder, decisions)} if decisions else set[str]()
+    for name in sorted(set(names) - kept):
         folder.delete(name)
     folder.flush(FOLDER)
 
@@ -112,17 +103,20 @@ def _write(folder: Folder, decisions: Sequence[Decision]) -> str:
     return name
 
 
-def _read(folder: Folder, name: str) -> Iterator[Decision]:
-    try:
-        table = read_part(Part(folder, name))
-    except StoreError as error:
-        why = error.__cause__ or error
-        raise StoreError(
-            f"{folder.path(name)}: the decisions cannot be read: {why}. Restore the file from a copy; or "
-            "delete it, and give the decision files to `pairwright decide` again"
-        ) from error
-    for row in table.to_pylist():
-        yield Decision.model_construct(**{**row, "at": row["at"].astimezone(UTC)})
+def _read(folder: Folder, names: Iterable[str]) -> list[Decision]:
+    found: dict[Decision, None] = {}
+    for name in names:
+        try:
+            table = read_part(Part(folder, name))
+        except StoreError as error:
+            why = error.__cause__ or error
+            raise StoreError(
+                f"{folder.path(name)}: the decisions cannot be read: {why}. Restore the file from a copy; or "
+                "delete it, and give the decision files to `pairwright decide` again"
+            ) from error
+        rows = ({**row, "at": row["at"].astimezone(UTC)} for row in table.to_pylist())
+        found |= dict.fromkeys(Decision.model_construct(**row) for row in rows)
+    return list(found)
 
 
 def read_decision_file(path: Path) -> list[Decision]:

@@ -10,14 +10,11 @@ Reads the settled ledgers' key columns.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, Literal
 
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.ledger import Ledger, links_of
-from pairwright.tasks.store.part import Part, read_rows
 from pairwright.tasks.store.stage import Planned, Stage
 
 Way = Literal["made of it", "made from"]
@@ -96,18 +93,13 @@ def read_cells(
     build: Build, planned: Planned, keys: Sequence[str], columns: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
     """Return some columns of live rows by key; missing keys are left out."""
-    found: dict[str, dict[str, Any]] = {}
     name = planned.stage.name
     places = build.ledger.run(
         f"SELECT p.name, l.row, l.key FROM live_{name} l JOIN parts_{name} p USING (part) "
         "WHERE l.key IN (SELECT unnest(?)) ORDER BY 1, 2",
         list(keys),
     )
-    for part, group in groupby(places, key=itemgetter(0)):
-        _, rows, chosen = zip(*group, strict=True)
-        table = read_rows(Part(build.folder, f"{planned.table}/{part}"), rows, columns)
-        found |= dict(zip(chosen, table.to_pylist(), strict=True))
-    return found
+    return {key: row for (_, _, key), row in build.cells(planned, places, columns)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from pairwright.tasks.store.scratch import holding, own_temporary_folder, replac
 WAITING = """
 import sys, time
 from pathlib import Path
+from pairwright.tasks.store.scratch import scratch_folder
 with scratch_folder(Path(sys.argv[1])) as path:
     (path / "spill").write_bytes(b"x")
     print(path, flush=True)

@@ -1,5 +1,6 @@
 """Whatever byte of a dataset changes, and whatever file of it is deleted, is found and named."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,26 @@ from pairwright.tasks.store.verify import find_faults
 from tests.tasks.store.toy import build_toy, open_toy, read_tree, record_of
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Folder:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a dataset of two versions, a removal and a verdict."""
-    found = Folder(str(tmp_path))
+    root = tmp_path_factory.mktemp("whole")
+    found = Folder(str(root))
     for words in (["a", "bad"], ["a", "bad", "c"]):
-        build_toy(tmp_path, words)
-        with open_toy(tmp_path, words) as build:
+        build_toy(root, words)
+        with open_toy(root, words) as build:
             done = [(planned, build.settle(planned)) for planned in build.planned]
             write_snapshot(build, done, record=record_of())
     write_record(found, record_of())
     write_takedown(found, ["0" * 32], reason="asked")
     write_verdict(found, Verdict(began="", ended="", complete=True, version=2, gates=()))
-    return found
+    return root
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Folder:
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    return Folder(str(tmp_path))
 
 
 def faults_of(folder: Folder) -> list[str]:
