@@ -25,9 +25,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import TrainConfig
 from tests.bench.train_models import write_model
-from tests.bench.train_rows import ANSWER, LONG_ANSWER, make_rows, write_rows
+from tests.bench.train_rows import ANSWER, LONG_ANSWER, make_rows
 from tests.bench.train_sides import OURS, TRL, Measured, Task, run_side
 from tests.bench.turns import CORES, name_machine
 
@@ -57,12 +58,12 @@ CONFIG = TrainConfig.model_validate(
 """Settings of both sides."""
 
 
-def prepare(folder: Path, side: int, answer: tuple[int, int]) -> None:
-    """Write rows and model."""
+def prepare(folder: Path, side: int, answer: tuple[int, int]) -> list[PreferenceRow]:
+    """Write the model; return the rows."""
     rows = make_rows(BATCH * (WARM + TIMED + 1), side=side, answer=answer)
-    write_rows(folder, rows)
     texts = [text for row in rows for text in (row.prompt[0].text, row.chosen, row.rejected)]
     alone(write_model, folder / "model", texts)
+    return rows
 
 
 def alone(work: Any, *words: Any, **named: Any) -> Any:
@@ -71,12 +72,12 @@ def alone(work: Any, *words: Any, **named: Any) -> Any:
         return process.submit(work, *words, **named).result()
 
 
-def run_turns(folder: Path, turns: int) -> dict[str, list[Measured]]:
+def run_turns(folder: Path, rows: list[PreferenceRow], turns: int) -> dict[str, list[Measured]]:
     """Return what each side gave in each turn; every second turn goes backwards."""
     found: dict[str, list[Measured]] = {side: [] for side in SIDES}
     for turn in range(turns):
         for side in SIDES if turn % 2 == 0 else reversed(SIDES):
-            task = Task(side=side, folder=folder, config=CONFIG, warm=WARM, timed=TIMED, threads=CORES)
+            task = Task(side=side, folder=folder, rows=rows, config=CONFIG, warm=WARM, timed=TIMED, threads=CORES)
             found[side].append(alone(run_side, task))
     return found
 
@@ -116,8 +117,8 @@ def main() -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
     for name, (side, answer) in SHAPES.items():
         with tempfile.TemporaryDirectory() as place:
-            prepare(Path(place), side, answer)
-            found = run_turns(Path(place), given.turns)
+            rows = prepare(Path(place), side, answer)
+            found = run_turns(Path(place), rows, given.turns)
         print(f"small model on {name_machine()}: {name}, two of {side} x {side}, batch {BATCH}, float32")
         print(" ours against TRL (target: 1.5 times the samples per second, 0.7 times the memory)")
         show({side: found[side] for side in (TRL, OURS)})

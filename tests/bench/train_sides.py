@@ -6,17 +6,17 @@ Each runs in a process of its own (``bench_train``), on the same checkpoint, row
 import ctypes
 import gc
 import os
-import shutil
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import PrinterCallback, TrainerCallback
 
+from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import TrainConfig
-from tests.bench.train_rows import read_all
+from tests.fixtures.runs_to_train import write_run
 
 OURS, TRL = "ours, DPO", "TRL, DPO"
 MARGINS = ("margin", "rewards/margins")
@@ -29,7 +29,8 @@ class Task:
 
     side: str
     folder: Path
-    """With ``model`` and what ``write_rows`` writes."""
+    """With ``model``."""
+    rows: list[PreferenceRow]
     config: TrainConfig
     warm: int
     """Steps that are not timed."""
@@ -130,15 +131,11 @@ def run_side(task: Task) -> Measured:
 
 def _ours(task: Task) -> Any:
     """Return the trainer of one of our runs, as ``pairwright train`` makes it once the rows are frozen."""
-    from pairwright.tasks.store.files import Folder
-    from pairwright.tasks.training.runs import Run
-    from pairwright.tasks.training.train_model import Job, make_trainer
+    from pairwright.tasks.training.train_model import make_trainer
 
-    run = Run(task.folder / "runs" / f"bench-{os.getpid()}")
-    run.checkpoints.mkdir(parents=True)
-    shutil.copy(task.folder / run.rows.name, run.rows)
-    job = Job(run=run, config=task.config, dataset=Folder(str(task.folder)), start=task.folder / "model")
-    return make_trainer(job)
+    job = write_run(task.folder, task.config, rows=task.rows, name=f"bench-{os.getpid()}")
+    job.run.checkpoints.mkdir(parents=True, exist_ok=True)
+    return make_trainer(replace(job, start=task.folder / "model"))
 
 
 def _trl(task: Task) -> Any:
@@ -146,7 +143,6 @@ def _trl(task: Task) -> Any:
     from pairwright.tasks.training.load_batches import Order
     from tests.bench.train_trl import dpo_trainer, settings_of
 
-    rows, config = read_all(task.folder), task.config
-    order = Order(len(rows), config.optimiser.per_device_train_batch_size, config.seed)
-    same = [rows[place] for batch in order for place in batch]
-    return dpo_trainer(task.folder / "model", same, config, **settings_of(config))
+    order = Order(len(task.rows), task.config.optimiser.per_device_train_batch_size, task.config.seed)
+    same = [task.rows[place] for batch in order for place in batch]
+    return dpo_trainer(task.folder / "model", same, task.config, **settings_of(task.config))
