@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFile, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
 
 from pairwright.schemas.config import ImagesConfig
 from pairwright.schemas.errors import SourceError
@@ -43,8 +43,6 @@ warnings.filterwarnings("ignore", module=r"PIL\.")  # of damaged metadata: the p
 FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF")
 _STARTS = (b"\xff\xd8\xff", b"\x89PNG", b"RIFF", b"II*\0", b"MM\0*", b"BM", b"GIF8")
 _CONVERTIBLE = ("1", "L", "LA", "P", "PA", "RGB", "RGBX", "RGBA", "RGBa", "CMYK", "YCbCr", "HSV")
-_ORIENTATION_TAG = 0x0112
-_PNG_DEPTH = 24  # offset of the bits per channel in its header
 _PNG_LATE = (b"eXIf", b"Raw profile type", b"XML:com.adobe.xmp")  # may follow the pixels, where readers differ
 
 
@@ -106,7 +104,8 @@ def is_plain(data: bytes) -> bool:
         image = _open(data)
         if image.format not in ("JPEG", "PNG", "WEBP") or image.mode not in ("RGB", "L"):
             return False
-        if image.format == "PNG" and (data[_PNG_DEPTH] != 8 or any(name in data for name in _PNG_LATE)):
+        # Byte 24 of a PNG file has the bits per channel.
+        if image.format == "PNG" and (data[24] != 8 or any(name in data for name in _PNG_LATE)):
             return False
         frames = getattr(image, "n_frames", 1)
         return frames == 1 and not image.has_transparency_data and _orientation(image) == 1
@@ -158,7 +157,7 @@ def _orientation(image: ImageFile.ImageFile) -> int:
         return 1
     try:
         # Not image.getexif(): for PNG that decodes the pixels to find EXIF after them.
-        value: Any = Image.Image.getexif(image).get(_ORIENTATION_TAG, 1)
+        value: Any = Image.Image.getexif(image).get(ExifTags.Base.Orientation, 1)
     except Exception:  # noqa: BLE001 - Pillow's parsers raise anything on hostile EXIF; the pixels are still usable
         return 1
     return value if isinstance(value, int) and 1 <= value <= 8 else 1

@@ -219,7 +219,7 @@ def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterat
             yield use.argument, open_vectors(place_vectors(shard.folder, file, table=folder))
         elif use.kind == "all":
             most = getattr(planned.config, use.most) if use.most else None
-            opened[use.argument] = _all_rows(shard.folder, file, folder, use=use, most=most)
+            opened[use.argument] = _all_rows(shard.folder, file, folder, use, most)
             yield use.argument, opened[use.argument]
         elif use.kind == "table":
             yield use.argument, _whole_table(shard.folder, file, folder, use)
@@ -251,7 +251,7 @@ def _rows_about(folder: Folder, file: str, table: str, *, use: Uses, wanted: Seq
 
 
 @lru_cache(maxsize=1)
-def _all_rows(folder: Folder, file: str, table: str, *, use: Uses, most: int | None) -> list[Row]:
+def _all_rows(folder: Folder, file: str, table: str, use: Uses, most: int | None) -> list[Row]:
     """Read a whole table, or the first ``most`` rows by subject, once per process; in the order of their keys."""
     index = open_index(folder, file, table)
     count = len(index) if most is None else min(most, len(index))

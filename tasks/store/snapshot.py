@@ -110,12 +110,9 @@ def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, reco
         before = latest_snapshot(build.folder)
         if before and {name: before.content.get(name) for name in content} == content:
             return before
-        number = before.number + 1 if before else 1
-        about = {
-            "parent": before.number if before else None,
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        whole = {"version": number, **about, **content}
+        number, parent = (before.number + 1, before.number) if before else (1, None)
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        whole = {"version": number, "parent": parent, "created": created, **content}
         if build.folder.create(snapshot_file(number), seal(whole)):
             return Snapshot(number, whole)
 
@@ -125,21 +122,18 @@ def describe_version(build: Build) -> str:
     return f"version {build.pinned.number}" if build.pinned else "not yet a version"
 
 
-def read_live(build: Build, planned: Planned, row_type: type[R], *, without: Sequence[str] = ()) -> Iterator[R]:
-    """Yield the live rows of a settled stage in the order of their subjects, with a few hundred in memory."""
-    index = live_index(build, planned)
-    columns = columns_without(row_type, without)
-    for start in range(0, len(index), 256):
-        rows = index.rows(range(start, min(start + 256, len(index))), row_type, columns)
-        yield from sorted(rows, key=lambda row: (row.subject, row.key))
-
-
 def find_live(
-    build: Build, planned: Planned, row_type: type[R], *, subjects: Iterable[str], without: Sequence[str] = ()
+    build: Build,
+    planned: Planned,
+    row_type: type[R],
+    *,
+    subjects: Iterable[str] | None = None,
+    without: Sequence[str] = (),
 ) -> list[R]:
-    """Return the live rows of a settled stage that are about the subjects, ordered by subject and key."""
+    """Return the live rows of a settled stage, all or those about the subjects, ordered by subject and key."""
     index = live_index(build, planned)
-    rows = index.rows(index.find(subjects), row_type, columns_without(row_type, without))
+    positions = range(len(index)) if subjects is None else index.find(subjects)
+    rows = index.rows(positions, row_type, columns_without(row_type, without))
     return sorted(rows, key=lambda row: (row.subject, row.key))
 
 

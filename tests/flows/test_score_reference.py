@@ -17,7 +17,7 @@ from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.decisions import write_decisions
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.snapshot import read_live
+from pairwright.tasks.store.snapshot import find_live
 from pairwright.tasks.training.find_model import Found, find_model
 from pairwright.tasks.training.runs import REFERENCE
 from pairwright.tasks.training.score_answers import Table, open_reference, open_table
@@ -92,7 +92,7 @@ def test_what_was_scored_otherwise_is_never_used(dataset: Folder, qwen: Path, tm
 def test_a_table_and_a_copy_train_alike_also_on_rows_that_people_edited(dataset: Folder, qwen: Path) -> None:
     with open_version(dataset).settled() as (build, stages):
         planned = next(planned for planned, _ in stages if planned.stage.name == "preferences")
-        rows = list(read_live(build, planned, PreferenceRow, without=("images", "rejected_images")))
+        rows = find_live(build, planned, PreferenceRow, without=("images", "rejected_images"))
     write_decisions(
         dataset,
         [

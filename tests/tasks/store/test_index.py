@@ -17,7 +17,7 @@ from pairwright.tasks.store.dataset import Build, write_items
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import Index, columns_without, open_index, write_index
 from pairwright.tasks.store.part import encode_part
-from pairwright.tasks.store.snapshot import find_live, read_live, stream_live
+from pairwright.tasks.store.snapshot import find_live, stream_live
 from pairwright.tasks.store.vectors import open_vectors, write_vectors
 from tests.fixtures.rows import row_of
 from tests.tasks.store.toy import ToyConfig, build_toy, list_words, plan_toy
@@ -135,7 +135,7 @@ def test_streamed_rows_are_the_live_ones_in_the_order_of_the_parts(toy, monkeypa
 
 def test_rows_are_found_by_subject(toy):
     build, planned, _ = toy
-    rows = list(read_live(build, planned[0], ImageRow))
+    rows = find_live(build, planned[0], ImageRow)
     wanted = [rows[3].key, rows[11].key, "0" * 32]
     found = find_live(build, planned[0], ImageRow, subjects=wanted, without=("image",))
     right = sorted([rows[3], rows[11]], key=lambda row: row.subject)

@@ -12,7 +12,7 @@ from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store import snapshot as snapshot_file
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.snapshot import check_parts, describe_version, latest_snapshot, read_live, read_snapshot
+from pairwright.tasks.store.snapshot import check_parts, describe_version, find_live, latest_snapshot, read_snapshot
 from tests.tasks.store.toy import ToyConfig, build_toy, check_rows, open_toy, plan_toy, record_of
 
 WORDS = ["a1", "a1/again", "b2", "bad", "c3", "failing", "failing/too"]
@@ -32,7 +32,7 @@ def toy_version(root: Path, number: int, config: ToyConfig | None = None) -> Gen
 def check(root: Path, number: int, words: Sequence[str], failed: Sequence[str] = ()) -> None:
     """A version's rows are exactly the expected ones, each once."""
     with toy_version(root, number) as build:
-        rows = {one.stage.name: list(read_live(build, one, one.stage.writes)) for one in build.planned}
+        rows = {one.stage.name: find_live(build, one, one.stage.writes) for one in build.planned}
     check_rows(rows, words, failed)
 
 
