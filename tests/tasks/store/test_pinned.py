@@ -1,6 +1,5 @@
 """Versions of a dataset: numbered, never changed, read as they were published whatever the tables hold now."""
 
-import json
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +10,7 @@ import pytest
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store import snapshot as snapshot_file
 from pairwright.tasks.store.dataset import Build
-from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.files import Folder, seal
 from pairwright.tasks.store.snapshot import check_parts, describe_version, find_live, latest_snapshot, read_snapshot
 from tests.tasks.store.toy import ToyConfig, build_toy, check_rows, open_toy, plan_toy, record_of
 
@@ -113,7 +112,7 @@ def test_of_two_that_write_at_once_the_second_takes_the_next_number(
 ) -> None:
     build_toy(tmp_path, ["a"])
     taken = Folder.create
-    other = json.dumps({"version": 2, "items": [], "stages": {}}).encode()
+    other = seal({"version": 2, "items": [], "stages": {}})
 
     def create_late(folder: Folder, name: str, data: bytes) -> bool:
         if name.endswith("2.json"):
