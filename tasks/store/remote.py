@@ -80,7 +80,7 @@ def may_pass(error: Exception) -> bool:
 
 def open_file(system: Any, path: str, place: str) -> BinaryIO:
     """Open a file for random access reading; each request for a range of it is retried after temporary faults."""
-    file = ask(lambda: system.open(path, "rb", block_size=AHEAD_BYTES), place=place, what="opened")
+    file: Any = ask(lambda: system.open(path, "rb", block_size=AHEAD_BYTES), place=place, what="opened")
     if isinstance(file, AbstractBufferedFile):
         fetch = file.cache.fetcher
 

@@ -121,7 +121,7 @@ def copy_of(folder: Folder, name: str) -> Path:
     return made(folder, name, Path(name).name, lambda new: new.write_bytes(folder.read(name)))
 
 
-def made(folder: Folder, name: str, label: str, make: Callable[[Path], None]) -> Path:
+def made(folder: Folder, name: str, label: str, make: Callable[[Path], object]) -> Path:
     """Return this machine's file that is derived from a file of the dataset, made now if missing."""
     copies = copies_of(folder, str(Path(name).parent))
     path, new = copies / label, copies / f"{label}.new"

@@ -83,7 +83,7 @@ def test_a_cluster_that_does_not_start_is_an_error_that_says_why() -> None:
     refusing = {**os.environ, "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=refusing)
     assert done.returncode == 1
-    assert re.search(r"ConfigError: run\.runner dask: its cluster does not start .*encryption", done.stderr)
+    assert re.search(r"ConfigError: run\.runner dask: its cluster does not start: .*encryption", done.stderr)
 
 
 STAGE = Stage(name="toy", version=1, group="sources", reads={"items": ItemRow}, writes=ItemRow, function=iter,
