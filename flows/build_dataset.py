@@ -41,7 +41,8 @@ from pairwright.schemas.errors import PairwrightError
 from pairwright.tasks.store.dataset import hold
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.pool import Outcome, Runner
+from pairwright.tasks.store.on_dask import Runner
+from pairwright.tasks.store.pool import Outcome
 from pairwright.tasks.store.shard import ShardRef
 from pairwright.tasks.store.stage import Planned, Stage
 

@@ -65,7 +65,7 @@ def export_dataset(
         health = measure_health(tables) if kind.card else None
         about = About(
             name=name,
-            version=describe_version(build, found.planned),
+            version=describe_version(build),
             counts=counts,
             profile=found.profile,
             numbers=list(say_writing(measure_writing(tables, counts))) if kind.card else [],

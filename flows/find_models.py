@@ -100,14 +100,6 @@ def waits_for(planned: Planned, counts: Sequence[Counts]) -> str:
     return next((count.stage for count in counts if count.stage in told and count.pending), "")
 
 
-def gpus_of(planned: Planned) -> int:
-    """Return the number of GPUs of this machine that a stage holds, for its own models or for the build's vLLM."""
-    config = planned.config
-    starts = isinstance(config, ServedSection) and config.is_served and config.served.launch.enabled
-    loads = planned.stage.processes is not None and planned.stage.processes(config) is not None
-    return count_gpus() if planned.stage.is_on and (starts or loads) else 0
-
-
 def run_served(
     run_shards: Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]],
     servers: Servers,

@@ -237,7 +237,6 @@ def _notes(request: Request, stages: Sequence[StagePlan]) -> Iterator[str]:
         "calls": sums["calls"],
         "tokens": sums["prompt_tokens"] + sums["completion_tokens"],
         "hours": sums["seconds"] / 3600,
-        "disk_gb": sums["bytes"] / 1e9,
     }
     for name, limit in request.profile.run.budget.limits.items():
         if needed.get(name, 0) > limit:

@@ -1,4 +1,4 @@
-"""Remove images from a dataset on request, or undo that: an entry in a list, which the next build reads.
+"""Remove images from a dataset on request: an entry in a list, which the next build reads.
 
 The tables do not change at once: the next build makes the parts that hold removed images again without them. The
 garbage collection deletes files that neither a kept version nor the current state needs, never while a build or a
@@ -69,24 +69,10 @@ def remove_images(folder: Folder, texts: Sequence[str] = (), *, names: Sequence[
         )
 
 
-def take_back(folder: Folder, texts: Sequence[str], *, reason: str = "") -> list[str]:
-    """Undo the removal of images; return their keys."""
-    read_record(folder)
-    removed = sorted(removed_by(read_takedowns(folder)))
-    like = {text: [key for key in removed if key.startswith(text)] for text in _checked(texts)}
-    keys = [_only(text, some, "no removed image's key begins so") for text, some in like.items()]
-    if keys:
-        write_takedown(folder, keys, reason=reason, undo=True)
-    return keys
-
-
 def list_removed(folder: Folder) -> list[tuple[str, str, str]]:
     """Return the images that are removed now: time, key, reason."""
     read_record(folder)
-    entries = read_takedowns(folder)
-    removed = removed_by(entries)
-    last = {key: entry for entry in entries if not entry.undo for key in entry.keys}
-    return sorted((last[key].when, key, last[key].reason) for key in removed)
+    return sorted((entry.when, key, entry.reason) for entry in read_takedowns(folder) for key in entry.keys)
 
 
 def _checked(texts: Sequence[str]) -> list[str]:

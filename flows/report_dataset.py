@@ -57,7 +57,7 @@ def subject_of(found: Version, build: Build, *, counts: Sequence[Counts], pairs:
     verdict, content = read_verdict(folder), found.snapshot.content if found.snapshot else {}
     return Subject(
         name=folder.path("").rstrip("/").rpartition("/")[2] or folder.url,
-        version=describe_version(build, found.planned),
+        version=describe_version(build),
         made=str(content.get("created", ""))[:10],
         counts=counts,
         profile=found.profile,

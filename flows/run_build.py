@@ -40,8 +40,8 @@ from pairwright.tasks.store.dataset import Build, Snapshot, in_use, read_record,
 from pairwright.tasks.store.files import FULL, Folder
 from pairwright.tasks.store.gates import Verdict
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.on_dask import DaskWorkers
-from pairwright.tasks.store.pool import Outcome, Runner, ShardFailed, Workers, count_cores
+from pairwright.tasks.store.on_dask import DaskWorkers, Runner
+from pairwright.tasks.store.pool import Outcome, ShardFailed, Workers, count_cores
 from pairwright.tasks.store.shard import ShardRef
 from pairwright.tasks.store.stage import Planned
 
@@ -224,7 +224,7 @@ def _run_listed(request: Request, work: Work, items: tuple[str, ...], began: str
     seconds: list[float] = []
     failures: list[ShardFailed] = []
     own = request.profile.run
-    budget = Budget(request.folder, own.budget, workers=own.workers or count_cores(), gpus=find_models.gpus_of)
+    budget = Budget(request.folder, own.budget, workers=own.workers or count_cores())
     with version.opened() as build, find_models.servers_of(request.folder) as servers:
 
         def run_stages(stages: Sequence[Planned]) -> Sequence[Counts]:

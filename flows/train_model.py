@@ -246,7 +246,7 @@ def _begin(
         about = {
             "dataset": folder.url,
             "snapshot": version.number or None,
-            "version": describe_version(build, build.planned[: len(build.planned) - len(beside)]),
+            "version": describe_version(build),
             "table": planned.table,
             "decided": dict(sorted(decided.items())),
             "start": start,

@@ -5,7 +5,7 @@ All readers of a dataset go through here: ``flows.dataset`` and the modules that
 """
 
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from pairwright.flows.pipeline import Pipeline
 from pairwright.flows.stages import RESULTS
 from pairwright.prompts import load
-from pairwright.schemas.bounds import GatesConfig
 from pairwright.schemas.config import BuildRecord, Profile
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
 from pairwright.schemas.section import Section
@@ -230,14 +229,13 @@ def publish_version(
     """
     before = latest_snapshot(build.folder)
     counts = [count for _, count in done]
-    judged = tuple(_judge(build, done, record.profile.gates, before=before, until=record.until))
+    judged = tuple(gates.judge(record.profile.gates, done, _asked(done, record.until)))
     published = force or all(gate.holds for gate in judged)
     snapshot = write_snapshot(build, done, record=record) if published else before
     verdict = gates.Verdict(
         began=began,
         ended=now(),
         complete=not any(count.failed or count.pending for count in counts),
-        against=before.number if before else 0,
         version=snapshot.number if published and snapshot else 0,
         gates=judged,
         stopped=stopped,
@@ -265,34 +263,3 @@ def _asked(done: Sequence[tuple[Planned, Counts]], until: str) -> list[str]:
     if until in (stage.name for stage in stages):
         return [until]
     return [stage.name for stage in stages if stage.group == stages[-1].group and stage.name in RESULTS]
-
-
-def _judge(
-    build: Build,
-    done: Sequence[tuple[Planned, Counts]],
-    config: GatesConfig,
-    *,
-    before: Snapshot | None,
-    until: str,
-) -> Iterator[gates.Gate]:
-    counts = [count for _, count in done]
-    yield from gates.judge_counts(config, counts)
-    yield from gates.judge_result(config, done, _asked(done, until))
-    if before is None:
-        return
-    old = before.content["stages"]
-    yield from gates.judge_reasons(config, {name: stage["counts"] for name, stage in old.items()}, counts)
-    changed = [
-        (planned, count)
-        for planned, count in done
-        if (stated := old.get(planned.stage.name)) is None
-        or stated["fingerprint"] != planned.fingerprint
-        or stated["parts"] != dict(build.ledger.live_parts(planned.stage.name))
-    ]
-    if not changed or not (config.max_length_drift or config.max_similarity_drift):
-        return
-    try:
-        with open_version(build.folder, before.number).settled() as earlier:
-            yield from gates.judge_columns(config, earlier, (build, changed))
-    except StoreError as error:
-        yield gates.cannot_judge(config, str(error))

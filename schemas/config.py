@@ -347,8 +347,6 @@ class RunConfig(Section):
     """Where shards run: in worker processes of this machine, or in the workers of a Dask cluster."""
     address: str = ""
     """The cluster's Dask scheduler ("tcp://host:8786"); empty: one is started on this machine for the build."""
-    memory_gb_of: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict[str, float])
-    """Memory of a shard by stage, in gigabytes (10^9 bytes), for clusters that allocate memory."""
     workers: Count = 0
     """Worker processes; 0: one per core, or all that the cluster has."""
     rows_per_shard: Positive = 200

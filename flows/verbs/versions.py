@@ -21,7 +21,6 @@ from pairwright.flows.verbs.options import (
     print_table,
     refuse_empty,
 )
-from pairwright.schemas.errors import ConfigError
 
 POOL = "PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME"
 
@@ -79,14 +78,13 @@ def lineage(
 
 @app.command(
     epilog="Examples: `pairwright remove dataset 3f2a9c --reason 'asked by mail'`, "
-    "`pairwright remove dataset --name holiday/beach.jpg`, `pairwright remove dataset 3f2a9c --undo`"
+    "`pairwright remove dataset --name holiday/beach.jpg`"
 )
 def remove(
     dataset: DatasetUrl,
     keys: Annotated[list[str] | None, Argument(help="Keys of images, or prefixes of them.")] = None,
     name: Annotated[list[str] | None, Option(help="Name of an image in the source (repeatable).")] = None,
     reason: Annotated[str, Option(help="Reason, kept in the list of removals.")] = "",
-    undo: Annotated[bool, Option("--undo", help="Undo the removal.")] = False,
 ) -> None:
     """Remove images on request: they and everything made from them leave the next version, and with `gc` the files.
 
@@ -97,14 +95,6 @@ def remove(
     if not (asked or name):
         for when, key, why in opened.removed():
             print(f"{when}\t{key}\t{why}")
-    elif undo:
-        if name:
-            raise ConfigError(
-                "--undo needs keys: names of removed images are not kept. `pairwright remove DIR` lists the keys"
-            )
-        for key in opened.take_back(asked, reason=reason):
-            print(f"Removal undone: {key}")
-        print(f"They come back with the next build: pairwright resume {place}")
     else:
         _print_removal(opened.remove(asked, names=name or (), reason=reason), place)
 

@@ -24,7 +24,7 @@ from pairwright.schemas.rows import AdmittedRow, Dropped, EmbeddingRow, ImageRow
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.snapshot import read_live, stream_live
+from pairwright.tasks.store.snapshot import find_live, stream_live
 from pairwright.tasks.store.stage import Planned, Stage, Uses
 from pairwright.tasks.store.vectors import KEY_TYPE, Vectors
 
@@ -147,7 +147,7 @@ def _near_duplicates(
 
 def write_references(build: Build, embeddings: Planned, images: Planned) -> str:
     """Write the excluded set that a settled build has embedded; return the file's name, a hash of its content."""
-    names = {row.key: row.name for row in read_live(build, images, ImageRow, without=("image", "graph"))}
+    names = {row.key: row.name for row in find_live(build, images, ImageRow, without=("image", "graph"))}
     tables = [EMPTY, *stream_live(build, embeddings, EMPTY.column_names)]
     table = pa.concat_tables(tables).sort_by([("embedder", "ascending"), ("subject", "ascending")])
     column = pa.array([names[key] for key in table.column("subject").to_pylist()], pa.string())

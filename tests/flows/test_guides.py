@@ -192,7 +192,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
         "http://HOST:8000/v1": here.chat.url,
     }
     try:
-        with s3_server(folder) as store:
+        with s3_server() as store:
             store.make_bucket("bucket")
             here.terminal.environment |= environment(store)
             begin(here)

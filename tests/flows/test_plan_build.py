@@ -99,9 +99,9 @@ def test_what_nobody_has_measured_or_the_budget_forbids_is_said(
     assert list(takewhile("Note:".__ne__, table[table.index("stage") + 1 :])) == [*on, "total"], "none that is off"
     assert f"{', '.join(FIRST)} and {len(on) - 6} more" in printed
     assert "`--trial 50`" in printed
-    words = ["--until", "sources", "--trial", "4", "--set", "run.workers=1", "--set", "run.budget.max_disk_gb=0.000001"]
+    words = ["--until", "sources", "--trial", "4", "--set", "run.workers=1", "--set", "run.budget.max_hours=0.000001"]
     assert run("plan", pictures, *words) == 0
-    assert "run.budget.max_disk_gb 1e-06 is not enough" in capsys.readouterr().out
+    assert "run.budget.max_hours 1e-06 is not enough" in capsys.readouterr().out
 
 
 def test_what_descriptors_cannot_do_is_said_of_photographs(

@@ -17,7 +17,7 @@ from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.rows import DifferenceRow, ImageRow, PreferenceRow
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.snapshot import read_live
+from pairwright.tasks.store.snapshot import find_live
 from pairwright.tasks.training.freeze_rows import FILE, freeze_rows
 from pairwright.tasks.training.losses import TEXTS, needs_of
 from pairwright.tasks.training.retriever.adversary import NETWORK, PAGE, open_adversary
@@ -36,7 +36,7 @@ def folder(dataset: Path) -> Folder:
 def rows_of(folder: Folder, table: str, kind: type) -> list:
     with open_present(folder).settled() as (build, stages):
         planned = next(one for one, _ in stages if one.stage.name == table)
-        return list(read_live(build, planned, kind, without=("image", "images", "rejected_images")))
+        return find_live(build, planned, kind, without=("image", "images", "rejected_images"))
 
 
 @pytest.fixture(scope="module")

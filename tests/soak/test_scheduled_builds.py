@@ -1,6 +1,6 @@
 """A schedule on a real Prefect server: two builds come due, the second is killed, the next one goes on with its work.
 
-Run with ``make soak``; a few minutes, on SQLite and on PostgreSQL where the distribution's packages are installed.
+Run with ``make soak``; a few minutes.
 """
 
 import os
@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.fixtures.postgres_server import find_postgres, postgres_server
 from tests.fixtures.prefect_server import PrefectServer, prefect_server
 from tests.tasks.store.toy import read_tree
 
@@ -26,20 +25,11 @@ EVERY = "* * * * * */20"
 PATIENCE_S = 300
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[PrefectServer]:
+@pytest.fixture
+def server(tmp_path: Path) -> Generator[PrefectServer]:
     home = tmp_path / "home"
     home.mkdir()
-    if request.param == "sqlite":
-        with prefect_server(home) as running:
-            yield running
-        return
-    if find_postgres() is None:
-        pytest.skip("no /usr/lib/postgresql: apt-get install postgresql")
-    with (
-        postgres_server(tmp_path / "postgres") as address,
-        prefect_server(home, PREFECT_API_DATABASE_CONNECTION_URL=address) as running,
-    ):
+    with prefect_server(home) as running:
         yield running
 
 

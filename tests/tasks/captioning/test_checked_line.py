@@ -37,7 +37,7 @@ from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.store.dataset import Build, write_items
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import Workers
-from pairwright.tasks.store.snapshot import read_live
+from pairwright.tasks.store.snapshot import find_live
 from pairwright.tasks.store.stage import Planned, Stage, Uses, fingerprint
 from tests.fixtures.chat_server import Status, chat_server
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
@@ -156,7 +156,7 @@ def build(root, planned, *, fresh=()):
             outcomes = list(workers.run(stage, opened.shards(stage)))
             assert all(hasattr(outcome.result, "counts") for outcome in outcomes), outcomes
             counts[stage.stage.name] = opened.settle(stage)
-        rows = {stage.stage.name: list(read_live(opened, stage, stage.stage.writes)) for stage in planned}
+        rows = {stage.stage.name: find_live(opened, stage, stage.stage.writes) for stage in planned}
     return counts, rows
 
 
