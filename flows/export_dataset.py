@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pairwright.flows.prepare_training import find_retriever, mine_table
 from pairwright.flows.version import Version
@@ -13,7 +14,6 @@ from pairwright.tasks.export.export_rows import Order, export_rows, stream_prefe
 from pairwright.tasks.export.form import Form, Setting
 from pairwright.tasks.export.formats import SOURCES, check_target, choose_form
 from pairwright.tasks.export.tally_rows import EVERYTHING, About, Selection, Tally
-from pairwright.tasks.export.verify import Verifier, load_processor, make_ruler
 from pairwright.tasks.report.measure_health import judge_health, measure_health
 from pairwright.tasks.report.measure_writing import measure_writing, say_writing
 from pairwright.tasks.report.tables import Tables
@@ -41,10 +41,6 @@ class ExportConfig:
     """Model to ask, for the form of requests."""
     verify: bool = False
     """Whether the result is read back."""
-    processor: str = ""
-    """Processor (folder or name on the Hub) that counts rows' tokens; empty: none."""
-    max_length: int = 0
-    """With a processor, maximum tokens of a row; 0: the processor's limit."""
 
 
 def export_dataset(
@@ -59,7 +55,7 @@ def export_dataset(
     kind = choose_form(form, config.table)
     _check(kind, target, config, found)
     reads = SOURCES.get(kind.reads, kind.reads)
-    verifier = _make_verifier(kind, config) if config.verify else None
+    processor = _make_processor(kind) if config.verify and kind.collates else None
     beside: list[Planned] = []
     if config.negatives:
         retriever = find_retriever(found.folder, config.negatives)
@@ -95,7 +91,8 @@ def export_dataset(
             selection=config.selection,
             decisions=decisions,
             total=counts[-1 if beside else own].rows,
-            verifier=verifier,
+            verify=config.verify,
+            processor=processor,
         )
         planned = [*found.planned, *beside]
         if reads == "preferences":  # those with mined negatives come last
@@ -121,17 +118,12 @@ def _check(form: Form, target: str, config: ExportConfig, found: Version) -> Non
     check_target(Path(target))
 
 
-def _make_verifier(form: Form, config: ExportConfig) -> Verifier:
-    if config.processor:
-        processor = load_processor(config.processor)
-        return Verifier(form=form, processor=processor, ruler=make_ruler(processor, config.max_length))
-    if config.max_length:
-        raise ConfigError("--max-length: needs a processor to count tokens; give one with --processor")
-    if not form.collates:
-        return Verifier(form=form, processor=None)
+def _make_processor(form: Form) -> Any:
     require_packages(f"--verify of {form.name}")
+    from pairwright.tasks.training.load_model import load_processor
+
     with tempfile.TemporaryDirectory() as folder:
-        return Verifier(form=form, processor=load_processor(str(write_tiny_model(Path(folder), TEXTS))))
+        return load_processor(write_tiny_model(Path(folder), TEXTS))
 
 
 def _check_table(config: ExportConfig, tables: Collection[str]) -> None:
@@ -141,7 +133,6 @@ def _check_table(config: ExportConfig, tables: Collection[str]) -> None:
     given = {
         "--kind": bool(chosen.kinds),
         "--score": chosen.score is not None,
-        "--processor": bool(config.processor),
         "--accepted": chosen.accepted and not of_pairs,
         "--split": bool(chosen.splits) and not (of_pairs and has_splits),
     }
