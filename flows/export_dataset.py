@@ -14,7 +14,7 @@ from pairwright.tasks.export.export_rows import Order, export_rows, stream_prefe
 from pairwright.tasks.export.form import Form, Setting
 from pairwright.tasks.export.formats import SOURCES, check_target, choose_form
 from pairwright.tasks.export.tally_rows import EVERYTHING, About, Selection, Tally
-from pairwright.tasks.report.measure_health import judge_health, measure_health
+from pairwright.tasks.report.measure_health import measure_health
 from pairwright.tasks.report.measure_writing import measure_writing, say_writing
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.decisions import read_decisions
@@ -73,14 +73,13 @@ def export_dataset(
                 f"negatives_from={config.negatives}{f' --version {found.number}' if found.number else ''}"
             )
         tables, name, decisions = Tables(build), Path(target).resolve().name, read_decisions(found.folder)
-        health = measure_health(tables) if kind.card else None
         about = About(
             name=name,
             version=describe_version(build, found.planned),
             counts=counts,
             profile=found.profile,
             numbers=list(say_writing(measure_writing(tables, counts))) if kind.card else [],
-            health=list(judge_health(health, found.profile.health)) if health else (),
+            health=[one[:4] for one in measure_health(tables, found.profile.health)] if kind.card else (),
             prompts=sorted({name for planned in found.planned for name in planned.stage.prompts}),
             mined_by=config.negatives,
         )

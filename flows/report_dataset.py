@@ -78,9 +78,6 @@ def _upload(place: Path, folder: Folder) -> None:
                 folder.delete(f"{REPORT}/{inside}{name}")
 
 
-CACHE = "cache/cards"
-
-
 def view_dataset(
     found: Version,
     *,
@@ -102,14 +99,13 @@ def view_dataset(
         counts = [count for _, count in stages]
         scratch = stack.enter_context(scratch_folder(own_temporary_folder()))
         tables = Tables(build)
-        cache = Path(folder.path(CACHE)) if folder.is_local else scratch
         rows = sum(count.rows for count in counts if count.stage in TABLES)
         if not any(count.rows for count in counts if count.stage in ("pairs", *PREFERENCES)):
             raise ConfigError(f"{folder.url}: has nothing to look at: no pairs, no preferences (`pairwright status`)")
         subject = subject_of(found, build, counts=counts, pairs=0)
 
         def make_pages() -> BrowsePages:
-            file = make_cards(tables, cache, scratch, watch=lambda done: watch(done, rows))
+            file = make_cards(tables, scratch, watch=lambda done: watch(done, rows))
             cards = CardSearch(stack.enter_context(open_database(str(file.path), scratch, read_only=True)))
             return BrowsePages(
                 tables=tables, file=file, cards=cards, subject=subject, scratch=scratch, annotator=annotator

@@ -1,7 +1,7 @@
 """Render served pages: the cards of a search with their pictures; and store decisions.
 
 Reads only the rows of one page's cards. Pictures are written to folders of this process as pages show them; those of
-the latest pages are kept. One page is rendered at a time, concurrently with the charts.
+the latest pages are kept. One page is rendered at a time.
 """
 
 import shlex
@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.thresholds import Limits, compare_annotators, view_thresholds
 from pairwright.tasks.report.write_images import FOLDER as PICTURES
 from pairwright.tasks.report.write_images import PictureFolder
-from pairwright.tasks.report.write_report import Subject, write_report
+from pairwright.tasks.report.write_report import Subject
 from pairwright.tasks.store.decisions import (
     KeptFilter,
     Sorted,
@@ -101,7 +101,6 @@ class BrowsePages:
         self.explore = ExplorePages(
             tables=self.tables,
             database=self.cards.database.cursor(),
-            cache=self.file.path.parent,
             scratch=self.scratch,
             environment=self._environment,
             frame=self._frame,
@@ -191,24 +190,7 @@ class BrowsePages:
             write_decisions(self.tables.build.folder, apart.known)
         return apart
 
-    def overview(self, name: str) -> Path | None:
-        """Return a file of the charts; the first page starts making them.
-
-        ``NotMadeYetError``: they are not ready, try again.
-        """
-        if "the charts" not in self._workshop.made and name != "index.html":
-            return None
-        with self._lock:
-            return self._workshop.get("the charts", self._make_overview).get(name)
-
     @property
     def is_busy(self) -> bool:
-        """Return whether charts or a map are being made."""
+        """Return whether a map is being made."""
         return self._workshop.is_busy
-
-    def _make_overview(self) -> dict[str, Path]:
-        """Write the charts; nothing else reads the build's ledger meanwhile."""
-        place = self.scratch / "overview"
-        place.mkdir()
-        write_report(self.tables.build, place, subject=replace(self.subject, pairs=0, back="../"))
-        return {str(one.relative_to(place)): one for one in place.rglob("*") if one.is_file()}

@@ -1,12 +1,9 @@
 """Make the table for searching, filtering and sorting the cards of a dataset, one per pair or preference.
 
 Reads narrow columns and texts of all live rows; writes a DuckDB file, about 300 bytes and the compressed texts per
-card, once per state of the tables. Preferences about one image have the columns of pairs, without a second image.
+card. Preferences about one image have the columns of pairs, without a second image.
 """
 
-import contextlib
-import os
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +26,6 @@ from pairwright.schemas.rows import (
 from pairwright.tasks.report.tables import PREFERENCES, WORDS, Tables, open_database
 from pairwright.tasks.store.files import naming
 
-LAYOUT = "3"
-"""Version of the layout: a file of another layout, or of another DuckDB, is made anew."""
 WIDTH, PER_BIN = 0.02, 40
 """Width of a bin of similarity, and the number of its candidates to judge."""
 PLAIN = "lower(nfc_normalize({}))"
@@ -148,47 +143,23 @@ class CardFile:
     """Table of the preferences; empty: none."""
 
 
-def make_cards(tables: Tables, cache: Path, scratch: Path, *, watch: Callable[[int], None]) -> CardFile:
-    """Return the file of a dataset's cards; make it if it is missing.
-
-    It is kept in ``cache`` or, if that is not writable, in the process's ``scratch``. ``watch`` is called with the
-    number of rows read.
-    """
-    with contextlib.suppress(OSError):
-        cache.mkdir(parents=True, exist_ok=True)
-    place = cache if os.access(cache, os.W_OK) else scratch
+def make_cards(tables: Tables, scratch: Path, *, watch: Callable[[int], None]) -> CardFile:
+    """Write the file of a dataset's cards; ``watch`` is called with the number of rows read."""
     preferences = next((name for name in PREFERENCES if tables.has(name)), "")
-    path = place / f"{_state_key(tables)}.duckdb"
-    file = CardFile(path, tables.has("pairs"), preferences)
-    if not _is_readable(path, scratch):
-        temporary = place / f"{path.name}.tmp-{uuid.uuid4().hex}"
-        with naming(str(temporary), "written"):
-            try:
-                write_cards(tables.chunks, temporary, scratch, about=file, reasons=_reasons(tables), watch=watch)
-                temporary.replace(path)
-            except duckdb.Error as error:
-                raise StoreError(f"{temporary}: could not be written: {error}") from error
-            finally:
-                temporary.unlink(missing_ok=True)
-        for old in place.glob("*.duckdb"):
-            if old != path:
-                old.unlink(missing_ok=True)
+    file = CardFile(scratch / "cards.duckdb", tables.has("pairs"), preferences)
+    if tables.has("preferences") and tables.has("pairs"):
+        reasons = tables.build.ledger.columns(
+            "SELECT key, any_value(reason) AS reason FROM outcome_preferences WHERE outcome IN ('dropped', 'failed') "
+            "GROUP BY key"
+        )
+    else:
+        reasons = pa.table({"key": pa.array([], pa.string()), "reason": pa.array([], pa.string())})
+    with naming(str(file.path), "written"):
+        try:
+            write_cards(tables.chunks, file.path, scratch, about=file, reasons=reasons, watch=watch)
+        except duckdb.Error as error:
+            raise StoreError(f"{file.path}: could not be written: {error}") from error
     return file
-
-
-def _is_readable(path: Path, scratch: Path) -> bool:
-    try:
-        with open_database(str(path), scratch, read_only=True) as database:
-            return bool(database.execute("SELECT count(*) FROM texts").fetchall())
-    except duckdb.Error:
-        return False
-
-
-def _state_key(tables: Tables) -> str:
-    """Return the key of the state of the tables and of the file's format."""
-    names = [name for name in TABLES if tables.has(name)]
-    ledger, made_by = tables.build.ledger, f"{LAYOUT} DuckDB {duckdb.__version__}"
-    return make_key(made_by, *(f"{name} {ledger.places(name)} {' '.join(ledger.part_names(name))}" for name in names))
 
 
 def write_cards(
@@ -197,7 +168,6 @@ def write_cards(
     """Write the file of the cards of some tables.
 
     ``chunks`` yields columns of a table in batches; ``reasons`` (key, reason) say why pairs have no preference.
-    preference.
     """
     rows = 0
     with open_database(str(path), scratch) as database:
@@ -226,12 +196,3 @@ def write_cards(
         cards = (PAIRS, UNPAIRED, CANDIDATE_CARDS) if about.about_pairs else (SINGLES,)
         for step in (IMAGES, *CANDIDATES, *cards, *LAST):
             database.execute(step)
-
-
-def _reasons(tables: Tables) -> pa.Table:
-    if not tables.has("preferences") or not tables.has("pairs"):
-        return pa.table({"key": pa.array([], pa.string()), "reason": pa.array([], pa.string())})
-    return tables.build.ledger.columns(
-        "SELECT key, any_value(reason) AS reason FROM outcome_preferences WHERE outcome IN ('dropped', 'failed') "
-        "GROUP BY key"
-    )

@@ -1,7 +1,8 @@
 """Render the pages of a dataset's images: a grid of thumbnails, an image's neighbours, a map of images and pairs.
 
 Reads the file of cards, the vectors, and the images of requested thumbnails. Thumbnails are made on request and deleted
-with this process, since a picture may have to be removed.
+with this process, since a picture may have to be removed. The map is t-SNE (scikit-learn) of a bounded number of images
+by the vectors of one embedder.
 """
 
 import re
@@ -15,16 +16,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import duckdb
+import numpy as np
 from jinja2 import Environment
+from numpy.typing import NDArray
 from PIL import Image
 from pydantic import Field
 
 from pairwright.schemas.decisions import Decisions
 from pairwright.schemas.errors import StoreError
-from pairwright.schemas.rows import ImageRow, make_key
+from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.report.card_table import PLAIN
-from pairwright.tasks.report.map_images import MOST_IMAGES, Drawn, find_nearest, map_images
 from pairwright.tasks.report.search_cards import NONE, Key, Name, PageQuery, Search
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.images import decode_rgb
@@ -38,6 +40,13 @@ SIZE = (1000, 640)
 NAME = re.compile(r"([0-9a-f]{32})\.jpg")
 SHADES = 5
 OPEN = ("is-open", "none")
+MOST_IMAGES = 2_000
+"""Most images of a map: t-SNE takes about ten seconds for these, and time grows faster than their number."""
+FEWEST, PERPLEXITY, STEPS = 10, 30.0, 500
+CLUSTERS, COMPONENTS = 8, 50
+ROWS = 50_000
+Drawn = tuple[NDArray[np.float32], NDArray[np.int32]]
+"""Coordinates (N, 2) from 0 to 1, and k-means clusters of the images."""
 
 
 class NotMadeYetError(Exception):
@@ -100,7 +109,6 @@ class ExplorePages:
     tables: Tables
     database: duckdb.DuckDBPyConnection
     """A cursor of its own, used concurrently with the cards'."""
-    cache: Path
     scratch: Path
     environment: Environment
     frame: Mapping[str, Any]
@@ -112,7 +120,6 @@ class ExplorePages:
         (self.scratch / "thumbs").mkdir()
 
     def _spaces(self) -> dict[str, Vectors]:
-
         def write(index: Index) -> dict[str, Vectors]:
             write_vectors(self.scratch / "vectors", index)
             return open_vectors(self.scratch / "vectors")
@@ -174,9 +181,7 @@ class ExplorePages:
             spaces = self._spaces()
             name = asked.space if asked.space in spaces else next(iter(spaces))
             names = self._sample(spaces[name])
-            file = self.cache / f"{make_key('map', self._index.table, name, *names)}.npz"
-            make = partial(map_images, spaces[name], list(names), file)
-            drawn = self.workshop.get(f"the map of {name}", make)
+            drawn = self.workshop.get(f"the map of {name}", lambda: draw_map(spaces[name], list(names)))
             pairs = self._pairs(list(names))
         told = {"here": "map", "token": token, "asked": asked, "fault": fault, "spaces": list(spaces), "space": name}
         told |= {"size": SIZE, "names": names, "most": MOST_IMAGES, "most_lines": MOST_LINES}
@@ -223,3 +228,35 @@ def _plot(colour: str, keys: Sequence[str], drawn: Drawn, pairs: Sequence[Any], 
         "lines": [(pair[0], *at[pair[2]], *at[pair[3]], look) for pair, (look, _) in zip(pairs, lines, strict=True)],
         "legend": [(*words, count) for words, count in sorted(legend.items())],
     }
+
+
+def draw_map(space: Vectors, keys: Sequence[str]) -> Drawn:
+    """Return the map of some images."""
+    from sklearn.cluster import KMeans
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+
+    vectors = space.matrix[space.rows_of(keys)].astype(np.float32)
+    count, distinct = len(vectors), len(np.unique(vectors, axis=0))
+    if distinct < 3:
+        return np.full((count, 2), 0.5, np.float32), np.zeros(count, np.int32)
+    flat = PCA(min(COMPONENTS, *vectors.shape), random_state=0).fit_transform(vectors)
+    groups = min(CLUSTERS, max(2, round((distinct / 2) ** 0.5)))
+    clusters = KMeans(groups, n_init="auto", random_state=0).fit_predict(flat)
+    if count >= FEWEST:
+        perplexity = min(PERPLEXITY, (count - 1) / 3)
+        flat = TSNE(init="pca", random_state=0, perplexity=perplexity, max_iter=STEPS).fit_transform(flat)
+    places = flat[:, :2] - flat[:, :2].min(axis=0)
+    return (places / np.maximum(places.max(axis=0), 1e-9)).astype(np.float32), clusters.astype(np.int32)
+
+
+def find_nearest(space: Vectors, key: str, count: int) -> list[tuple[str, float]]:
+    """Return an image and its nearest neighbours with their cosines, the image itself first."""
+    (row,) = space.rows_of([key])
+    own = space.matrix[row].astype(np.float32)
+    starts = range(0, len(space.keys), ROWS)
+    cosines = np.concatenate([space.matrix[at : at + ROWS].astype(np.float32) @ own for at in starts])
+    order = np.argsort(-cosines, kind="stable")
+    best = [row, *order[order != row][: count - 1]]
+    keys: list[bytes] = space.keys[best].tolist()
+    return [(one.decode(), cosine) for one, cosine in zip(keys, cosines[best].tolist(), strict=True)]

@@ -66,16 +66,12 @@ class Tables:
         planned, index = self._planned(name), self.index(name)
         has = schema_of(planned.stage.writes).names if planned else []
         wanted = [column for column in columns if column in has]
-        if index is None or not wanted:
-            return
         batch: list[pa.Table] = []
-        rows = 0
-        for table in index.tables(wanted):
+        for table in index.tables(wanted) if index and wanted else ():
             batch.append(table)
-            rows += len(table)
-            if rows >= CHUNK_ROWS:
+            if sum(map(len, batch)) >= CHUNK_ROWS:
                 yield pa.concat_tables(batch).combine_chunks()
-                batch, rows = [], 0
+                batch = []
         if batch:
             yield pa.concat_tables(batch).combine_chunks()
 
@@ -93,13 +89,14 @@ class Tables:
                 planned = self._planned(name)
                 has = schema_of(planned.stage.writes) if planned else pa.schema([])
                 fields = [has.field(one) if one in has.names else pa.field(one, pa.null()) for one in wanted]
-                empty, rows = pa.schema(fields).empty_table(), 0
-                database.register("chunk", empty)
+                database.register("chunk", pa.schema(fields).empty_table())
                 database.execute(f"CREATE TABLE {name} AS SELECT *, 0::BIGINT AS number FROM chunk")
-                for table in self.chunks(name, wanted):
-                    database.register("chunk", pa.concat_tables([empty, table], promote_options="default"))
-                    database.execute(f"INSERT INTO {name} SELECT *, row_number() OVER () + {rows} FROM chunk")
-                    rows += len(table)
+                rows = 0
+                for chunk in self.chunks(name, wanted):
+                    database.register("chunk", chunk)
+                    numbered = f"SELECT *, row_number() OVER () + {rows} AS number FROM chunk"
+                    database.execute(f"INSERT INTO {name} BY NAME {numbered}")
+                    rows += len(chunk)
             yield database
 
     def ask(self, query: str, columns: Columns, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -126,11 +123,6 @@ class Tables:
         """Return the tables with records of served requests, in the order of the build."""
         planned = [one.stage for one in self.build.planned]
         return [stage.name for stage in planned if "served" in schema_of(stage.writes).names]
-
-    def refused(self, name: str) -> Iterator[tuple[str, str, str]]:
-        """Yield status, reason and detail of each input that a table's stage dropped or failed, without copies."""
-        planned = self._planned(name)
-        yield from () if planned is None else (row[:3] for row in self.build.refused(planned))
 
     def index(self, name: str) -> Index | None:
         """Return the index of a table's live rows; ``None``: the build did not reach it."""

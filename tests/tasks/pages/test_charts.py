@@ -11,6 +11,7 @@ from pairwright.tasks.pages.charts import (
     TOP,
     WIDTH,
     Line,
+    Proportion,
     Tally,
     draw_histogram,
     draw_lines,
@@ -77,6 +78,11 @@ def test_quantiles_are_those_of_all_values(values, share):
     _, _, found = series(*values)
     every = np.array(values, np.float64)
     assert found.quantile(share) == np.quantile(every, share, method="inverted_cdf")
+
+
+def test_intervals_are_wilson_s():
+    assert Proportion(hits=2, of=10).value == 0.2
+    assert Proportion(hits=2, of=10).interval(1.645) == pytest.approx((0.0686, 0.4592), abs=1e-3)
 
 
 def line(*values, name="a"):

@@ -49,7 +49,6 @@ def test_the_first_page_says_what_models_were_asked_and_refused(pages, made):
     repeated = len(texts) - len(set(texts))
     assert f"Repeated sentences {repeated / len(texts):.2%} {repeated} of {len(texts)} sentences." in text
     assert "Paper: 3.07% of 767,697." in text
-    assert "paper, CC3M 449,194 440,204 2.00%" in text
     assert "Paper: about 0.2%, never asked again." in text
     assert "Words of commonalities 18 on average. Paper: 40." in text
     assert "on average. Paper: 117." in text
@@ -67,12 +66,11 @@ def test_the_first_page_says_what_models_were_asked_and_refused(pages, made):
     assert "differences" not in cells
     text = words(pages)
     for phrase in ("Grounded 74.4% 32 of 43 descriptions passed, 6 were found wrong.", "Scores, judged rating",
-                   "grounding: no half says what is there 5", "1 × off the template",
-                   "1 × no description passed its checks", "1 × no answer in time"):  # fmt: skip
+                   "grounding: no half says what is there 5"):  # fmt: skip
         assert phrase in text
     why = text.split("Dropped rows by reason")[1]
-    assert "preferences" in why
-    assert "off the template" not in why, "it stands in the table of what was written"
+    for reason in ("off the template", "no description passed its checks", "no answer in time"):
+        assert f"{reason} 1 " in why
 
 
 def test_a_pair_says_who_wrote_its_texts_and_what_checks_found(pages, made):
@@ -81,7 +79,7 @@ def test_a_pair_says_who_wrote_its_texts_and_what_checks_found(pages, made):
     text = article(pages, lambda part: f'data-key="{key}"' in part)
     for phrase in (
         f"Chosen {CHAT}",
-        "Told the images, their captions and the edit instruction. Prompt difference_from_edit , 1 attempt, 45 tokens",
+        "Prompt difference_from_edit , 1 attempt, 45 tokens",
         "swapped passed 0.90",
         f"judged {JUDGE}",
         "There is no difference between the two images.",
@@ -89,7 +87,7 @@ def test_a_pair_says_who_wrote_its_texts_and_what_checks_found(pages, made):
         "judged failed 1.00 judge: low rating",
         f"Commonalities and differences {LANGUAGE}",
         "locations, relative positions",
-        "Told the captions. Prompt compare_captions , 1 attempt, 210 tokens in",
+        "Prompt compare_captions , 1 attempt, 210 tokens in",
         "Round 3 of 4 was drawn.",
         "about the second image",
         "Prompts describe_image and split_sentences , 1 attempt",
