@@ -12,7 +12,7 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export.export_rows import Order, export_rows, stream_preferences, stream_table
 from pairwright.tasks.export.form import Form, Setting
-from pairwright.tasks.export.formats import SOURCES, check_target, choose_form
+from pairwright.tasks.export.formats import check_target, choose_form
 from pairwright.tasks.export.tally_rows import EVERYTHING, About, Selection, Tally
 from pairwright.tasks.report.measure_health import measure_health
 from pairwright.tasks.report.measure_writing import measure_writing, say_writing
@@ -54,7 +54,6 @@ def export_dataset(
     """Write the selected rows of a version to a new folder."""
     kind = choose_form(form, config.table)
     _check(kind, target, config, found)
-    reads = SOURCES.get(kind.reads, kind.reads)
     processor = _make_processor(kind) if config.verify and kind.collates else None
     beside: list[Planned] = []
     if config.negatives:
@@ -63,9 +62,9 @@ def export_dataset(
         beside = mine_table(found, retriever, have=Version.plan)  # makes nothing
     with found.settled(beside) as (build, stages):
         counts = [count for _, count in stages]
-        own = next((n for n, (planned, _) in enumerate(stages) if planned.stage.name == reads), None)
+        own = next((n for n, (planned, _) in enumerate(stages) if planned.stage.name == kind.reads), None)
         if own is None or not counts[own].rows:
-            raise ConfigError(_say_nothing_there(found, reads, say_empty(stages, [reads])))
+            raise ConfigError(_say_nothing_there(found, kind.reads, say_empty(stages, [kind.reads])))
         if beside and (owed := counts[-1].failed + counts[-1].pending):
             raise ConfigError(
                 f"--negatives {config.negatives}: {owed:,} of {counts[-1].of:,} preferences have no mined negative. "
@@ -94,10 +93,10 @@ def export_dataset(
             processor=processor,
         )
         planned = [*found.planned, *beside]
-        if reads == "preferences":  # those with mined negatives come last
+        if kind.reads == "preferences":  # those with mined negatives come last
             groups = stream_preferences(build, [one for one in planned if one.stage.writes is PreferenceRow][-1])
         else:
-            groups = stream_table(build, {one.stage.name: one for one in planned}, reads, decisions)
+            groups = stream_table(build, {one.stage.name: one for one in planned}, kind.reads, decisions)
         return export_rows(groups, Path(target), order=order, watch=watch)
 
 

@@ -101,36 +101,27 @@ def stream_table(
     training.
     """
     for table in stream_live(build, stages[name], columns_without(stages[name].stage.writes, INTERNAL)):
-        yield list(_with_images(build, stages, table.to_pylist(), decisions))
+        records = table.to_pylist()
+        subjects = [record["subject"] for record in records]
+        pairs = find_live(build, stages["pairs"], PairRow, subjects=subjects)
+        about = {subject: [subject] for subject in subjects} | {pair.key: [pair.first, pair.second] for pair in pairs}
+        found = find_live(build, stages["splits"], SplitRow, subjects=subjects) if "splits" in stages else []
+        splits = {split.subject: split for split in found}
+        keys = [key for both in about.values() for key in both]
+        read = find_live(build, stages["images"], ImageRow, subjects=keys, without=("captions", "graph"))
+        images = {image.key: image for image in read}
+        yield [
+            _show(record, [images[key] for key in about[record["subject"]]], splits.get(record["subject"]), decisions)
+            for record in records
+        ]
 
 
-def _with_images(
-    build: Build, stages: Mapping[str, Planned], records: Sequence[Mapping[str, Any]], decisions: Decisions
-) -> Iterator[ShownRow]:
-    subjects = [record["subject"] for record in records]
-    pairs = find_live(build, stages["pairs"], PairRow, subjects=subjects)
-    about = {subject: [subject] for subject in subjects} | {pair.key: [pair.first, pair.second] for pair in pairs}
-    found = find_live(build, stages["splits"], SplitRow, subjects=subjects) if "splits" in stages else []
-    splits = {split.subject: split for split in found}
-    keys = [key for both in about.values() for key in both]
-    images = {
-        image.key: image
-        for image in find_live(build, stages["images"], ImageRow, subjects=keys, without=("captions", "graph"))
-    }
-    for record in records:
-        shown = [images[key] for key in about[record["subject"]]]
-        row = _show(record, shown, splits.get(record["subject"]))
-        decision = decisions.about(row)
-        yield replace(row, record={**row.record, "decision": decision.verdict if decision else ""})
-
-
-def _show(record: Mapping[str, Any], shown: Sequence[ImageRow], split: SplitRow | None) -> ShownRow:
+def _show(
+    record: Mapping[str, Any], shown: Sequence[ImageRow], split: SplitRow | None, decisions: Decisions
+) -> ShownRow:
     *asked, answer = [Turn(**turn) for turn in record.get("conversation", [{"role": "assistant", "text": ""}])]
-    sources, licences = tuple(image.source for image in shown), tuple(image.licence for image in shown)
-    cells = [image_cell(image.image, image.key) for image in shown]
-    names = [image.name for image in shown]
-    return ShownRow(
-        record={**record, "images": cells, "names": names, "sources": sources, "licences": licences},
+    row = ShownRow(
+        record=record,
         key=record["key"],
         source_key=record["key"],
         subject=record["subject"],
@@ -141,9 +132,18 @@ def _show(record: Mapping[str, Any], shown: Sequence[ImageRow], split: SplitRow 
         chosen_model=record.get("model", ""),
         component=split.component if split else "",
         split=split.split if split else record.get("split") or "train",
-        sources=sources,
-        licences=licences,
+        sources=tuple(image.source for image in shown),
+        licences=tuple(image.licence for image in shown),
     )
+    decision = decisions.about(row)
+    beside = {
+        "images": [image_cell(image.image, image.key) for image in shown],
+        "names": [image.name for image in shown],
+        "sources": row.sources,
+        "licences": row.licences,
+        "decision": decision.verdict if decision else "",
+    }
+    return replace(row, record={**record, **beside})
 
 
 def _write_row(row: PreferenceRow, writer: RowWriter, *, order: Order, tally: Tally) -> None:

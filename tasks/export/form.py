@@ -121,7 +121,7 @@ class Form:
     owns: frozenset[str]
     """Names of the files and folders that it makes."""
     reads: str = "preferences"
-    """"preferences", "conversations" or the name of a table."""
+    """Name of its table; of comparisons it has the conversations."""
     card: Callable[[Path, About, Tally], str] | None = None
     """Function that returns its README.md and writes the images shown there; ``None``: the common one."""
     needs_model: bool = False

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from jinja2 import Environment
 from PIL import Image
 
-from pairwright.prompts import difference_verbs
 from pairwright.schemas.claims import content_changes
 from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions
 from pairwright.schemas.rows import (
@@ -54,13 +53,11 @@ class ImageView(NamedTuple):
     """One image of a pair."""
 
     picture: Picture
-    name: str
+    row: ImageRow
     side: str
     caption: CaptionRow | None
     changed: str
     """Overlay of the known changes; empty: none."""
-    size: tuple[int, int]
-    """Width and height of the image itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +120,6 @@ def make_card_environment() -> Environment:
         mark_words=mark_words,
         says_something=says_something,
         split_sides=split_sides,
-        listed_verbs=difference_verbs(),
     )
 
 
@@ -180,16 +176,7 @@ def _view_images(both: tuple[ImageRow, ImageRow], texts: Texts, pictures: Pictur
         picture = pictures.add_image(row)
         masks = [(one.mask, CHANGED) for one in row.graph.objects if one.id in changed] if row.graph else []
         overlay = pictures.add_masks(make_key("changed", row.key, other.key), masks, over=picture)
-        views.append(
-            ImageView(
-                picture=picture,
-                name=row.name,
-                side=side,
-                caption=texts.caption(row),
-                changed=overlay,
-                size=(row.width, row.height),
-            )
-        )
+        views.append(ImageView(picture, row, side, texts.caption(row), overlay))
     return views[0], views[1]
 
 
@@ -285,16 +272,10 @@ def _data_url(data: bytes, kind: str) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShownRow:
-    """Displayed row of a table: small pictures, then cells."""
-
-    pictures: Sequence[str]
-    cells: Sequence[str]
-
-
-def render_rows(name: str, columns: Sequence[str], rows: Sequence[ShownRow], *, total: int) -> str:
-    """Return the rows as escaped HTML."""
+def render_rows(
+    name: str, columns: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[str]]], *, total: int
+) -> str:
+    """Return rows of a table, each its small pictures and its cells, as escaped HTML."""
     template = make_card_environment().get_template("rows.html.j2")
     return template.render(name=name, columns=columns, rows=rows, total=total)
 

@@ -19,37 +19,20 @@ CHOSEN = {"removal": "an element removed", "crop": "a random crop", "": "none"}
 
 
 class Truth(NamedTuple):
-    """Precision and recall of mining."""
+    """Counts of mining against the groups of images."""
 
     images: int
     groups: int
     possible: int
+    """Pairs within groups."""
     partnered: int
+    """Images with another one in their group."""
     judged: int
     """Kept pairs with two groups."""
     right: int
     """Kept pairs of one group."""
     found: int
-
-    @property
-    def precision(self) -> float:
-        """Return the share of the kept pairs with two images of one group."""
-        return self.right / max(self.judged, 1)
-
-    @property
-    def recall_of_images(self) -> float:
-        """Return the share of the images with a partner that are in at least one such pair."""
-        return self.found / max(self.partnered, 1)
-
-    @property
-    def recall_of_pairs(self) -> float:
-        """Return the share of all pairs within groups that were kept, which is low for large groups by design."""
-        return self.right / max(self.possible, 1)
-
-    @property
-    def chance(self) -> float:
-        """Return the precision of pairs drawn at random."""
-        return self.possible / max(self.images * (self.images - 1) // 2, 1)
+    """Images in right pairs."""
 
 
 def measure_dataset(tables: Tables) -> dict[str, Any]:
@@ -126,16 +109,6 @@ class Removals(NamedTuple):
     candidates: float
     able: float
     """Mean candidates that passed their checks."""
-
-    @property
-    def total(self) -> int:
-        """Return the number of preferences, or candidates for them."""
-        return sum(self.made.values())
-
-    @property
-    def rejected(self) -> int:
-        """Return the number with a rejected image."""
-        return self.total - self.made.get(CHOSEN[""], 0)
 
 
 def measure_removals(tables: Tables) -> Removals | None:

@@ -1,4 +1,4 @@
-"""Measure texts: repetition, verbs and refusals of differences, axes of comparisons, checks, and served models.
+"""Measure texts: repetition and refusals of differences, axes of comparisons, checks, and served models.
 
 Reads the texts and narrow columns of ``DifferenceRow``, ``ComparisonRow``, ``CheckRow`` and the records of requests;
 DuckDB counts.
@@ -10,21 +10,17 @@ those of statements count here, not headings and labels. A request with its answ
 and the rejected text made from it) counts in the first: the pair of latency and seed identifies it.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, get_args
 
-from pairwright.prompts import difference_verbs
 from pairwright.schemas.checks import AGAINST, SEEN_IN_SAME, without_bound
-from pairwright.tasks.pages.charts import Chart, Tally, draw_histogram
 from pairwright.tasks.report.tables import CHECKS, WORDS, Tables
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.texts.comparisons import AXES
-from pairwright.tasks.texts.differences import Reason, inflections
+from pairwright.tasks.texts.differences import Reason
 
 REFUSALS = get_args(Reason)
 """Reasons of refused answers; pairs dropped for other reasons had none."""
-MOST_SHOWN = 5
 PLAIN = "array_to_string(regexp_extract_all(coalesce(text, ''), '[^\\s]+'), ' ')"
 """Text with normalised white space, as SQL."""
 UNLABELLED = "no axis named"
@@ -37,27 +33,17 @@ MEANINGS = {
     "regions": "What it names must lie where the two images, laid over each other, differ.",
     "judged": "A model rates the description: 0 is wrong, 5 is right in every word.",
 }
-UNITS = {
-    "swapped": "likeness, crosswise less straight",
-    "grounded": "cosine difference",
-    "regions": "share of what is named and of what changed",
-    "judged": "rating",
-}
 
 
 class Differences(NamedTuple):
     """Measurements of the descriptions of differences."""
 
+    lost: int
+    """Pairs with refused answers only."""
     total: int
     unique: int
     again: int
     """Descriptions accepted after a refused first answer."""
-    lost: int
-    """Pairs with refused answers only."""
-    most: Sequence[tuple[str, int]]
-    """The most frequent repeated sentences, with their counts."""
-    verbs: dict[str, int]
-    """Halves by their verb of the paper's list, most frequent first."""
 
     @property
     def repeated(self) -> int:
@@ -89,32 +75,20 @@ def measure_differences(tables: Tables, counts: Sequence[Counts]) -> Differences
     found = tables.ask(f"SELECT {sums} FROM described", {"described": ["text", "attempts"]})
     if not found or not (found[0][0] or lost):
         return None
-    most = f"""SELECT any_value({PLAIN}), count(*) FROM described GROUP BY hash({PLAIN}) HAVING count(*) > 1
-        ORDER BY 2 DESC, 1 LIMIT {MOST_SHOWN}"""
-    verbs = tables.count("SELECT unnest(verbs) AS value FROM described", {"described": ["verbs"]})
-    return Differences(*found[0], lost, tables.ask(most, {"described": ["text"]}), group_verbs(verbs))
-
-
-def group_verbs(found: Mapping[str, int]) -> dict[str, int]:
-    """Count verbs by their listed form, most frequent first; an unlisted one under its own."""
-    listed = {form: verb for verb in difference_verbs() for form in inflections(verb)}
-    counts: Counter[str] = Counter()
-    for verb, number in found.items():
-        counts[listed.get(verb, verb)] += number
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    return Differences(lost, *found[0])
 
 
 class Summaries(NamedTuple):
     """Measurements of the comparisons."""
 
-    rows: int
-    common_words: float
-    """Mean words of the commonalities of one summary."""
-    difference_words: float
     axes: dict[str, int]
     """Summaries with each axis, and those with a statement on no axis, if any."""
     answers: dict[str, int]
     """Right answers of the retrieval question ("A" is the first image)."""
+    rows: int
+    common_words: float
+    """Mean words of the commonalities of one summary."""
+    difference_words: float
 
     @property
     def per_summary(self) -> float:
@@ -133,7 +107,7 @@ def measure_summaries(tables: Tables) -> Summaries | None:
     last = "SELECT conversation[4].text AS value FROM comparisons WHERE len(conversation) > 3"
     answers = tables.count(last, {"comparisons": ["conversation"]})
     axes = {axis: covered.get(axis, 0) for axis in (*AXES, *({UNLABELLED} & covered.keys()))}
-    return Summaries(*found[0], axes, dict(sorted(answers.items())))
+    return Summaries(axes, dict(sorted(answers.items())), *found[0])
 
 
 def count_axes(tables: Tables) -> dict[str, int]:
@@ -155,8 +129,6 @@ class Check(NamedTuple):
     """Reasons of failures, the most frequent first."""
     off: dict[str, int]
     """Reasons why the check was not possible for others."""
-    scores: Chart | None
-    """Scores of passed and of wrong descriptions."""
 
     @property
     def meaning(self) -> str:
@@ -185,20 +157,7 @@ def measure_checks(tables: Tables, name: str) -> Iterator[Check]:
         reason = f"""SELECT coalesce(nullif(why, ''), 'no reason given') AS value FROM {made}
             WHERE name = ? AND NOT good AND is_off = ?"""
         why, off = (tables.count(reason, columns, [check, is_off]) for is_off in (False, True))
-        score = f"""SELECT 0 AS place, CASE WHEN good THEN 'passed' ELSE 'failed' END AS name, score AS value
-            FROM {made} WHERE name = ? AND (good OR list_contains(?, why))"""
-        scores = tables.tally(score, columns, [check, [one for one in why if says_something(one)]])
-        yield Check(check, rows, passed, why, off, _draw_scores(check, scores))
-
-
-def _draw_scores(check: str, found: Mapping[str, Tally]) -> Chart | None:
-    values = {value for own in found.values() for value in own.values.tolist()}
-    if len(values) < 2:
-        return None
-    tones = {"passed": "chosen", "failed": "rejected"}
-    series = [(name, tone, found[name]) for name, tone in tones.items() if name in found]
-    whole = all(value == round(value) for value in values)
-    return draw_histogram(f"Scores, {check}", series, unit=UNITS.get(check, "score"), whole=whole)
+        yield Check(check, rows, passed, why, off)
 
 
 class ServedUse(NamedTuple):

@@ -63,5 +63,5 @@ FORM = Form(
     check=_check,
     use="```bash\n--data_path FOLDER/data/train.json --image_folder FOLDER\n```",
     owns=frozenset({"data", "images"}),
-    reads="conversations",
+    reads="comparisons",
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pairwright.tasks.report.write_images import SIDE, draw_heat, list_colours, measure_distance
+from pairwright.tasks.report.write_images import SIDE, draw_heat
 
 
 def plain(colour, size=(64, 48)):
@@ -16,13 +16,6 @@ def opened(png):
         return np.asarray(image.convert("RGBA"))
 
 
-def test_distances_are_those_of_lab():
-    """Black is (0, 0, 0), white (100, 0, 0); sRGB red has L 53.24, a 80.09, b 67.20: 117.3 from black."""
-    assert measure_distance(plain(0), plain(255)) == pytest.approx(100, abs=0.1)
-    assert measure_distance(plain(0), plain((255, 0, 0))) == pytest.approx(117.3, abs=0.2)
-    assert measure_distance(plain(90), plain(90)).max() == 0
-
-
 def test_what_differs_glows_and_the_rest_is_veiled():
     first, second = plain(200), plain(200)
     second[12:36, 16:32] = 0
@@ -31,10 +24,8 @@ def test_what_differs_glows_and_the_rest_is_veiled():
     assert share == pytest.approx(27.4 * 19.4 / (64 * 48), abs=0.01)
     shown = opened(png)
     assert shown.shape == (48, 64, 4)
-    assert tuple(shown[24, 24]) == (*list_colours()[-1], 235)
-    assert tuple(shown[2, 2]) == (*list_colours()[0], 150)
-    rising = list_colours().astype(float) @ (0.2126, 0.7152, 0.0722)
-    assert (np.diff(rising) > 0).all()
+    (light, full), (dark, veil) = ((int(one[:3].sum()), one[3]) for one in (shown[24, 24], shown[2, 2]))
+    assert (light > 600, full, dark < 20, veil) == (True, 235, True, 150)
     assert draw_heat(plain(30), plain(220)) == (b"", 1.0)
     noise = plain(100)
     noise[::2, ::2] = 104

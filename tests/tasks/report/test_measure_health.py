@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from pairwright.schemas.bounds import HealthConfig
@@ -78,10 +77,11 @@ def test_few_rows_are_spared() -> None:
 
 
 SHARES = ("text_only_accuracy", "longer_share", "true_share", "leaked_share", "repeated_share")
+DEFAULT = HealthConfig()
 OFF = HealthConfig.model_validate({f"max_{one}": 1 for one in SHARES} | {"min_changed_share": 0})
 
 
-def health(root: Path, made, line=LINE, bounds: HealthConfig = HealthConfig()) -> dict[str, Finding]:
+def health(root: Path, made, line=LINE, bounds=DEFAULT) -> dict[str, Finding]:
     with build_handmade(root / "dataset", made, line=line) as (build, _):
         return {one.name: one for one in measure_health(Tables(build), bounds)}
 
