@@ -16,7 +16,6 @@ from typing import Any
 
 from pairwright.schemas.decisions import Decision, Decisions
 from pairwright.tasks.pages.environment import HERE as LOOKS
-from pairwright.tasks.report.card_table import CardFile
 from pairwright.tasks.report.explore_pages import ExplorePages, Workshop
 from pairwright.tasks.report.gather_cards import HERE, gather_pairs, gather_singles, make_card_environment
 from pairwright.tasks.report.search_cards import ORDERS, CardSearch, Hits, Search
@@ -59,10 +58,10 @@ class BrowsePages:
     """Renderer of the pages of one version of a dataset with settled stages."""
 
     tables: Tables
-    file: CardFile
     cards: CardSearch
     subject: Subject
     scratch: Path
+    workshop: Workshop
     annotator: str = ""
     """Author of the decisions and judgements."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -73,16 +72,15 @@ class BrowsePages:
     def __post_init__(self) -> None:
         self.tables.open_all()
         self._environment = make_card_environment()
-        self._workshop = Workshop()
         self._frame: dict[str, Any] = {
             "subject": self.subject,
             "served": True,
             "pages": (),
             "in_full": "",
             "here": "browse",
-            "judging": self.file.about_pairs and self.tables.has("neighbours"),
-            "worded": self.tables.has("differences") or not self.file.about_pairs,
-            "noun": "pair" if self.file.about_pairs else "preference",
+            "judging": self.tables.has("pairs") and self.tables.has("neighbours"),
+            "worded": self.tables.has("differences") or not self.tables.has("pairs"),
+            "noun": "pair" if self.tables.has("pairs") else "preference",
             "all_cards": self.cards.count(),
             # A value of all cards filters nothing.
             "options": {
@@ -91,7 +89,7 @@ class BrowsePages:
                 else []
                 for name, values in self.cards.facets().items()
             },
-            "has": {name: self.cards.has(name) for name in ("similarity", "score", "gap")},
+            "has": self.cards.has(),
             "orders": ORDERS,
             "sizes": SIZES,
             "verdicts": DECIDED,
@@ -104,7 +102,7 @@ class BrowsePages:
             scratch=self.scratch,
             environment=self._environment,
             frame=self._frame,
-            workshop=self._workshop,
+            workshop=self.workshop,
         )
 
     def map(self, query: Mapping[str, str], token: str) -> tuple[str, int]:
@@ -145,12 +143,12 @@ class BrowsePages:
     def _views(self, hits: Hits) -> Sequence[Any]:
         pictures = PictureFolder(Path(tempfile.mkdtemp(dir=self.scratch)))
         told: dict[str, Any] = {"pictures": pictures, "first_number": hits.first, "decisions": self._decisions}
-        if self.file.about_pairs:
+        if self.tables.has("pairs"):
             unpaired = self.cards.unpaired(hits.keys)
             views = list(gather_pairs(self.tables, hits.keys, page="", unpaired=unpaired, **told))
         else:
             found = list(zip(hits.keys, hits.subjects, strict=True))
-            views = gather_singles(self.tables, self.file.preferences, found, **told)
+            views = gather_singles(self.tables, self.tables.preferences, found, **told)
         self._shown.append(pictures)
         if len(self._shown) > KEPT_PAGES:
             shutil.rmtree(self._shown.popleft().root)
@@ -189,8 +187,3 @@ class BrowsePages:
             apart = self.cards.sort([one.model_copy(update={"by": self.annotator}) for one in decisions])
             write_decisions(self.tables.build.folder, apart.known)
         return apart
-
-    @property
-    def is_busy(self) -> bool:
-        """Return whether a map is being made."""
-        return self._workshop.is_busy

@@ -1,18 +1,15 @@
 """Make the table for searching, filtering and sorting the cards of a dataset, one per pair or preference.
 
-Reads narrow columns and texts of all live rows; writes a DuckDB file, about 300 bytes and the compressed texts per
+Reads narrow columns and texts of all live rows; writes DuckDB tables, about 300 bytes and the compressed texts per
 card. Preferences about one image have the columns of pairs, without a second image.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
 from pairwright.schemas.arrow import schema_of
-from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import (
     CaptionRow,
     DifferenceRow,
@@ -23,8 +20,7 @@ from pairwright.schemas.rows import (
     SplitRow,
     make_key,
 )
-from pairwright.tasks.report.tables import PREFERENCES, WORDS, Tables, open_database
-from pairwright.tasks.store.files import naming
+from pairwright.tasks.report.tables import WORDS, Tables
 
 WIDTH, PER_BIN = 0.02, 40
 """Width of a bin of similarity, and the number of its candidates to judge."""
@@ -132,67 +128,52 @@ LAST = (
 Chunks = Callable[[str, Sequence[str]], Iterable[pa.Table]]
 
 
-@dataclass(frozen=True)
-class CardFile:
-    """File of a dataset's cards."""
-
-    path: Path
-    about_pairs: bool
-    """Whether cards are about pairs, not about preferences of one image."""
-    preferences: str
-    """Table of the preferences; empty: none."""
-
-
-def make_cards(tables: Tables, scratch: Path, *, watch: Callable[[int], None]) -> CardFile:
-    """Write the file of a dataset's cards; ``watch`` is called with the number of rows read."""
-    preferences = next((name for name in PREFERENCES if tables.has(name)), "")
-    file = CardFile(scratch / "cards.duckdb", tables.has("pairs"), preferences)
+def make_cards(tables: Tables, database: duckdb.DuckDBPyConnection, *, watch: Callable[[int], None]) -> None:
+    """Write the tables of a dataset's cards; ``watch`` is called with the number of rows read."""
+    reasons = None
     if tables.has("preferences") and tables.has("pairs"):
         reasons = tables.build.ledger.columns(
             "SELECT key, any_value(reason) AS reason FROM outcome_preferences WHERE outcome IN ('dropped', 'failed') "
             "GROUP BY key"
         )
-    else:
-        reasons = pa.table({"key": pa.array([], pa.string()), "reason": pa.array([], pa.string())})
-    with naming(str(file.path), "written"):
-        try:
-            write_cards(tables.chunks, file.path, scratch, about=file, reasons=reasons, watch=watch)
-        except duckdb.Error as error:
-            raise StoreError(f"{file.path}: could not be written: {error}") from error
-    return file
+    write_cards(
+        tables.chunks, database, tables.preferences, about_pairs=tables.has("pairs"), reasons=reasons, watch=watch
+    )
 
 
 def write_cards(
-    chunks: Chunks, path: Path, scratch: Path, *, about: CardFile, reasons: pa.Table, watch: Callable[[int], None]
-) -> None:
-    """Write the file of the cards of some tables.
+    chunks: Chunks, database: duckdb.DuckDBPyConnection, preferences: str, *, about_pairs: bool,
+    reasons: pa.Table | None, watch: Callable[[int], None],
+) -> None:  # fmt: skip
+    """Write the tables of the cards about pairs, or about preferences of one image.
 
     ``chunks`` yields columns of a table in batches; ``reasons`` (key, reason) say why pairs have no preference.
     """
     rows = 0
-    with open_database(str(path), scratch) as database:
+    with database.cursor() as staging:  # its temporary tables go with it
 
         def load(name: str, columns: Sequence[str], *steps: str) -> None:
             """Execute the steps on each ``chunk`` of a table."""
             nonlocal rows
             for table in chunks(name, columns):
-                database.register("chunk", table)
+                staging.register("chunk", table)
                 for step in steps:
-                    database.execute(step)
+                    staging.execute(step)
                 rows += len(table)
                 watch(rows)
 
-        database.create_function("make_pair", lambda first, second: make_key("pair", first, second), [str, str], str)
+        staging.create_function("make_pair", lambda first, second: make_key("pair", first, second), [str, str], str)
         for step in STAGING:
-            database.execute(step)
+            staging.execute(step)
         load("neighbours", NEIGHBOURS, *SAMPLING)
         for name, (row_type, columns, kept) in READ.items():
             schema = schema_of(row_type)
-            database.register("chunk", pa.schema([schema.field(column) for column in columns]).empty_table())
-            database.execute(f"CREATE TEMP TABLE s_{name} AS SELECT {kept} AS words FROM chunk")
-            source = about.preferences if name == "preferences" else name
+            staging.register("chunk", pa.schema([schema.field(column) for column in columns]).empty_table())
+            staging.execute(f"CREATE TEMP TABLE s_{name} AS SELECT {kept} AS words FROM chunk")
+            source = preferences if name == "preferences" else name
             load(source, columns, f"INSERT INTO s_{name} SELECT {kept} FROM chunk")
-        database.register("reasons", reasons)
-        cards = (PAIRS, UNPAIRED, CANDIDATE_CARDS) if about.about_pairs else (SINGLES,)
+        none = pa.table({"key": pa.array([], pa.string()), "reason": pa.array([], pa.string())})
+        staging.register("reasons", none if reasons is None else reasons)
+        cards = (PAIRS, UNPAIRED, CANDIDATE_CARDS) if about_pairs else (SINGLES,)
         for step in (IMAGES, *CANDIDATES, *cards, *LAST):
-            database.execute(step)
+            staging.execute(step)

@@ -21,7 +21,6 @@ from pairwright.schemas.rows import (
     RegionsRow,
     RejectedTextRow,
 )
-from pairwright.tasks.report.measure_writing import SEVERAL
 from pairwright.tasks.report.tables import CHECKS, Tables
 
 TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
@@ -55,8 +54,6 @@ class Byline(NamedTuple):
     prompts: Sequence[str]
     """Prompt files in the order of the requests."""
     attempts: int
-    several: bool
-    """Whether the attempts are samples to choose from."""
     tokens: int
     seconds: float
 
@@ -99,14 +96,6 @@ class Texts:
         rows = [row for row in self.described.get(pair, ()) if chosen is None or row.text != chosen.text]
         return sorted(rows, key=lambda row: sum(not check.passed for check in checks.get(row.text, ())))
 
-    def unused(self, pair: str) -> list[RejectedTextRow]:
-        """Return the rejected texts of a pair that its preference does not use, in any kind; all without one."""
-        used = set[str]()
-        if preference := self.preferences.get(pair):
-            used = {preference.rejected, preference.rejected_maker}
-            used |= {word for one in preference.negatives for word in (one.text, one.maker)}
-        return [row for row in self.rejected.get(pair, ()) if not {row.text, row.maker} & used]
-
 
 def _grouped(rows: Iterable[R]) -> Mapping[str, Sequence[R]]:
     found: dict[str, list[R]] = defaultdict(list)
@@ -126,7 +115,6 @@ def byline(row: CaptionRow | DifferenceRow | ComparisonRow | QuestionRow | Rejec
     return Byline(
         prompts=list(dict.fromkeys(prompts)),
         attempts=max(row.attempts if isinstance(row, DifferenceRow) else 1, *map(prompts.count, prompts)),
-        several=isinstance(row, RejectedTextRow) and row.maker in SEVERAL,
         tokens=sum(one.completion_tokens for one in row.served),
         seconds=sum(one.latency for one in row.served),
     )

@@ -180,28 +180,26 @@ class ExplorePages:
         with self._lock:
             spaces = self._spaces()
             name = asked.space if asked.space in spaces else next(iter(spaces))
-            names = self._sample(spaces[name])
+            names, pairs = self._read_map([key.decode() for key in spaces[name].keys.tolist()])
             drawn = self.workshop.get(f"the map of {name}", lambda: draw_map(spaces[name], list(names)))
-            pairs = self._pairs(list(names))
         told = {"here": "map", "token": token, "asked": asked, "fault": fault, "spaces": list(spaces), "space": name}
         told |= {"size": SIZE, "names": names, "most": MOST_IMAGES, "most_lines": MOST_LINES}
         told |= _plot(asked.colour, list(names), drawn, pairs, decisions)
         return self.environment.get_template("map.html.j2").render({**self.frame, **told}), 400 if fault else 200
 
-    def _sample(self, space: Vectors) -> dict[str, str]:
-        """Return the images of the map with names: those of the first pairs by key, as keys are hashes."""
-        query = """SELECT i.key, i.name FROM images i LEFT JOIN (SELECT number, min(key) AS pair FROM
+    def _read_map(self, known: Sequence[str]) -> tuple[dict[str, str], list[Any]]:
+        """Return the images of the map with names, and its pairs: key, key of the decision, images, similarity.
+
+        Images are those of the first pairs by key, as keys are hashes.
+        """
+        first = """SELECT i.key, i.name FROM images i LEFT JOIN (SELECT number, min(key) AS pair FROM
             (SELECT unnest([first, second]) AS number, key FROM cards WHERE NOT candidate) GROUP BY 1) p USING (number)
             WHERE i.key IN (SELECT unnest(?)) ORDER BY p.pair NULLS LAST, i.key LIMIT ?"""
-        known = [key.decode() for key in space.keys.tolist()]
-        return dict(self.database.execute(query, [known, MOST_IMAGES]).fetchall())
-
-    def _pairs(self, keys: list[str]) -> list[tuple[str, str, str, str, float | None]]:
-        """Return key, key of the decision, both images and similarity of the pairs on the map."""
-        query = f"""SELECT c.key, c.decided, a.key, b.key, c.similarity FROM cards c JOIN images a ON a.number = c.first
-            JOIN images b ON b.number = c.second WHERE NOT c.candidate AND a.key IN (SELECT unnest($1))
-            AND b.key IN (SELECT unnest($1)) ORDER BY c.key LIMIT {MOST_LINES}"""
-        return self.database.execute(query, [keys]).fetchall()
+        names = dict(self.database.execute(first, [known, MOST_IMAGES]).fetchall())
+        within = f"""SELECT c.key, c.decided, a.key, b.key, c.similarity
+            FROM cards c JOIN images a ON a.number = c.first JOIN images b ON b.number = c.second WHERE NOT c.candidate
+            AND a.key IN (SELECT unnest($1)) AND b.key IN (SELECT unnest($1)) ORDER BY c.key LIMIT {MOST_LINES}"""
+        return names, self.database.execute(within, [list(names)]).fetchall()
 
 
 def _plot(colour: str, keys: Sequence[str], drawn: Drawn, pairs: Sequence[Any], decisions: Decisions) -> dict[str, Any]:

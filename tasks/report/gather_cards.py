@@ -38,8 +38,8 @@ from pairwright.tasks.pages.environment import HERE as LOOKS
 from pairwright.tasks.pages.environment import make_environment
 from pairwright.tasks.report.card_removals import RemovalsView, Steps, view_removals
 from pairwright.tasks.report.card_texts import SHOWN_IMAGES, Texts, byline, mark_words, split_sides
-from pairwright.tasks.report.measure_writing import says_something
-from pairwright.tasks.report.tables import PREFERENCES, Tables
+from pairwright.tasks.report.measure_writing import MEANINGS, says_something
+from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.write_images import CHANGED, Heat, Picture, PictureFolder
 from pairwright.tasks.store.images import decode_rgb
 
@@ -79,7 +79,6 @@ class PairView:
     checks: Mapping[str, Sequence[CheckRow]]
     """By the words of the description."""
     preference: PreferenceRow | None
-    unused: Sequence[RejectedTextRow]
     authors: Mapping[str, RejectedTextRow]
     """Rows of the rejected texts by served models, by their words; a rule wrote the others."""
     removals: RemovalsView | None
@@ -120,6 +119,7 @@ def make_card_environment() -> Environment:
         mark_words=mark_words,
         says_something=says_something,
         split_sides=split_sides,
+        meanings=MEANINGS,
     )
 
 
@@ -156,7 +156,6 @@ def gather_pairs(
             candidates=texts.candidates(pair.key),
             checks=texts.checks(pair.key),
             preference=preference,
-            unused=texts.unused(pair.key),
             authors={row.text: row for row in texts.rejected.get(pair.key, ()) if row.served},
             removals=view_removals(pair.key, list(zip(both, written, strict=True)), steps, pictures),
             comparison=texts.comparisons.get(pair.key),
@@ -197,7 +196,7 @@ def _list_changes(both: tuple[ImageRow, ImageRow]) -> Iterator[tuple[str, str]]:
 
 def gather_preferences(tables: Tables, pictures: PictureFolder, decisions: Decisions = UNDECIDED) -> list[SingleView]:
     """Return one preference of each of a few images; none if the dataset has pairs."""
-    name = next((name for name in PREFERENCES if tables.has(name)), "")
+    name = tables.preferences
     if tables.has("pairs") or not name:
         return []
     # Keys are hashes, so the first ones are a fixed random sample.

@@ -13,6 +13,7 @@ and the rejected text made from it) counts in the first: the pair of latency and
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, get_args
 
+from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.checks import AGAINST, SEEN_IN_SAME, without_bound
 from pairwright.tasks.report.tables import CHECKS, WORDS, Tables
 from pairwright.tasks.store.ledger import Counts
@@ -24,8 +25,6 @@ REFUSALS = get_args(Reason)
 PLAIN = "array_to_string(regexp_extract_all(coalesce(text, ''), '[^\\s]+'), ' ')"
 """Text with normalised white space, as SQL."""
 UNLABELLED = "no axis named"
-SEVERAL = frozenset({"sampled"})
-"""Tables with several intended answers per row."""
 MEANINGS = {
     "swapped": "The pair in the other order must give the description the other way round.",
     "same": "One of the images, shown twice, must give no difference.",
@@ -36,34 +35,16 @@ MEANINGS = {
 
 
 class Differences(NamedTuple):
-    """Measurements of the descriptions of differences."""
+    """Counts of the descriptions of differences."""
 
-    lost: int
-    """Pairs with refused answers only."""
     total: int
-    unique: int
+    repeated: int
+    asked: int
+    """First answers."""
     again: int
     """Descriptions accepted after a refused first answer."""
-
-    @property
-    def repeated(self) -> int:
-        """Return the number of repetitions."""
-        return self.total - self.unique
-
-    @property
-    def share(self) -> float:
-        """Return the repetition ratio."""
-        return self.repeated / max(self.total, 1)
-
-    @property
-    def asked(self) -> int:
-        """Return the number of first answers."""
-        return self.total + self.lost
-
-    @property
-    def share_refused(self) -> float:
-        """Return the share of refused first answers."""
-        return (self.again + self.lost) / max(self.asked, 1)
+    lost: int
+    """Pairs with refused answers only."""
 
 
 def measure_differences(tables: Tables, counts: Sequence[Counts]) -> Differences | None:
@@ -75,7 +56,8 @@ def measure_differences(tables: Tables, counts: Sequence[Counts]) -> Differences
     found = tables.ask(f"SELECT {sums} FROM described", {"described": ["text", "attempts"]})
     if not found or not (found[0][0] or lost):
         return None
-    return Differences(lost, *found[0])
+    ((total, unique, again),) = found
+    return Differences(total, total - unique, total + lost, again, lost)
 
 
 class Summaries(NamedTuple):
@@ -131,11 +113,6 @@ class Check(NamedTuple):
     """Reasons why the check was not possible for others."""
 
     @property
-    def meaning(self) -> str:
-        """Return what it checks, in a sentence; empty: a plugin's."""
-        return MEANINGS.get(self.name, "")
-
-    @property
     def against(self) -> int:
         """Return the number found wrong, without inconclusive failures."""
         return sum(number for why, number in self.why.items() if without_bound(why) in AGAINST)
@@ -167,8 +144,6 @@ class ServedUse(NamedTuple):
     model: str
     revisions: Mapping[str, int]
     rows: int
-    again: int
-    """Rows with repeated requests for one thing."""
     requests: int
     prompt_tokens: int
     completion_tokens: int
@@ -180,22 +155,16 @@ class ServedUse(NamedTuple):
 
 def measure_served(tables: Tables) -> list[ServedUse]:
     """Return the requests of each stage to each model, in the order of the build; none without a served model."""
-    stages = tables.served()
-    parts = [
-        f"SELECT {place} AS place, {name in SEVERAL} AS several, number, coalesce(attempts, 1) AS attempts, "
-        f"unnest(served) AS s FROM {name}"
-        for place, name in enumerate(stages)
-    ]
-    query = f"""WITH requests AS (SELECT place, several, number, attempts, unnest(s) FROM ({" UNION ALL ".join(parts)})
-            QUALIFY row_number() OVER (PARTITION BY s.latency, s.seed ORDER BY place, number) = 1),
-        rows AS (SELECT place, model, number, NOT any_value(several) AND (max(attempts) > 1
-            OR count(*) > count(DISTINCT prompt)) AS again FROM requests GROUP BY ALL)
-        SELECT place, model, histogram(revision), count(DISTINCT number),
-            (SELECT count(*) FROM rows r WHERE again AND (r.place, r.model) = (q.place, q.model)), count(*) AS requests,
+    planned = [one.stage for one in tables.build.planned]
+    stages = [stage.name for stage in planned if "served" in schema_of(stage.writes).names]
+    parts = [f"SELECT {place} AS place, number, unnest(served) AS s FROM {name}" for place, name in enumerate(stages)]
+    query = f"""WITH requests AS (SELECT place, number, unnest(s) FROM ({" UNION ALL ".join(parts)})
+            QUALIFY row_number() OVER (PARTITION BY s.latency, s.seed ORDER BY place, number) = 1)
+        SELECT place, model, histogram(revision), count(DISTINCT number), count(*) AS requests,
             sum(prompt_tokens)::BIGINT, sum(completion_tokens)::BIGINT, quantile_cont(latency::DOUBLE, 0.5),
             quantile_cont(latency::DOUBLE, 0.95), histogram(finish_reason)
-        FROM requests q GROUP BY ALL ORDER BY place, requests DESC, model"""
-    found = tables.ask(query, {name: ["served", "attempts"] for name in stages}) if stages else ()
+        FROM requests GROUP BY ALL ORDER BY place, requests DESC, model"""
+    found = tables.ask(query, {name: ["served"] for name in stages}) if stages else ()
     return [ServedUse(stages[place], *rest) for place, *rest in found]
 
 
@@ -217,12 +186,13 @@ def measure_writing(tables: Tables, counts: Sequence[Counts]) -> Writing:
 def say_writing(writing: Writing) -> Iterator[str]:
     """Yield the main numbers as sentences."""
     if found := writing.differences:
+        refused, share = found.again + found.lost, found.repeated / max(found.total, 1)
         yield (
-            f"{found.repeated:,} of {found.total:,} descriptions of differences ({found.share:.2%}) repeat "
+            f"{found.repeated:,} of {found.total:,} descriptions of differences ({share:.2%}) repeat "
             "another one word for word (paper 001, Table 14: 3.07%)."
         )
         yield (
-            f"{found.again + found.lost:,} of {found.asked:,} first answers ({found.share_refused:.2%}) were refused "
+            f"{refused:,} of {found.asked:,} first answers ({refused / found.asked:.2%}) were refused "
             f"by the validator (paper 001: about 0.2%); of these, {found.lost:,} had no good one after them."
         )
     if summaries := writing.summaries:

@@ -171,10 +171,10 @@ class CardSearch:
         apart.unknown.extend(one for one in judgements if one.key not in shown)
         return apart
 
-    def has(self, column: str) -> bool:
-        """Return whether any card has a value in a column that may be empty."""
-        assert column in ("similarity", "score", "gap")
-        return bool(self._one(f"SELECT count({column}) FROM cards")[0])
+    def has(self) -> dict[str, bool]:
+        """Return for each column that may be empty whether any card has a value in it."""
+        counts = self._one("SELECT count(similarity), count(score), count(gap) FROM cards")
+        return {name: count > 0 for name, count in zip(("similarity", "score", "gap"), counts, strict=True)}
 
     def find(self, search: Search) -> Hits:
         """Return a page of the hits."""

@@ -100,24 +100,15 @@ def listen(port: int) -> socket.socket:
 class Opening:
     """Application behind the guard, whose pages are made from the start on; until they are, it says so."""
 
-    def __init__(self, make: Callable[[], BrowsePages], keys: Keys) -> None:
-        self._workshop, self._make, self._keys = Workshop(), make, keys
-        self._pages: BrowsePages | None = None
+    def __init__(self, make: Callable[[Workshop], BrowsePages], keys: Keys) -> None:
+        self.workshop = Workshop()
+        self._make = lambda: make_app(make(self.workshop), keys)
         self._open()
 
     def _open(self) -> Starlette | None:
         with contextlib.suppress(NotMadeYetError):
-            return self._workshop.get("the search table", self._make_app)
+            return self.workshop.get("the search table", self._make)
         return None
-
-    def _make_app(self) -> Starlette:
-        self._pages = self._make()
-        return make_app(self._pages, self._keys)
-
-    @property
-    def is_busy(self) -> bool:
-        """Say whether something is being made."""
-        return self._workshop.is_busy or (self._pages is not None and self._pages.is_busy)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request (ASGI)."""

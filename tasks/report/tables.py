@@ -45,6 +45,11 @@ class Tables:
         """Return whether the build reached this table, and its stage is on."""
         return self._planned(name) is not None
 
+    @property
+    def preferences(self) -> str:
+        """Return the name of the latest table of preferences; empty: none."""
+        return next((name for name in PREFERENCES if self.has(name)), "")
+
     def open_all(self) -> None:
         """Open all indexes now, so that the build's ledger is not read later."""
         for planned in self.build.planned:
@@ -119,11 +124,6 @@ class Tables:
         counted = f"SELECT coalesce(value, ''), count(*) FROM ({query}) GROUP BY 1 ORDER BY 2 DESC, 1"
         return dict(self.ask(counted, columns, given))
 
-    def served(self) -> list[str]:
-        """Return the tables with records of served requests, in the order of the build."""
-        planned = [one.stage for one in self.build.planned]
-        return [stage.name for stage in planned if "served" in schema_of(stage.writes).names]
-
     def index(self, name: str) -> Index | None:
         """Return the index of a table's live rows; ``None``: the build did not reach it."""
         if name not in self._indexes and (planned := self._planned(name)):
@@ -136,14 +136,14 @@ class Tables:
 
 
 @contextlib.contextmanager
-def open_database(path: str, scratch: Path, *, read_only: bool = False) -> Generator[duckdb.DuckDBPyConnection]:
+def open_database(path: str, scratch: Path) -> Generator[duckdb.DuckDBPyConnection]:
     """Open DuckDB within the store's memory limit."""
     config: dict[str, Any] = {
         "memory_limit": MEMORY_LIMIT,
         "temp_directory": str(scratch / "spill"),
         "preserve_insertion_order": False,
     }
-    database = duckdb.connect(path, read_only=read_only, config=config)
+    database = duckdb.connect(path, config=config)
     try:
         database.execute("SET enable_progress_bar = false")
         database.execute("SET enable_external_access = false")  # no query can read another file

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.decisions import UNDECIDED
 from pairwright.schemas.rows import CaptionRow, ImageRow, NeighbourRow, PairRow, PreferenceRow, SplitRow
-from pairwright.tasks.report.card_table import CardFile, write_cards
+from pairwright.tasks.report.card_table import write_cards
 from pairwright.tasks.report.search_cards import CardSearch, Search
 from pairwright.tasks.report.tables import open_database
 from tests.bench.turns import take_turns
@@ -136,22 +136,22 @@ def by_pandas(frame: pd.DataFrame, words: Sequence[str]) -> int:
 def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        about = CardFile(folder / "cards.duckdb", True, "preferences")
-        reasons = pa.table({"key": pa.array([], pa.string()), "reason": pa.array([], pa.string())})
+        file = folder / "cards.duckdb"
         start = time.perf_counter()
         for name in ROWS:
             for _ in chunks(name, ()):
                 pass
         spent = time.perf_counter() - start
         start = time.perf_counter()
-        write_cards(chunks, about.path, folder, about=about, reasons=reasons, watch=lambda _: None)
+        with open_database(str(file), folder) as database:
+            write_cards(chunks, database, "preferences", about_pairs=True, reasons=None, watch=lambda _: None)
         took = time.perf_counter() - start
-        size = about.path.stat().st_size / 2**20
+        size = file.stat().st_size / 2**20
         print(f"{COUNT:,} cards: file of {size:,.0f} MB in {took:.0f} s, of which {spent:.0f} s to make the rows up")
         print(f"peak memory {peak():.1f} GB")
         ours: dict[str, tuple[float, int]] = {}
         for name, search in SEARCHES.items():
-            with open_database(str(about.path), folder, read_only=True) as database:
+            with open_database(str(file), folder) as database:
                 cards = CardSearch(database)
                 cards.set_decisions(UNDECIDED)
                 start = time.perf_counter()

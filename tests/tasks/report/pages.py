@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pairwright.tasks.report.browse_pages import BrowsePages
 from pairwright.tasks.report.card_table import make_cards
+from pairwright.tasks.report.explore_pages import Workshop
 from pairwright.tasks.report.search_cards import CardSearch
 from pairwright.tasks.report.tables import Tables, open_database
 from pairwright.tasks.report.write_report import Subject, write_report
@@ -63,13 +64,12 @@ def browse_build(root: Path, build, counts, profile=PROFILE):
     """Yield the served pages of a build, without the server."""
     scratch = root / "scratch"
     scratch.mkdir(exist_ok=True)
-    file = make_cards(Tables(build), scratch, watch=lambda _: None)
     told = {"name": "hand <b>made</b>", "version": "version 1", "made": "", "pairs": 0}
-    with open_database(str(file.path), scratch, read_only=True) as database:
-        yield BrowsePages(
-            tables=Tables(build), file=file, cards=CardSearch(database), scratch=scratch,
-            subject=Subject(**told, counts=counts, profile=profile),
-        )  # fmt: skip
+    with open_database(str(scratch / "cards.duckdb"), scratch) as database:
+        make_cards(Tables(build), database, watch=lambda _: None)
+        subject = Subject(**told, counts=counts, profile=profile)
+        given = {"scratch": scratch, "subject": subject, "workshop": Workshop()}
+        yield BrowsePages(tables=Tables(build), cards=CardSearch(database), **given)
 
 
 @contextmanager

@@ -64,11 +64,7 @@ def test_rejected_texts_have_their_authors(made, texts):
     key = pair(made, 2)
     rows = {row.maker: row for row in texts.rejected[key]}
     assert rows["counterfactual"].served[-1].model == LANGUAGE
-    assert not byline(rows["counterfactual"]).several
     assert byline(rows["edited"]) is None
-    (row,) = texts.unused(key)
-    assert (row.maker, row.served[-1].model) == ("sampled", CHAT)
-    assert byline(row).several, "samples are asked for on purpose"
 
 
 def test_scene_graphs_name_no_model_and_have_no_checks(tmp_path):
@@ -77,7 +73,7 @@ def test_scene_graphs_name_no_model_and_have_no_checks(tmp_path):
         texts = Texts(Tables(build), made.of("pairs"))
     key = made.of("differences")[0].subject
     assert (byline(texts.differences[key]), texts.checks(key)) == (None, {})
-    assert texts.candidates(key) == texts.unused(key) == []
+    assert texts.candidates(key) == []
 
 
 def marked(text, other):

@@ -74,17 +74,6 @@ def test_pairs_are_decided_by_keys_kept_and_downloaded(browser, whole, made):
         assert watched.complaints == []
 
 
-def test_an_edited_text_is_shown_not_interpreted(browser, whole):
-    with open_page(browser, whole / "pairs-1.html", **DESK) as (page, watched):
-        press(page, "j", "e")
-        page.keyboard.insert_text(HOSTILE)
-        press(page, "Meta+Enter")
-        page.reload()
-        assert HOSTILE in page.locator("#pair-1 .edited-text.chosen").text_content()
-        assert "owned" not in page.title()
-        assert watched.complaints == []
-
-
 @pytest.mark.slow
 def test_texts_that_are_none_or_the_same_are_not_kept(browser, whole):
     with open_page(browser, whole / "pairs-1.html", **DESK) as (page, _):

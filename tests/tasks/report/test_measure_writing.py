@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from pairwright.schemas.checks import AGAINST, NO_RATING, NOTHING_AFFIRMED, SEEN_IN_SAME
-from pairwright.schemas.rows import DifferenceRow, Dropped, Turn
+from pairwright.schemas.rows import Dropped, Turn
 from pairwright.tasks.report.measure_writing import (
     UNLABELLED,
-    Differences,
     count_axes,
     measure_checks,
     measure_differences,
@@ -47,7 +46,7 @@ def repetition(*texts):
     found = measure_differences(
         Given("CREATE TABLE described (text VARCHAR, attempts INT)", *([t, 1] for t in texts)), []
     )
-    return found.total, found.unique
+    return found.total, found.total - found.repeated
 
 
 def axes(*lists):
@@ -56,8 +55,6 @@ def axes(*lists):
 
 def test_the_first_of_equal_sentences_is_unique():
     assert repetition("a b", "a b", "a b", "c", "d", "d") == (6, 3)
-    paper = Differences(lost=0, total=767_697, unique=744_128, again=0)
-    assert (paper.repeated, f"{paper.share:.2%}") == (23_569, "3.07%")
     assert repetition("a  b\n", " a b") == (2, 1)
     assert repetition("a b", "A b", "a b.", "a, b") == (4, 4)
     assert repetition("", None) == (2, 1)
@@ -86,18 +83,16 @@ def test_descriptions_of_a_dataset(tmp_path, whole):
     ]
     made = Handmade({**whole.tables, "differences": [*rows, *refused]})
     found = differences_of(tmp_path, made)
-    assert (found.total, found.unique) == (5, 3)
+    assert (found.total, found.repeated) == (5, 2)
     # Refused: the first answers of rows 1 and 3, which came good, and of two pairs that have none.
     assert (found.again, found.lost, found.asked) == (2, 2, 7)
-    assert found.share_refused == pytest.approx(4 / 7)
 
 
 def test_where_all_were_refused_it_says_so(tmp_path, whole):
     made = Handmade(dict(whole.tables))
     made.tables["differences"] = [Dropped(source_key=row.key, reason="empty half") for row in whole.of("pairs")]
     found = differences_of(tmp_path, made)
-    assert found.total == 0
-    assert found.share_refused == 1
+    assert (found.total, found.lost) == (0, found.asked)
 
 
 def test_axes_of_statements():
@@ -157,7 +152,6 @@ def test_passed_and_failed_with_reasons_and_scores(made, checks):
         failed = Counter(row.why for row in own if not row.passed)
         assert (check.rows, check.passed, check.why) == (len(own), len(own) - failed.total(), dict(failed))
         assert check.against == sum(number for why, number in failed.items() if why in AGAINST)
-        assert check.meaning
     assert checks["same"].passed == checks["same"].rows
     assert any(row.why == NOTHING_AFFIRMED for row in made.of("grounded"))
     assert all(says_something(why) for why in (*AGAINST, SEEN_IN_SAME))
@@ -187,29 +181,10 @@ def test_requests_of_captions(tmp_path):
     assert chat.median == pytest.approx(2.5)
     assert chat.p95 == pytest.approx(np.quantile([1, 2, 3, 4], 0.95))
     assert chat.finish_reasons == {"stop": 3, "length": 1}
-    assert (chat.rows, chat.again) == (3, 1)
+    assert chat.rows == 3
     assert chat.revisions == {"rev-1": 4}
-    assert (other.requests, other.prompt_tokens, other.rows, other.again) == (1, 10, 1, 0)
+    assert (other.requests, other.prompt_tokens, other.rows) == (1, 10, 1)
     assert list(other.revisions) == [""]
-
-
-def test_attempts_are_the_row_s_where_it_says_them(tmp_path):
-    made = make_served(2, 3)
-    made.tables["described"] = [
-        replace(row, attempts=3 if n < 2 else 1) if isinstance(row, DifferenceRow) else row
-        for n, row in enumerate(made.tables["described"], start=-1)
-    ]
-    (described,) = [use for use in measured(tmp_path, made, until="described") if use.stage == "described"]
-    assert (described.rows, described.again) == (len(made.of("described")), 2)
-
-
-def test_samples_are_no_attempts(tmp_path):
-    made = make_served(2, 3)
-    made.tables["sampled"] = [
-        replace(row, served=(asked("p", 2 * n), asked("p", 2 * n + 1))) for n, row in enumerate(made.of("sampled"))
-    ]
-    (sampled,) = [use for use in measured(tmp_path, made) if use.stage == "sampled"]
-    assert (sampled.requests, sampled.again) == (2 * sampled.rows, 0)
 
 
 def test_a_request_counts_once(tmp_path):
@@ -225,10 +200,7 @@ def test_a_request_counts_once(tmp_path):
 
 def test_scenes_ask_nobody(tmp_path):
     with build_handmade(tmp_path, make_whole(2, 2)) as (build, _):
-        tables = Tables(build)
-        assert measure_served(tables) == []
-        texts = ["captions", "described", "differences", "comparisons"]
-        assert tables.served() == [*texts, "swapped", "edited", "retrieved"]
+        assert measure_served(Tables(build)) == []
 
 
 def test_many_requests_are_counted_across_parts_and_chunks(tmp_path, monkeypatch):

@@ -43,16 +43,16 @@ def test_a_port_that_is_taken_is_named():
 def test_pages_that_are_being_made_say_so_and_a_fault_is_told():
     made = Event()
 
-    def make():
+    def make(workshop):
         made.wait(60)
         raise StoreError("cards.duckdb: the disk is full")
 
     opening = Opening(make, Keys(1))
     client = TestClient(opening)
     answer = client.get("/")
-    assert (answer.status_code, answer.headers["refresh"], opening.is_busy) == (200, "1", True)
+    assert (answer.status_code, answer.headers["refresh"], opening.workshop.is_busy) == (200, "1", True)
     made.set()
-    while opening.is_busy:
+    while opening.workshop.is_busy:
         time.sleep(0.01)
     answer = client.get("/")
     assert (answer.status_code, "the disk is full" in answer.text) == (500, True)

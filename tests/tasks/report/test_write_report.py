@@ -10,7 +10,7 @@ from pairwright.schemas.rows import Dropped, Failed
 from pairwright.tasks.pages.environment import count_things
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.write_report import Subject, sample_pairs
-from tests.tasks.report.browser import broken_images, open_page, overflows, shown_in
+from tests.tasks.report.browser import broken_images, open_page, shown_in
 from tests.tasks.report.handmade import HOSTILE, Handmade, build_handmade, make_whole
 from tests.tasks.report.handmade_removals import TOO_LARGE
 from tests.tasks.report.pages import PHONE, SCRIPTS, WITH_DECISIONS, read, report
@@ -150,60 +150,6 @@ def test_pairs_without_graphs_groups_or_texts(tmp_path):
     assert "Precision" not in read(folder).text
 
 
-@pytest.mark.slow
-def test_the_name_of_a_card_stays_on_one_line_beside_many_tags(browser, whole):
-    with open_page(browser, whole / "index.html", **PHONE) as (page, _):
-        link = page.locator(".card footer a").first
-        height = link.bounding_box()["height"]
-        link.evaluate(
-            "(link) => link.nextElementSibling.insertAdjacentHTML('beforeend', '<span class=chip>x y</span>'.repeat(9))"
-        )
-        assert link.bounding_box()["height"] == height
-        assert not overflows(page)
-
-
-@pytest.mark.slow
-def test_a_table_too_wide_for_a_phone_shows_an_edge_that_scrolls(browser, whole):
-    with open_page(browser, whole / "index.html", **PHONE) as (page, _):
-        table = page.get_by_role("region", name="Stages")
-        table.evaluate("(box) => box.querySelectorAll('td').forEach((cell) => cell.textContent = '1,234,567')")
-        assert table.evaluate("(box) => box.scrollWidth > box.clientWidth")
-        assert table.evaluate("(box) => getComputedStyle(box).backgroundAttachment").count("local") == 2
-        assert not overflows(page)
-
-
-@pytest.mark.slow
-def test_texts_and_removals_fill_the_columns_beside_each_other(browser, whole):
-    with open_page(browser, whole / "pairs-1.html", viewport={"width": 1280, "height": 900}) as (page, _):
-        pair = page.locator(".pair", has=page.locator(".removals .frame")).first
-        pair.locator(".words .text p").first.evaluate("(text) => text.append(' and so on'.repeat(200))")
-        boxes = [pair.locator(f".split > {name}").bounding_box() for name in (".look", ".words", ".removals")]
-        look, words, removals = boxes
-        assert removals["x"] == look["x"] < look["x"] + look["width"] < words["x"]
-        assert words["y"] == look["y"]
-        assert 0 < removals["y"] - look["y"] - look["height"] < 40
-        assert removals["y"] < words["y"] + words["height"] / 2, "the texts push the removals down"
-        evidence = pair.locator(".evidence").bounding_box()
-        assert evidence["y"] >= max(box["y"] + box["height"] for box in boxes)
-        assert evidence["width"] > look["width"] + words["width"]
-    with open_page(browser, whole / "pairs-1.html", **PHONE) as (page, _):
-        pair = page.locator(".pair", has=page.locator(".removals .frame")).first
-        tops = [
-            pair.locator(f".{name}").first.bounding_box()["y"] for name in ("look", "words", "removals", "evidence")
-        ]
-        assert tops == sorted(tops)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("width", [600, 1040, 1041, 1280])
-def test_names_of_removals_have_room(browser, whole, width):
-    with open_page(browser, whole / "pairs-1.html", viewport={"width": width, "height": 900}) as (page, _):
-        page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
-        assert {tag.bounding_box()["width"] > 90 for tag in page.locator(".candidate .tag").all()} == {True}
-        assert {tag.bounding_box()["width"] > 90 for tag in page.locator(".found figcaption").all()} == {True}
-        assert not overflows(page)
-
-
 def test_hovering_flickers_between_the_two_images(browser, whole):
     with open_page(browser, whole / "pairs-1.html", viewport={"width": 1280, "height": 900}) as (page, _):
         frame = page.locator(".look .frame").first
@@ -285,15 +231,6 @@ def test_masks_are_laid_over_and_taken_off(browser, whole):
         assert pair.locator(".frame .mask:visible").count() == 1
         assert candidate.locator(".frame .mask:visible").count() == 1
         assert watched.complaints == []
-
-
-@pytest.mark.slow
-def test_dark_is_dark(browser, whole):
-    colour = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
-    with open_page(browser, whole / "index.html", color_scheme="dark") as (page, _):
-        assert max(page.evaluate(colour)) < 60
-    with open_page(browser, whole / "index.html", color_scheme="light") as (page, _):
-        assert min(page.evaluate(colour)) > 200
 
 
 def test_sample_of_a_dataset(tmp_path):
