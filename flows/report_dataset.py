@@ -114,7 +114,7 @@ def view_dataset(
 
         keys = Keys(int(listener.getsockname()[1]))
         opening = Opening(make_pages, keys)
-        ready(keys.url, keys.url_once)
+        ready(keys.url(keys.entry), keys.url(next(iter(keys.once))))
         with contextlib.suppress(KeyboardInterrupt):
             serve(opening, keys, listener)
         return opening.workshop.is_busy

@@ -75,8 +75,6 @@ class BrowsePages:
         self._frame: dict[str, Any] = {
             "subject": self.subject,
             "served": True,
-            "pages": (),
-            "in_full": "",
             "here": "browse",
             "judging": self.tables.has("pairs") and self.tables.has("neighbours"),
             "worded": self.tables.has("differences") or not self.tables.has("pairs"),

@@ -28,14 +28,9 @@ SHOWN_IMAGES = ("images", "rejected_images")
 """Columns of preferences that cards read elsewhere."""
 MOST_WORDS = 4000
 """Most words of two texts to compare: matching takes quadratic time."""
-FIRST = re.compile(
-    r"\b(?:(?:image|picture|photo(?:graph)?) (?:1|one)|first (?:image|picture|photo(?:graph)?|one)|former)\b",
-    re.IGNORECASE,
-)
-SECOND = re.compile(
-    r"\b(?:(?:image|picture|photo(?:graph)?) (?:2|two)|second (?:image|picture|photo(?:graph)?|one)|latter)\b",
-    re.IGNORECASE,
-)
+NOUN = "(?:image|picture|photo(?:graph)?)"
+FIRST = re.compile(rf"\b(?:{NOUN} (?:1|one)|first (?:{NOUN}|one)|former)\b", re.IGNORECASE)
+SECOND = re.compile(rf"\b(?:{NOUN} (?:2|two)|second (?:{NOUN}|one)|latter)\b", re.IGNORECASE)
 WRITTEN = re.compile(r"The difference between the two images is that the first image .*?(, while )the second image ")
 """Beginning of a description by the template; its halves may name the other image, too."""
 CUT = re.compile(r"(?:[,;]\s+(?:(?:whereas|while|but|and)\s+)?|\.\s+(?=[A-Z])|\s+(?:whereas|while)\s+)", re.IGNORECASE)
@@ -46,16 +41,6 @@ class Segment(NamedTuple):
 
     text: str
     differs: bool
-
-
-class Byline(NamedTuple):
-    """Writing of a text by served models."""
-
-    prompts: Sequence[str]
-    """Prompt files in the order of the requests."""
-    attempts: int
-    tokens: int
-    seconds: float
 
 
 class Texts:
@@ -102,22 +87,6 @@ def _grouped(rows: Iterable[R]) -> Mapping[str, Sequence[R]]:
     for row in rows:
         found[row.subject].append(row)
     return found
-
-
-def byline(row: CaptionRow | DifferenceRow | ComparisonRow | QuestionRow | RejectedTextRow) -> Byline | None:
-    """Return the byline of a text; ``None`` if no served model wrote it.
-
-    The attempts are the row's, or the largest number of requests with one prompt.
-    """
-    if not row.served:
-        return None
-    prompts = [one.prompt for one in row.served]
-    return Byline(
-        prompts=list(dict.fromkeys(prompts)),
-        attempts=max(row.attempts if isinstance(row, DifferenceRow) else 1, *map(prompts.count, prompts)),
-        tokens=sum(one.completion_tokens for one in row.served),
-        seconds=sum(one.latency for one in row.served),
-    )
 
 
 def mark_words(text: str, other: str) -> list[Segment]:

@@ -27,7 +27,7 @@ from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.report.card_table import PLAIN
-from pairwright.tasks.report.search_cards import NONE, Key, Name, PageQuery, Search
+from pairwright.tasks.report.search_cards import Key, Name, PageQuery, Search
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.index import Index
@@ -81,8 +81,6 @@ class Exploration(PageQuery):
     """Query string of a page of images."""
 
     q: Annotated[str, Field(max_length=500)] = ""
-    source: Name = ""
-    licence: Name = ""
     like: Key = ""
     """Image to show the neighbours of."""
     space: Name = ""
@@ -140,19 +138,14 @@ class ExplorePages:
                 found = {one.key: one for one in self._find(["i.key IN (SELECT unnest(?))"], [list(nearest)])}
                 shown = [found[key]._replace(cosine=cosine) for key, cosine in nearest.items() if key in found]
             else:
-                shown = self._search(asked)
+                terms = Search(q=asked.q).words
+                which = [f"contains(i.words, {PLAIN.format('?')})" for _ in terms]
+                shown = self._find(which, terms, skip=(asked.page - 1) * ON_A_PAGE)
         total = shown[0].total if shown else 0
         told = {"here": "explore", "token": token, "asked": asked, "fault": fault, "shown": shown, "total": total}
         told |= {"first": (asked.page - 1) * ON_A_PAGE + 1, "spaces": list(spaces), "previous": asked.page - 1}
         told |= {"next": asked.page + 1 if asked.page * ON_A_PAGE < total else 0}
         return self.environment.get_template("explore.html.j2").render({**self.frame, **told}), 400 if fault else 200
-
-    def _search(self, asked: Exploration) -> list[Thumbnail]:
-        terms = Search(q=asked.q).words
-        filters = {name: value for name in ("source", "licence") if (value := getattr(asked, name))}
-        which = [f"contains(i.words, {PLAIN.format('?')})" for _ in terms] + [f"i.{name} = ?" for name in filters]
-        values = [*terms, *("" if value == NONE else value for value in filters.values())]
-        return self._find(which, values, skip=(asked.page - 1) * ON_A_PAGE)
 
     def _find(self, which: Sequence[str], values: list[Any], *, skip: int = 0) -> list[Thumbnail]:
         query = f"""SELECT i.key, i.name, (SELECT count(*) FROM cards c WHERE NOT c.candidate AND c.second IS NOT NULL

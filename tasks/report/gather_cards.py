@@ -37,7 +37,7 @@ from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.pages.environment import HERE as LOOKS
 from pairwright.tasks.pages.environment import make_environment
 from pairwright.tasks.report.card_removals import RemovalsView, Steps, view_removals
-from pairwright.tasks.report.card_texts import SHOWN_IMAGES, Texts, byline, mark_words, split_sides
+from pairwright.tasks.report.card_texts import SHOWN_IMAGES, Texts, mark_words, split_sides
 from pairwright.tasks.report.measure_writing import MEANINGS, says_something
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.write_images import CHANGED, Heat, Picture, PictureFolder
@@ -88,11 +88,6 @@ class PairView:
     decision: Decision | None
 
     @property
-    def decided(self) -> str:
-        """Return the key for a decision: the preference's or, without one, the pair's."""
-        return self.preference.key if self.preference else self.row.key
-
-    @property
     def places(self) -> Sequence[RegionBox]:
         """Return the boxes of the check "regions", of the chosen description or else the first."""
         rows = (*([self.difference] if self.difference else ()), *self.candidates)
@@ -115,7 +110,6 @@ def make_card_environment() -> Environment:
     """Return the environment of the pages with cards."""
     return make_environment(
         HERE,
-        byline=byline,
         mark_words=mark_words,
         says_something=says_something,
         split_sides=split_sides,

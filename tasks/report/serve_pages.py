@@ -71,15 +71,9 @@ class Keys:
         """Return the cookie's name, with the port: ports of one host share cookies."""
         return f"pairwright-{self.port}"
 
-    @property
-    def url(self) -> str:
-        """Return the address to open."""
-        return f"http://{HOST}:{self.port}/?token={self.entry}"
-
-    @property
-    def url_once(self) -> str:
-        """Return the address to start a browser with."""
-        return f"http://{HOST}:{self.port}/?token={next(iter(self.once))}"
+    def url(self, token: str) -> str:
+        """Return the address to open: ``entry``, or once to start a browser with."""
+        return f"http://{HOST}:{self.port}/?token={token}"
 
 
 def listen(port: int) -> socket.socket:

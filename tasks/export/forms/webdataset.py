@@ -48,17 +48,14 @@ class _Tars:
         self._number = self._in_file = 0
         self._open: tarfile.TarFile | None = None
 
-    @property
-    def _path(self) -> Path:
-        return self._folder / f"{self._split}-{self._number:06d}.tar"
-
     def write(self, record: dict[str, bytes]) -> None:
         size = sum(2 * BLOCK + len(data) for data in record.values())
         if self._open and self._in_file + size > self._limit:
             self.close()
         if self._open is None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._open = tarfile.open(self._path, "w", format=tarfile.USTAR_FORMAT)  # noqa: SIM115 - closed later
+            path = self._folder / f"{self._split}-{self._number:06d}.tar"
+            self._open = tarfile.open(path, "w", format=tarfile.USTAR_FORMAT)  # noqa: SIM115 - closed later
         for name, data in record.items():
             info = tarfile.TarInfo(name)
             info.size, info.mode = len(data), 0o644
@@ -69,7 +66,7 @@ class _Tars:
     def close(self) -> None:
         if self._open:
             self._open.close()
-            self.size_bytes += self._path.stat().st_size
+            self.size_bytes += Path(str(self._open.name)).stat().st_size
             self._number += 1
         self._open, self._in_file = None, 0
 

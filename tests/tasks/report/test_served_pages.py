@@ -79,7 +79,6 @@ def test_a_pair_says_who_wrote_its_texts_and_what_checks_found(pages, made):
     text = article(pages, lambda part: f'data-key="{key}"' in part)
     for phrase in (
         f"Chosen {CHAT}",
-        "Prompt difference_from_edit , 1 attempt, 45 tokens",
         "swapped passed 0.90",
         f"judged {JUDGE}",
         "There is no difference between the two images.",
@@ -87,10 +86,8 @@ def test_a_pair_says_who_wrote_its_texts_and_what_checks_found(pages, made):
         "judged failed 1.00 judge: low rating",
         f"Commonalities and differences {LANGUAGE}",
         "locations, relative positions",
-        "Prompt compare_captions , 1 attempt, 210 tokens in",
         "Round 3 of 4 was drawn.",
         "about the second image",
-        "Prompts describe_image and split_sentences , 1 attempt",
         "Edit instruction",
     ):
         assert phrase in text, phrase
@@ -125,17 +122,6 @@ def test_pages_open_without_complaint(browser, pages):
             assert len(watched.requests) > 3
             assert "owned" not in page.title()
             assert not overflows(page)
-
-
-@pytest.mark.slow
-def test_a_turned_reading_order_turns_no_more_than_its_own_text(browser, pages):
-    """U+202E reverses what follows it: the words after such a text must still stand to its right."""
-    with open_page(browser, pages / "pairs-1.html", viewport={"width": 1280, "height": 900}) as (page, _):
-        page.evaluate("for (const one of document.querySelectorAll('.how')) one.prepend('\\u202e')")
-        heading = page.locator(".text.chosen h4").first
-        heading.evaluate("(title) => title.insertAdjacentHTML('beforeend', '<i>one</i> <i>two</i>')")
-        left, right = (heading.locator("i").nth(n).bounding_box()["x"] for n in (0, 1))
-        assert left < right
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from pairwright.schemas.rows import Dropped, Failed
 from pairwright.tasks.pages.environment import count_things
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.write_report import Subject, sample_pairs
-from tests.tasks.report.browser import broken_images, open_page, shown_in
+from tests.tasks.report.browser import open_page, shown_in
 from tests.tasks.report.handmade import HOSTILE, Handmade, build_handmade, make_whole
 from tests.tasks.report.handmade_removals import TOO_LARGE
 from tests.tasks.report.pages import PHONE, SCRIPTS, WITH_DECISIONS, read, report
@@ -208,29 +208,6 @@ def test_nothing_moves_by_itself_for_those_who_ask(browser, whole):
         assert shown_in(frame) == other
         frame.click()
         assert shown_in(frame) == own
-
-
-@pytest.mark.slow
-def test_masks_are_laid_over_and_taken_off(browser, whole):
-    with open_page(browser, whole / "pairs-1.html", viewport={"width": 1280, "height": 900}) as (page, watched):
-        pair = page.locator(".pair", has=page.locator("[data-changed]")).first
-        button, frame = pair.locator("[data-changed]"), pair.locator(".look .frame").first
-        frame.scroll_into_view_if_needed()
-        before = pixels(frame, whole)
-        button.click()
-        assert button.get_attribute("aria-pressed") == "true"
-        assert pair.locator(".look .mask:visible").count() == 2
-        assert broken_images(page) == []
-        assert np.abs(pixels(frame, whole) - before).max() > 50
-        button.click()
-        assert pair.locator(".look .mask:visible").count() == 0
-        assert np.array_equal(pixels(frame, whole), before)
-        pair.locator(".evidence > summary").click()
-        candidate = pair.locator(".candidate").nth(1)
-        candidate.locator("[data-mask]").click()
-        assert pair.locator(".frame .mask:visible").count() == 1
-        assert candidate.locator(".frame .mask:visible").count() == 1
-        assert watched.complaints == []
 
 
 def test_sample_of_a_dataset(tmp_path):
