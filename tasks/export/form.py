@@ -63,11 +63,9 @@ class Files(Protocol):
 
     def write(self, record: Any) -> None:
         """Write a record, to the next file if this one is full."""
-        ...
 
     def close(self) -> None:
         """Complete the files."""
-        ...
 
 
 class RowWriter:

@@ -43,10 +43,9 @@ def check_target(target: Path) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         form = None
     own = {MARKER, README, *form.owns} if form else set[str]()
-    if names and (not own or names - own):
-        other = sorted(names - own)[:3] or sorted(names)[:3]
+    if other := ", ".join(sorted(names - own)[:3]):
         raise ConfigError(
-            f"{target}: is neither empty nor an earlier export (it holds {', '.join(other)}); give a new name with --to"
+            f"{target}: is neither empty nor an earlier export (it holds {other}); give a new name with --to"
         )
 
 

@@ -62,22 +62,16 @@ def measure_health(tables: Tables, bounds: HealthConfig) -> list[Finding]:
         return []
     both = [row for row in rows if row["rejected"]]
     chosen, rejected = (_count_true(tables, some, of) for some, of in ((rows, "claims"), (both, "rejected_claims")))
-    known, wrong = (
-        "of which it is known, these",
-        "rejected texts that the judge rated, it found these right: they may be",
-    )
+    known = "of which it is known, these"
+    rated = "rejected texts that the judge rated, it found these right: they may be true."
     held_out = "held-out rows, training rejects the chosen text of these, word for word."
     unseen = "texts that models wrote, no check looked at these: switch on `controls`, `grounding` or `judging`."
     unproved = "rejected texts, nothing showed these to be wrong: use `judging`."
+    false = Proportion(chosen.of - chosen.hits, chosen.of)
     shares = (
-        (
-            "Chosen, yet false",
-            Proportion(chosen.of - chosen.hits, chosen.of),
-            f"chosen texts {known} do not hold of their images.",
-            0.0,
-        ),
+        ("Chosen, yet false", false, f"chosen texts {known} do not hold of their images.", 0.0),
         ("Rejected, yet true", rejected, f"rejected texts {known} hold of their images.", bounds.max_true_share),
-        ("Rejected, yet believed", _count_believed(tables, both), f"{wrong} true.", bounds.max_true_share),
+        ("Rejected, yet believed", _count_believed(tables, both), rated, bounds.max_true_share),
         ("Held out, yet rejected", _count_leaked(tables, rows), held_out, bounds.max_leaked_share),
         ("Chosen, unchecked", _count_chosen_unchecked(tables, rows), unseen, 0.0),
         ("Rejected, unchecked", _count_rejected_unchecked(tables, both), unproved, 0.0),

@@ -110,17 +110,10 @@ def test_rows_still_owed_are_said(tmp_path, whole):
     assert "still owed;" not in read(whole).text
 
 
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        ("scenes:7", "rendered scenes"),
-        ("folder:/home/someone/photographs/", "folder photographs"),
-        ("folder:.", "folder"),
-    ],
-)
-def test_a_source_in_words_without_its_place(source, words):
-    told = Subject(name="", version="", made="", counts=(), profile=Profile(source=source), pairs=0)
-    assert told.source == words
+def test_a_source_in_words_without_its_place():
+    for source, words in (("scenes:7", "rendered scenes"), ("folder:/home/me/photographs/", "folder photographs")):
+        told = Subject(name="", version="", made="", counts=(), profile=Profile(source=source), pairs=0)
+        assert told.source == words
 
 
 def test_an_empty_dataset_says_so(tmp_path):
