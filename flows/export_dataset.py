@@ -4,16 +4,16 @@ import tempfile
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export.export_rows import Order, export_rows, stream_preferences, stream_table
 from pairwright.tasks.export.form import Form, Setting
-from pairwright.tasks.export.formats import SOURCES, check_target, choose_form
+from pairwright.tasks.export.formats import check_target, choose_form
 from pairwright.tasks.export.tally_rows import EVERYTHING, About, Selection, Tally
-from pairwright.tasks.export.verify import Verifier, load_processor, make_ruler
-from pairwright.tasks.report.measure_health import judge_health, measure_health
+from pairwright.tasks.report.measure_health import measure_health
 from pairwright.tasks.report.measure_writing import measure_writing, say_writing
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.decisions import read_decisions
@@ -37,10 +37,6 @@ class ExportConfig:
     """Model to ask, for the form of requests."""
     verify: bool = False
     """Whether the result is read back."""
-    processor: str = ""
-    """Processor (folder or name on the Hub) that counts rows' tokens; empty: none."""
-    max_length: int = 0
-    """With a processor, maximum tokens of a row; 0: the processor's limit."""
 
 
 def export_dataset(
@@ -54,22 +50,20 @@ def export_dataset(
     """Write the selected rows of a version to a new folder."""
     kind = choose_form(form, config.table)
     _check(kind, target, config, found)
-    reads = SOURCES.get(kind.reads, kind.reads)
-    verifier = _make_verifier(kind, config) if config.verify else None
+    processor = _make_processor(kind) if config.verify and kind.collates else None
     with found.settled() as (build, stages):
         counts = [count for _, count in stages]
-        own = next((n for n, (planned, _) in enumerate(stages) if planned.stage.name == reads), None)
+        own = next((n for n, (planned, _) in enumerate(stages) if planned.stage.name == kind.reads), None)
         if own is None or not counts[own].rows:
-            raise ConfigError(_say_nothing_there(found, reads, say_empty(stages, [reads])))
+            raise ConfigError(_say_nothing_there(found, kind.reads, say_empty(stages, [kind.reads])))
         tables, name, decisions = Tables(build), Path(target).resolve().name, read_decisions(found.folder)
-        health = measure_health(tables) if kind.card else None
         about = About(
             name=name,
             version=describe_version(build),
             counts=counts,
             profile=found.profile,
             numbers=list(say_writing(measure_writing(tables, counts))) if kind.card else [],
-            health=list(judge_health(health, found.profile.health)) if health else (),
+            health=[one[:4] for one in measure_health(tables, found.profile.health)] if kind.card else (),
             prompts=sorted({name for planned in found.planned for name in planned.stage.prompts}),
         )
         order = Order(
@@ -79,12 +73,13 @@ def export_dataset(
             selection=config.selection,
             decisions=decisions,
             total=counts[own].rows,
-            verifier=verifier,
+            verify=config.verify,
+            processor=processor,
         )
-        if reads == "preferences":
+        if kind.reads == "preferences":
             groups = stream_preferences(build, [one for one in found.planned if one.stage.writes is PreferenceRow][-1])
         else:
-            groups = stream_table(build, {one.stage.name: one for one in found.planned}, reads, decisions)
+            groups = stream_table(build, {one.stage.name: one for one in found.planned}, kind.reads, decisions)
         return export_rows(groups, Path(target), order=order, watch=watch)
 
 
@@ -102,17 +97,12 @@ def _check(form: Form, target: str, config: ExportConfig, found: Version) -> Non
     check_target(Path(target))
 
 
-def _make_verifier(form: Form, config: ExportConfig) -> Verifier:
-    if config.processor:
-        processor = load_processor(config.processor)
-        return Verifier(form=form, processor=processor, ruler=make_ruler(processor, config.max_length))
-    if config.max_length:
-        raise ConfigError("--max-length: needs a processor to count tokens; give one with --processor")
-    if not form.collates:
-        return Verifier(form=form, processor=None)
+def _make_processor(form: Form) -> Any:
     require_packages(f"--verify of {form.name}")
+    from pairwright.tasks.training.load_model import load_processor
+
     with tempfile.TemporaryDirectory() as folder:
-        return Verifier(form=form, processor=load_processor(str(write_tiny_model(Path(folder), TEXTS))))
+        return load_processor(write_tiny_model(Path(folder), TEXTS))
 
 
 def _check_table(config: ExportConfig, tables: Collection[str]) -> None:
@@ -122,7 +112,6 @@ def _check_table(config: ExportConfig, tables: Collection[str]) -> None:
     given = {
         "--kind": bool(chosen.kinds),
         "--score": chosen.score is not None,
-        "--processor": bool(config.processor),
         "--accepted": chosen.accepted and not of_pairs,
         "--split": bool(chosen.splits) and not (of_pairs and has_splits),
     }

@@ -10,7 +10,7 @@ from typing import Any
 from pairwright.flows.version import Version
 from pairwright.schemas.arrow import R
 from pairwright.schemas.rows import ImageRow, PairRow, Row, Turn
-from pairwright.tasks.report.gather_cards import ShownRow, render_card, render_rows, small_picture
+from pairwright.tasks.report.gather_cards import render_card, render_rows, small_picture
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.index import columns_without
 
@@ -54,8 +54,7 @@ def show_rows(version: Version, table: str, rows: Sequence[Row], *, total: int) 
     told = {name: [_said(getattr(row, name)) for row in rows] for name in names}
     columns = [name for name in names if any(told[name]) or not rows]
     lines = [
-        ShownRow(pictures=pictures, cells=[told[name][number] for name in columns])
-        for number, pictures in enumerate(_pictures(version, rows))
+        (pictures, [told[name][number] for name in columns]) for number, pictures in enumerate(_pictures(version, rows))
     ]
     return render_rows(table, columns, lines, total=total)
 

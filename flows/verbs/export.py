@@ -72,10 +72,6 @@ def export(
     verify: Annotated[
         bool, Option("--verify", help="Read the result as its consumer does; fail on the first invalid row.")
     ] = False,
-    processor: Annotated[
-        str, Option(help="With --verify: count rows' tokens with this model's processor (folder or name).")
-    ] = "",
-    max_length: Annotated[int, Option(min=0, help="Maximum tokens of a row (default: the processor's limit).")] = 0,
     push_to_hub: PushToHub = "",
     private: Private = False,
     revision: Annotated[str, Option(help="With --push-to-hub: a branch, created if missing.")] = "",
@@ -87,14 +83,11 @@ def export(
 
     named = {"licences": licence, "sources": source, "splits": split, "kinds": kind}
     some: dict[str, Any] = {name: tuple(values or ()) for name, values in named.items()}
-    if not verify and (processor or max_length):
-        raise typer.BadParameter("--processor and --max-length need --verify")
     if revision and not push_to_hub:
         raise typer.BadParameter("--revision needs --push-to-hub")
     send = to_hub(push_to_hub, private=private, revision=revision)
     selection = Selection(**some, score=score, accepted=accepted)
-    verifying: dict[str, Any] = {"verify": verify, "processor": processor, "max_length": max_length}
-    config = ExportConfig(selection=selection, table=table, model=model, **verifying)
+    config = ExportConfig(selection=selection, table=table, model=model, verify=verify)
     with show_steps("Rows") as watch:
         tally = open_dataset(dataset, version).export(form, to, config=config, watch=watch)
     _print_tally(tally, choose_form(form, table), to, verified=verify)

@@ -19,7 +19,14 @@ def test_reports_of_scenes_and_of_photographs(rendered, mined):
     pages = pw.open(rendered).report(pairs=20)
     index, pairs = text_of(rendered / "report/index.html"), text_of(rendered / "report/pairs-1.html")
     assert pages.page == str(rendered / "report/index.html")
-    for words in ("demo", "Version 1", "Mining against the truth", "Recall of images", "Rejected texts", "preferences"):
+    for words in (
+        "demo",
+        "Version 1",
+        "Mining against the truth",
+        "Recall of images",
+        "Rejected images",
+        "preferences",
+    ):
         assert words in index
     assert "9 images belong to 3 known groups" in index
     for words in ("Chosen scene-graph", "Rejected", "Commonalities and differences", "Conversation", "taken"):
@@ -28,7 +35,7 @@ def test_reports_of_scenes_and_of_photographs(rendered, mined):
     assert pages.pairs == 12
     index, pairs = text_of(mined / "report/index.html"), text_of(mined / "report/pairs-1.html")
     assert "Similarity of the pairs" in index
-    for words in ("Mining against the truth", "Rejected texts", "Lengths"):
+    for words in ("Mining against the truth", "Rejected images", "Lengths"):
         assert words not in index
     for words in ("Chosen", "Captions", "Show what changed"):
         assert words not in pairs
