@@ -4,10 +4,9 @@ A stage is off if its switch is off, if the source or the pairing leaves it noth
 is off, or if no stage that is on needs it. It then reads nothing, and its table, which every profile has, is empty.
 """
 
-import sys
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -155,57 +154,6 @@ def check_table(name: str) -> None:
     """Refuse a name that is not a table's."""
     if name not in BY_NAME:
         raise ConfigError(f"{name}: no such table. There are {', '.join(TABLES)}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSummary:
-    """One table, the same for every profile."""
-
-    name: str
-    group: str
-    reads: tuple[str, ...]
-    """Tables of its input rows."""
-    uses: tuple[str, ...]
-    """Tables that are looked up for them, if their stages are on."""
-    row: str
-    """Type of its rows, in ``schemas.rows``."""
-    about: str
-    """Description of its stage, in one sentence."""
-
-
-def list_tables() -> list[TableSummary]:
-    """Return all tables in the order of the stages, with those of all installed plugins."""
-    return [
-        TableSummary(
-            name=stage.name,
-            group=stage.group,
-            reads=tuple(stage.reads),
-            uses=tuple(sorted(stage.tables - stage.reads.keys())),
-            row=stage.writes.__name__,
-            about=_about(stage),
-        )
-        for stage in list_stages(BY_NAME.plugins)
-    ]
-
-
-def _about(stage: Stage) -> str:
-    function = stage.function.func if isinstance(stage.function, partial) else stage.function
-    place = function if stage.name in BY_NAME.plugins else sys.modules[function.__module__]
-    words = (place.__doc__ or "").partition("\n\n")[0]
-    return " ".join(words.split())
-
-
-def draw_tables() -> str:
-    """Return the tables as a text diagram: groups, with an arrow to each table from its inputs."""
-    lines: list[str] = []
-    group = ""
-    for table in list_tables():
-        if table.group != group:
-            group = table.group
-            lines += ["", group]
-        looked_up = f"  (with {', '.join(table.uses)})" if table.uses else ""
-        lines += [f"  {table.name:18}<- {', '.join(table.reads)}{looked_up}", f"{'':23}{table.about}"]
-    return "\n".join(lines[1:])
 
 
 def with_source(profile: Profile, source: str | None) -> Profile:

@@ -1,6 +1,5 @@
 """The verbs that show a dataset or settings: status, report, view, decide, sources, settings, profiles."""
 
-import json
 import os
 import shlex
 import shutil
@@ -8,26 +7,14 @@ import signal
 import sys
 import textwrap
 import webbrowser
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from pairwright.flows.verbs.options import (
-    OWED,
-    STOPPED,
-    AsJson,
-    DatasetUrl,
-    ProfileName,
-    Version,
-    app,
-    open_dataset,
-    print_reasons,
-    print_stages,
-)
+from pairwright.flows.verbs import options
+from pairwright.flows.verbs.options import AsJson, DatasetUrl, ProfileName, Version, app, open_dataset
 
 
 @app.command(epilog="Example: `pairwright status dataset --json`")
@@ -40,43 +27,32 @@ def status(
     ] = False,
 ) -> None:
     """Show, per stage, what is done, dropped, failed and owed, and why. Exits with 0 even if rows are owed."""
-    if verify:
-        from pairwright.flows.show_status import verify_copies
+    from pairwright.flows.show_status import verify_copies
 
-        if (damaged := verify_copies(dataset)) is not None:
-            _conclude_verifying(damaged)
-            return
-    opened = open_dataset(dataset)
-    if refused:
-        any_refused = False
-        for row in opened.refused(refused):
-            any_refused = True
+    damaged = verify_copies(dataset) if verify else None
+    if damaged is None:  # a dataset, not a copy of one
+        opened = open_dataset(dataset)
+        rows = list(opened.refused(refused)) if refused else []
+        for row in rows:
             print("\t".join(row))
-        if not any_refused:
+        if refused and not rows:
             print(f"No input of {refused} was refused.", file=sys.stderr)
-        damaged = opened.status(verify=True).damaged if verify else ()
-    else:
-        found = opened.status(verify=verify)
-        damaged = found.damaged
-        if as_json:
-            print(json.dumps(found.as_json(), indent=1))
-        else:
-            print_stages(found.counts)
-            print_reasons(found.counts)
-            for line in (*found.owing, *found.held):
-                print(line)
+        found = opened.status(verify=verify) if verify or not refused else None
+        damaged = found.damaged if found else ()
+        if found and as_json:
+            options.print_json(found.as_json())
+        elif found and not refused:
+            options.print_stages(found.counts)
+            options.print_reasons(found.counts)
+            print("\n".join((*found.owing, *found.held)), end="\n" * bool(found.owing or found.held))
             if found.owed:
                 print(f"Rows are owed. Finish them with: pairwright resume {dataset}")
-    if verify or damaged:
-        _conclude_verifying(damaged)
-
-
-def _conclude_verifying(damaged: Sequence[str]) -> None:
     for message in damaged:
         print(f"error: {message}", file=sys.stderr)
     if damaged:
-        raise typer.Exit(OWED)
-    print("Every file is sound: no byte has changed.", file=sys.stderr)
+        raise typer.Exit(options.OWED)
+    if verify:
+        print("Every file is sound: no byte has changed.", file=sys.stderr)
 
 
 @app.command(epilog="Examples: `pairwright sources`, `pairwright sources jsonl`")
@@ -125,15 +101,12 @@ def decide(
     opened = open_dataset(dataset, version)
     done = opened.decide(file) if file else None
     now = opened.decisions()
-    refused: list[str] = []
-    for some, why in ((done.unknown, UNKNOWN), (done.wordless, WORDLESS)) if done else ():
-        if some:
-            first = ", ".join(one.key for one in some[:3])
-            refused.append(f"{len(some):,} {why}: {first}{', ...' if some[3:] else ''}")
+    refused = [(done.unknown, UNKNOWN), (done.wordless, WORDLESS)] if done else []
+    lines = [f"{len(some):,} {why}: {', '.join(one.key for one in some)}" for some, why in refused if some]
     if as_json:
         counts = {"decided": len(now), **{verdict: now.count().get(verdict, 0) for verdict in WORDS}}
         stored = len(done.known) if done else 0
-        print(json.dumps({"dataset": dataset, "stored": stored, "refused": refused, **counts}))
+        options.print_json({"dataset": dataset, "stored": stored, "refused": lines, **counts})
     else:
         if done:
             print(f"Decisions stored: {len(done.known):,}")
@@ -142,10 +115,10 @@ def decide(
         if now:
             print("Exports leave out rejected rows and take edited texts. To export only accepted or edited rows:")
             print(f"  pairwright export {shlex.quote(dataset)} --to DIR --accepted")
-    for line in refused:
+    for line in lines:
         print(f"not stored: {line}", file=sys.stderr)
-    if refused:
-        raise typer.Exit(OWED)
+    if lines:
+        raise typer.Exit(options.OWED)
 
 
 @app.command(epilog="Example: `pairwright view dataset`")
@@ -173,8 +146,8 @@ def view(
         busy = open_dataset(dataset, version).view(port=port, annotator=annotator, ready=ready, watch=watch)
     print("\nStopped. Decisions are in the dataset.", file=sys.stderr, flush=True)
     if busy:  # a thread still makes charts, and all else is closed: its resources would be reported as leaks
-        os._exit(STOPPED)
-    raise typer.Exit(STOPPED)
+        os._exit(options.STOPPED)
+    raise typer.Exit(options.STOPPED)
 
 
 @app.command(epilog="Examples: `pairwright settings mining --profile laptop`, `pairwright settings train.optimiser`")
@@ -182,20 +155,14 @@ def settings(
     section: Annotated[str, Argument(help="`mining`, `run`, ..., `train`, or one setting (default: all).")] = "",
     *,
     profile: ProfileName = "scenes",
-    tables: Annotated[bool, Option("--tables", help="Show the tables of a dataset instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the settings for `--set` and profiles, with type, range, default and meaning."""
-    if tables:
-        from pairwright.flows.pipeline import draw_tables, list_tables
-
-        print(json.dumps([asdict(one) for one in list_tables()], indent=2) if as_json else draw_tables())
-        return
     from pairwright.flows.list_settings import as_typed, list_settings
 
     found = list_settings(section, profile=profile)
     if as_json:
-        print(json.dumps([asdict(one) for one in found], indent=2))
+        options.print_json(found)
         return
     for command in dict.fromkeys(one.command for one in found):
         print(f"pairwright {command} --set NAME=VALUE{f'  (values of profile {profile})' * (command == 'build')}\n")
@@ -214,7 +181,7 @@ def profiles(*, as_json: AsJson = False) -> None:
 
     found = list_profiles()
     if as_json:
-        print(json.dumps(found, indent=2))
+        options.print_json(found)
         return
     for one in found:
         _print_wrapped(f"{one['name']:12}{one['about']}", " " * 12)
