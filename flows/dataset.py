@@ -12,7 +12,7 @@ from pairwright.flows.pipeline import Pipeline
 from pairwright.flows.plan_build import Plan, plan_build, request_to_plan
 from pairwright.flows.progress import say_nothing, show_steps
 from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
-from pairwright.flows.remove_images import Collected, Removal, collect_garbage, list_removed, remove_images, take_back
+from pairwright.flows.remove_images import Collected, Removal, collect_garbage, list_removed, remove_images
 from pairwright.flows.run_build import (
     Report,
     Request,
@@ -352,10 +352,6 @@ class Dataset:
         ``album.remove(names=["holiday/beach.jpg"], reason="asked by mail")``, then ``album.resume()``, ``album.gc()``
         """
         return remove_images(self.folder, keys, names=names, reason=reason)
-
-    def take_back(self, keys: Sequence[str], *, reason: str = "") -> list[str]:
-        """Undo the removal of images, by their keys or prefixes of these; return their keys."""
-        return take_back(self.folder, keys, reason=reason)
 
     def removed(self) -> list[tuple[str, str, str]]:
         """Return the images that are removed now: time, key, reason."""

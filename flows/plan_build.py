@@ -1,7 +1,7 @@
 """Plan a build: list its source, count owed rows per stage, and extrapolate from a trial or the dataset's counts.
 
 A trial is a real build of the source's first rows in two shards per stage; the second one is timed, since the first
-loads models. Everything grows with the rows, the search of neighbours with their square.
+loads models. Everything is taken to grow with the items of the source.
 """
 
 import math
@@ -31,7 +31,7 @@ ASKED = ("calls", "prompt_tokens", "completion_tokens")
 AMOUNTS = (*ASKED, "seconds", "bytes")
 """Amounts with a total."""
 Rates = Mapping[str, float]
-"""Output and cost of an input row of a stage; ``reach`` is the inputs per row of the tables that the stage reads."""
+"""Output and cost of an input row of a stage, and its input rows per item of the source (``inputs``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class StagePlan:
     """Plan of a stage; ``None``: unknown."""
 
     stage: str
-    known_from: str
+    known_from: str = ""
     """"trial", "dataset"; empty: not measured, or nothing to do."""
     inputs: int | None = None
     rows: int | None = None
@@ -131,8 +131,16 @@ def plan_build(request: Request, *, is_new: bool, trial: int = 0) -> Plan:
         rates, failures = _run_trial(request, trial)
         notes = ["Extrapolated from a build of the source's first rows. Searching grows with the square of the images."]
         notes += [f"In the trial, shard {failure.name} failed: {failure.error}" for failure in failures]
-    known_from = "trial" if trial else "dataset"
-    stages = list(_walk(request, counts, rates, known_from=known_from, new_items=new))
+    stages, fresh, known_from = (
+        list[StagePlan](),
+        dict[str, int | None]({"items": new}),
+        "trial" if trial else "dataset",
+    )
+    for planned in request.pipeline.plan():
+        name, before = planned.stage.name, counts.get(planned.stage.name)
+        one = _plan_stage(request, planned, before, rates.get(name), items=items, fresh=fresh)
+        stages.append(replace(one, known_from=known_from) if one.inputs and name in rates else one)
+        fresh[name] = one.rows
     notes += _notes(request, stages)
     return Plan(request=request, is_new=is_new, items=items, new_items=new, stages=stages, notes=notes)
 
@@ -152,7 +160,7 @@ def _run_trial(request: Request, rows: int) -> tuple[dict[str, Rates], list[Shar
 def _measure(folder: Folder, seconds: Mapping[str, float] | None = None) -> dict[str, Rates]:
     """Return output and cost per input row of a dataset's stages, from their parts and the given times."""
     with open_present(folder).settled() as (_, stages):
-        rows = {planned.stage.name: counts.rows for planned, counts in stages}
+        items = max(counts.of for planned, counts in stages if "items" in planned.stage.reads)
         found: dict[str, Rates] = {}
         for planned, counts in stages:
             name, done = planned.stage.name, counts.of - counts.pending
@@ -163,59 +171,42 @@ def _measure(folder: Folder, seconds: Mapping[str, float] | None = None) -> dict
             amounts = {one: sum(int(said.get(one, 0)) for said in about) / done for one in ASKED}
             amounts |= {"rows": counts.rows / done, "bytes": sum(folder.size_of(part.name) for part in parts) / done}
             amounts |= {"seconds": seconds[name]} if seconds and name in seconds else {}
-            read = sum(rows.get(table, counts.of) for table in planned.stage.reads)
-            found[name] = {**amounts, "reach": counts.of / read if read else 1.0}
+            found[name] = {**amounts, "inputs": counts.of / items}
         return found
 
 
-def _walk(
-    request: Request, counts: Mapping[str, Counts], known: Mapping[str, Rates], *, known_from: str, new_items: int
-) -> Iterator[StagePlan]:
-    """Yield each stage's plan: the rows of a stage are the new inputs of those that read it.
+def _plan_stage(
+    request: Request,
+    planned: Planned,
+    before: Counts | None,
+    rates: Rates | None,
+    *,
+    items: int,
+    fresh: Mapping[str, int | None],
+) -> StagePlan:
+    """Return a stage's plan; without rates, ``fresh`` has the new rows of the tables that it reads, if known.
 
-    A stage that needs its whole input owes all of it again when that grows. An unknown stage makes all later ones
-    unknown.
+    A stage that needs its whole input owes all of it again when that grows.
     """
-    fresh: dict[str, float | None] = {"items": new_items}
-    redone: set[str] = set()
-    for one in Pipeline(request.profile, request.until).plan():
-        stage, rates, before = one.stage, known.get(one.stage.name), counts.get(one.stage.name)
-        again = not redone.isdisjoint(stage.reads)
-        inputs = _inputs(one, before, rates, [fresh[table] for table in stage.reads], again=again)
-        if stage.whole and inputs and before and before.of and not again:
-            redone.add(stage.name)
-        if inputs == 0:
-            fresh[stage.name] = 0
-            yield StagePlan(stage=stage.name, known_from="", **dict.fromkeys(("inputs", "rows", *AMOUNTS), 0))
-            continue
-        known_rates = {} if rates is None or inputs is None else rates
-        found = {n: (inputs or 0) * rate for n, rate in known_rates.items() if n != "reach"}
-        rows = found.get("rows")
-        fresh[stage.name] = max(0, rows - before.rows) if rows is not None and before and again else rows
-        if inputs and "seconds" in found:
-            found["seconds"] /= _processes(request, one, inputs)
-        amounts: dict[str, Any] = {n: value if n == "seconds" else round(value) for n, value in found.items()}
-        whole = None if inputs is None else round(inputs)
-        yield StagePlan(stage=stage.name, known_from=known_from if rates else "", inputs=whole, **amounts)
+    stage, inputs = planned.stage, before.pending + before.failed if before else 0
+    if rates:
+        every = round(rates["inputs"] * items)
+        inputs = max(inputs, every - (before.ok + before.dropped if before else 0))
+        inputs = every if inputs and stage.whole else inputs
+    elif "items" in stage.reads:
+        inputs += fresh["items"] or 0
+    elif any(fresh[table] != 0 for table in stage.reads):
+        return StagePlan(stage=stage.name)
+    if not inputs:
+        return StagePlan(stage=stage.name, **dict.fromkeys(("inputs", "rows", *AMOUNTS), 0))
+    found = {name: rate * inputs for name, rate in (rates or {}).items() if name != "inputs"}
+    if "seconds" in found:
+        found["seconds"] /= _processes(request, planned, inputs)
+    amounts: dict[str, Any] = {name: value if name == "seconds" else round(value) for name, value in found.items()}
+    return StagePlan(stage=stage.name, inputs=inputs, **amounts)
 
 
-def _inputs(
-    planned: Planned, before: Counts | None, rates: Rates | None, fresh: Sequence[float | None], *, again: bool
-) -> float | None:
-    """Return the input rows of a stage: owed ones, new ones, and all others if it needs the whole input."""
-    owed = before.pending + before.failed if before else 0
-    added = sum(one or 0 for one in fresh)
-    if None in fresh or (added and planned.stage.only_in and rates is None):
-        return None
-    if not added:
-        return owed
-    new = added * (rates["reach"] if rates else 1)
-    if again:
-        return new
-    return new + (before.of if planned.stage.whole and before else owed)
-
-
-def _processes(request: Request, planned: Planned, inputs: float) -> int:
+def _processes(request: Request, planned: Planned, inputs: int) -> int:
     run, stage = request.profile.run, planned.stage
     listed = READERS[request.profile.sources.kind].rows_per_shard if "items" in stage.reads else stage.rows_per_shard
     size = run.rows_per_shard_of.get(stage.name) or listed or run.rows_per_shard
