@@ -1,7 +1,7 @@
 """Export a version of a dataset: open its tables, and pass its rows to the exporter."""
 
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from pairwright.tasks.export.export_rows import Order, export_rows, stream_prefe
 from pairwright.tasks.export.form import Form, Setting
 from pairwright.tasks.export.formats import SOURCES, check_target, choose_form
 from pairwright.tasks.export.tally_rows import EVERYTHING, About, Selection, Tally
-from pairwright.tasks.export.verify import Verifier, load_processor, make_ruler
+from pairwright.tasks.export.verify import Verifier, load_processor
 from pairwright.tasks.report.measure_health import judge_health, measure_health
 from pairwright.tasks.report.measure_writing import measure_writing, say_writing
 from pairwright.tasks.report.tables import Tables
@@ -41,10 +41,6 @@ class ExportConfig:
     """Model to ask, for the form of requests."""
     verify: bool = False
     """Whether the result is read back."""
-    processor: str = ""
-    """Processor (folder or name on the Hub) that counts rows' tokens; empty: none."""
-    max_length: int = 0
-    """With a processor, maximum tokens of a row; 0: the processor's limit."""
 
 
 def export_dataset(
@@ -59,7 +55,7 @@ def export_dataset(
     kind = choose_form(form, config.table)
     _check(kind, target, config, found)
     reads = SOURCES.get(kind.reads, kind.reads)
-    verifier = _make_verifier(kind, config) if config.verify else None
+    verifier = _make_verifier(kind) if config.verify else None
     beside: list[Planned] = []
     if config.negatives:
         retriever = find_retriever(found.folder, config.negatives)
@@ -114,39 +110,28 @@ def _check(form: Form, target: str, config: ExportConfig, found: Version) -> Non
             if form.needs_model
             else f"--model {config.model}: --format {form.name} has no requests to a model; leave it out"
         )
-    if config.table and form.reads == config.table != "preferences":
-        _check_table(config, {one.stage.name for one in found.planned})
     if config.negatives and form.reads != "preferences":
         raise ConfigError(f"--negatives {config.negatives}: {form.reads} have none; leave it out with {form.name}")
+    if config.table and form.reads == config.table != "preferences":
+        chosen, of_pairs = config.selection, config.table != "captions"
+        has_splits = config.table == "pairs" or "splits" in {one.stage.name for one in found.planned}
+        given = {
+            "--kind": bool(chosen.kinds),
+            "--score": chosen.score is not None,
+            "--accepted": chosen.accepted and not of_pairs,
+            "--split": bool(chosen.splits) and not (of_pairs and has_splits),
+        }
+        if lacking := next((name for name, is_given in given.items() if is_given), None):
+            raise ConfigError(f"{lacking}: does not apply to {config.table}; leave it out with --table {config.table}")
     check_target(Path(target))
 
 
-def _make_verifier(form: Form, config: ExportConfig) -> Verifier:
-    if config.processor:
-        processor = load_processor(config.processor)
-        return Verifier(form=form, processor=processor, ruler=make_ruler(processor, config.max_length))
-    if config.max_length:
-        raise ConfigError("--max-length: needs a processor to count tokens; give one with --processor")
+def _make_verifier(form: Form) -> Verifier:
     if not form.collates:
         return Verifier(form=form, processor=None)
     require_packages(f"--verify of {form.name}")
     with tempfile.TemporaryDirectory() as folder:
         return Verifier(form=form, processor=load_processor(str(write_tiny_model(Path(folder), TEXTS))))
-
-
-def _check_table(config: ExportConfig, tables: Collection[str]) -> None:
-    """Refuse options that do not apply to the rows of a table other than preferences."""
-    chosen = config.selection
-    of_pairs, has_splits = config.table != "captions", config.table == "pairs" or "splits" in tables
-    given = {
-        "--kind": bool(chosen.kinds),
-        "--score": chosen.score is not None,
-        "--processor": bool(config.processor),
-        "--accepted": chosen.accepted and not of_pairs,
-        "--split": bool(chosen.splits) and not (of_pairs and has_splits),
-    }
-    if lacking := next((name for name, is_given in given.items() if is_given), None):
-        raise ConfigError(f"{lacking}: does not apply to {config.table}; leave it out with --table {config.table}")
 
 
 def _say_nothing_there(version: Version, what: str, empty: str) -> str:

@@ -131,15 +131,11 @@ def plan_build(request: Request, *, is_new: bool, trial: int = 0) -> Plan:
         rates, failures = _run_trial(request, trial)
         notes = ["Extrapolated from a build of the source's first rows. Searching grows with the square of the images."]
         notes += [f"In the trial, shard {failure.name} failed: {failure.error}" for failure in failures]
-    stages, fresh, known_from = (
-        list[StagePlan](),
-        dict[str, int | None]({"items": new}),
-        "trial" if trial else "dataset",
-    )
+    stages, fresh = list[StagePlan](), dict[str, int | None]({"items": new})
     for planned in request.pipeline.plan():
         name, before = planned.stage.name, counts.get(planned.stage.name)
         one = _plan_stage(request, planned, before, rates.get(name), items=items, fresh=fresh)
-        stages.append(replace(one, known_from=known_from) if one.inputs and name in rates else one)
+        stages.append(replace(one, known_from="trial" if trial else "dataset") if one.inputs and name in rates else one)
         fresh[name] = one.rows
     notes += _notes(request, stages)
     return Plan(request=request, is_new=is_new, items=items, new_items=new, stages=stages, notes=notes)

@@ -96,7 +96,11 @@ def train(
     join_ranks()
     try:
         if own_rank():
-            return _train(run, folder, _wait(), watcher=None)
+            prepared: Any = spread(None)
+            if not isinstance(prepared, Prepared):
+                time.sleep(LAST_WORD)
+                raise SystemExit(1)
+            return _train(run, folder, prepared, watcher=None)
         with run.locked():
             try:
                 prepared = prepare(folder, config, run, version=version)
@@ -107,16 +111,6 @@ def train(
             return _train(run, folder, prepared, watcher=watcher)
     finally:
         leave_ranks()
-
-
-def _wait() -> Prepared:
-    from pairwright.tasks.training.ranks import spread
-
-    prepared: Any = spread(None)
-    if isinstance(prepared, Prepared):
-        return prepared
-    time.sleep(LAST_WORD)
-    raise SystemExit(1)
 
 
 def _train(run: Run, folder: Folder, prepared: Prepared, *, watcher: "Watcher | None") -> Trained:
@@ -134,11 +128,15 @@ def _train(run: Run, folder: Folder, prepared: Prepared, *, watcher: "Watcher | 
         from pairwright.tasks.training.train_model import train_model as fit
 
     job = Job(run=run, config=prepared.config, dataset=folder, start=prepared.start, watcher=watcher)
+    page = ""
     try:
         with fitting(prepared.config, run):
             ended = fit(job)
     finally:  # also for a failed run: the page shows why
-        page = _write_page(run) if not own_rank() else ""
+        try:
+            page = "" if own_rank() else str(write_run_page(run.folder))
+        except (ConfigError, StoreError) as error:
+            log.warning("no page was written: %s", error)
     files = (run.answers / f"{name}.jsonl" for name in ("predictions", "references"))
     answers = [str(file) for file in files if file.exists() and file.stat().st_size]
     return Trained(
@@ -150,14 +148,6 @@ def _train(run: Run, folder: Folder, prepared: Prepared, *, watcher: "Watcher | 
         page=page,
         answers=" ".join(answers) if ended.finished and len(answers) == 2 else "",
     )
-
-
-def _write_page(run: Run) -> str:
-    try:
-        return str(write_run_page(run.folder))
-    except (ConfigError, StoreError) as error:
-        log.warning("no page was written: %s", error)
-        return ""
 
 
 def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | None = None) -> Prepared:
@@ -174,8 +164,8 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
         found, place = None, find_run(folder, config.start).model if config.start else Path()
         config, start = pin_models(config, start=place), {"folder": str(place)} if config.start else {}
     else:
-        begins = find_start(folder, config, run, version=version)
-        config, found, place, start = begins.config, begins.found, begins.found.folder, begins.describe()
+        found, config = find_start(folder, config, run, version=version)
+        place, start = found.folder, {"folder": str(found.folder), "revision": found.revision}
         if count_gpus() and not run.is_finished:
             check_memory(place, config)
     if config.start and not (place / MANIFEST).exists():
@@ -192,10 +182,10 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
     beside: list[Planned] = []
     if config.negatives_from:
         beside = mine_table(opened, find_retriever(folder, config.negatives_from), pool=config.data.split)
-    if not run.config():
-        beside += tell_table(opened, config)
+    begun = run.config() is not None
+    beside += [] if begun else tell_table(opened, config)
     try:
-        if not run.config():
+        if not begun:
             _begin(opened, config, run, beside, start=start)
         if found is None:
             have_places(opened, config, run)
