@@ -271,14 +271,14 @@ class Dataset:
         return train(self.url, config, name=name or objective, version=self._number, watcher=watcher)
 
     @classmethod
-    def iterate(cls, url: str | Path, *, worker: Worker | None = None, **choices: Any) -> "Iterated":
+    def iterate(cls, url: str | Path, **choices: Any) -> "Iterated":
         """Train in rounds on the model's own texts; builds the dataset if there is none yet.
 
         ``Dataset.iterate("album", rounds=3, model="Qwen/Qwen2.5-VL-3B-Instruct")``; choices: ``IterateConfig``.
         """
         from pairwright.flows.iterate_rounds import IterateConfig, Rounds
 
-        return Rounds(folder=Folder(str(url)), config=IterateConfig(**choices), worker=worker or working).iterate()
+        return Rounds(Folder(str(url)), IterateConfig(**choices)).iterate()
 
     def runs(self) -> list[ListedRun]:
         """List the trainings: objective, progress, last measurement."""

@@ -7,19 +7,18 @@ beside its model. Finished parts are read, unfinished ones continue.
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pairwright.flows.evaluate_model import EvaluationConfig, Watch, evaluate_model
+from pairwright.flows.evaluate_model import EvaluationConfig, evaluate_model
 from pairwright.flows.load_profile import change_profile, load_profile
 from pairwright.flows.make_train_config import count_processes, make_config
 from pairwright.flows.pipeline import Pipeline, with_source
 from pairwright.flows.progress import show_steps
-from pairwright.flows.run_build import Request, Worker, make_request, request_of, run_build, working
+from pairwright.flows.run_build import Request, make_request, request_of, run_build, working
 from pairwright.flows.show_training import watching_training
 from pairwright.flows.train_model import train
 from pairwright.schemas.config import Profile
@@ -33,9 +32,6 @@ from pairwright.tasks.store.snapshot import read_snapshot, snapshot_numbers
 from pairwright.tasks.training.find_model import find_model
 from pairwright.tasks.training.report.write_rounds_page import HEADS, Round, keep_rounds, write_rounds_page
 from pairwright.tasks.training.runs import HELD_OUT, RUNS, Run, check_name, read_metrics
-
-if TYPE_CHECKING:
-    from pairwright.tasks.training.ranks import Watcher
 
 POLICY, TRUTH, SAMPLES = "models.policy", "truth.json", 4
 OWN = "preferences.rejected=own"
@@ -96,16 +92,12 @@ class Iterated:
         return f"{ended}. The model: {Path(self.page).parents[1] / best.run}/checkpoint"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Rounds:
     """Rounds of a dataset: reads finished ones, makes the others."""
 
     folder: Folder
     config: IterateConfig
-    worker: Worker = working
-    watching: "Callable[[], AbstractContextManager[Watcher]]" = watching_training
-    watch: Watch = show_steps
-    """Progress of builds, trainings and evaluations."""
 
     def iterate(self) -> Iterated:
         """Make the rounds, up to the first one that is worse than an earlier one."""
@@ -150,20 +142,22 @@ class Rounds:
 
     def _make(self, number: int) -> bool:
         """Make a round; return whether its training finished."""
+        from pairwright.tasks.training.score_rows import release_scorer
+
         run, asked = self._run(number), self.config
         self._check()
         version = run.data()["snapshot"] if run.config() else self._build(number)
         start = self._run(number - 1).folder.name if number else ""
         words = {"model": "" if number else asked.model, "start": start, "dataset": self.folder.url}
         config = make_config(asked.objective if number else "sft", asked.train_settings, **words)
-        with self.watching() as watcher:
+        with watching_training() as watcher:
             trained = train(self.folder.url, config, name=run.folder.name, version=version, watcher=watcher)
-        _release()
+        release_scorer()  # the GPU's memory is needed by the next process
         if trained.finished and self.measure == SHARE:
             place: dict[str, Any] = {"data": Path(self.folder.path("")), "version": version, "to": run.folder / TRUTH}
             place |= {"model": str(run.folder), "max_pixels": config.model.max_pixels}
-            evaluate_model(EvaluationConfig(benchmark="scene-differences", **place), watch=self.watch)
-            _release()
+            evaluate_model(EvaluationConfig(benchmark="scene-differences", **place), watch=show_steps)
+            release_scorer()
         return trained.finished
 
     def _check(self) -> None:
@@ -209,7 +203,7 @@ class Rounds:
             last = Request.again(self.folder)
             pipeline = Pipeline(change_profile(last.profile, lines))
             request = replace(request_of(pipeline, self.folder), limit=last.limit)
-        with self.worker(request) as work:
+        with working(request) as work:
             report = run_build(request, work)
         if not report.is_complete or not report.snapshot:
             status = report.status(self.folder.url)
@@ -251,10 +245,3 @@ class Rounds:
                 counts = stages[table]["counts"]
                 refused = "".join(f", {count:,} x {reason}" for reason, count in counts["reasons"].items())
                 yield f"{counts['rows']:,} {table} of {counts['in']:,}{refused}"
-
-
-def _release() -> None:
-    """Release the GPU's memory for the next process."""
-    from pairwright.tasks.training.score_rows import release_scorer
-
-    release_scorer()

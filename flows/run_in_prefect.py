@@ -3,7 +3,6 @@
 They run in this process; Prefect shows them and decides when they start, never what is done.
 """
 
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,10 +13,9 @@ from prefect.states import Cancelled, Completed, Failed
 from pydantic import Field
 
 from pairwright.flows import evaluate_model as models
-from pairwright.flows.build_dataset import RUNNER, as_flow_run, dataset_name, logged, publish_table, tagged
+from pairwright.flows.build_dataset import dataset_name, logged, publish_table, tagged
 from pairwright.flows.dataset import Dataset
 from pairwright.flows.export_dataset import ExportConfig
-from pairwright.flows.iterate_rounds import IterateConfig, Iterated, Rounds
 from pairwright.flows.progress import log_steps
 from pairwright.flows.show_training import TrainingLines
 from pairwright.flows.train_model import Trained
@@ -26,7 +24,6 @@ from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
 from pairwright.tasks.evaluation.read_captions import BLANK
 from pairwright.tasks.export.formats import FORMATS
 from pairwright.tasks.export.tally_rows import EVERYTHING, Selection
-from pairwright.tasks.store.files import Folder
 
 FormName = Annotated[str, Field(json_schema_extra={"enum": [*FORMATS]})]
 BenchmarkName = Annotated[str, Field(json_schema_extra={"enum": [*BENCHMARKS]})]
@@ -95,44 +92,6 @@ def train_model(
     if trained.finished:
         return Completed(message=f"the model is in {trained.folder}/checkpoint", data=trained)
     return Cancelled(message=f"Stopped at step {trained.step:,} of {trained.steps:,}, with a checkpoint", data=trained)
-
-
-@flow(name="iterate-rounds", flow_run_name="iterate-{dataset}", task_runner=RUNNER, persist_result=False)
-def iterate_rounds(
-    dataset: str,
-    rounds: Annotated[int, Field(ge=1)] = 3,
-    writes: list[str] | None = None,
-    objective: Objective = "dpo",
-    model: str = "",
-    source: str | None = None,
-    profile: str = "",
-    settings: list[str] | None = None,
-    train_settings: list[str] | None = None,
-    name: str = "iterate",
-) -> State[Iterated]:
-    """Train in rounds on the model's own texts: build, SFT, then rounds that are kept unless they are worse.
-
-    Args:
-        dataset: Folder of the dataset.
-        rounds: Rounds after SFT.
-        writes: Texts that the trained model writes: sampled_texts (default), differences, comparisons.
-        objective: Objective of the rounds.
-        model: The base model: a folder, a name on the Hub, or tiny; empty: that of the settings.
-        source: Source of a new dataset.
-        profile: Profile of a new dataset; empty: the dataset exists.
-        settings: Fields of the profile to set ("models.policy.launch.command=/.../bin/vllm").
-        train_settings: Fields of all trainings to set ("optimiser.num_train_epochs=3").
-        name: Name of the runs: NAME-0, NAME-1, ...
-    """
-    words: dict[str, Any] = {"rounds": rounds, "writes": writes or ("sampled_texts",), "objective": objective}
-    words |= {"model": model, "source": source, "profile": profile, "settings": settings or [], "name": name}
-    config = IterateConfig(**words, train_settings=train_settings or [])
-    told: dict[str, Any] = {"watching": lambda: nullcontext(TrainingLines()), "watch": log_steps}
-    with logged(), tagged(dataset_name(dataset), objective):
-        found = Rounds(folder=Folder(dataset), config=config, worker=as_flow_run, **told).iterate()
-    if found.finished:
-        return Completed(message=found.conclusion, data=found)
-    return Cancelled(message="Stopped: run it again, which goes on", data=found)
 
 
 @flow(name="evaluate-model", flow_run_name="evaluate-{checkpoint}-on-{benchmark}", persist_result=False)

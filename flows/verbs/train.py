@@ -144,12 +144,7 @@ def iterate(
     words["train_settings"] = train_settings or []
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        if os.environ.get("PREFECT_API_URL"):
-            from pairwright.flows.run_in_prefect import iterate_rounds
-
-            found = options.run_flow(iterate_rounds, {"dataset": dataset, **words})
-        else:
-            found = options.load_dataset().iterate(dataset, **words)
+        found = options.load_dataset().iterate(dataset, **words)
     except (ServerError, StoreError, TrainingError) as error:
         raise type(error)(f"{error}. {GO_ON}") from error
     except KeyboardInterrupt:
