@@ -337,10 +337,10 @@ class Dataset:
         """List the versions, the oldest first: time, rows, changed settings."""
         return list_versions(self.folder)
 
-    def diff(self, before: int, after: int, *, stage: str = "", listed: bool = False) -> Difference:
+    def diff(self, before: int, after: int, *, stage: str = "") -> Difference:
         """Compare two versions: rows that came and went, inputs with another outcome and why, changed settings."""
         first, second = (open_version(self.folder, number) for number in (before, after))
-        return diff_versions(first, second, stage=stage, listed=listed)
+        return diff_versions(first, second, stage=stage)
 
     def lineage(self, key: str) -> Lineage:
         """Return everything made from a row, and everything it was made from, with the maker of each."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from pairwright.flows.progress import LineWatcher
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.answers import TOKENS
-from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.part import Part, read_about
 from pairwright.tasks.store.pool import Outcome, ShardFailed
 from pairwright.tasks.store.shard import ShardRef
@@ -33,16 +32,12 @@ class MeteredWatcher(LineWatcher):
         from prometheus_client import Counter, Gauge
 
         super().__init__()
-        self.shown = shown
+        self.shown, self.waiting, self.end = shown, shown.waiting, shown.end
         self.rows = Counter("pairwright_rows", "Rows written.", ["stage", "outcome"], registry=registry)
         self.shards = Counter("pairwright_shards", "Shards that ended.", ["stage", "outcome"], registry=registry)
         self.tokens = Counter("pairwright_tokens", "Tokens of served models.", ["stage", "kind"], registry=registry)
         self.seconds = Counter("pairwright_seconds", "Time that shards took.", ["stage"], registry=registry)
         self.owed = Gauge("pairwright_owed_rows", "Input rows not done yet.", ["stage"], registry=registry)
-
-    def waiting(self, planned: Planned) -> None:
-        """Say that another build holds the table."""
-        self.shown.waiting(planned)
 
     def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
         """Say how much is owed."""
@@ -53,10 +48,8 @@ class MeteredWatcher(LineWatcher):
         """Count what a shard did."""
         stage, done = planned.stage.name, outcome.result
         self.seconds.labels(stage).inc(outcome.seconds)
-        if isinstance(done, ShardFailed):
-            self.shards.labels(stage, "failed").inc()
-        else:
-            self.shards.labels(stage, "done").inc()
+        self.shards.labels(stage, "failed" if isinstance(done, ShardFailed) else "done").inc()
+        if not isinstance(done, ShardFailed):
             self.owed.labels(stage).dec(outcome.shard.stop - outcome.shard.start)
             for name, count in done.counts.items():
                 self.rows.labels(stage, name).inc(count)
@@ -65,10 +58,6 @@ class MeteredWatcher(LineWatcher):
                 for kind in TOKENS:
                     self.tokens.labels(stage, kind.removesuffix("_tokens")).inc(int(about.get(kind, 0)))
         self.shown.advance(planned, outcome)
-
-    def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
-        """Say how the stage stands."""
-        self.shown.end(planned, counts, seconds)
 
 
 @contextmanager

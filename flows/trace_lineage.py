@@ -16,8 +16,7 @@ from pairwright.prompts import load
 from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.dataset import Build
-from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.lineage import Link, Way, find_keys, follow, read_cells
+from pairwright.tasks.store.lineage import Link, find_keys, follow, read_cells
 
 TOLD = (
     *("name", "source", "licence", "origin", "model", "embedder", "maker", "note", "attempts", "finish_reason"),
@@ -31,7 +30,7 @@ LONGEST = 60
 SERVED = ("model", "revision", "seed", "prompt")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Traced:
     """Row of a lineage."""
 
@@ -56,37 +55,30 @@ class Lineage:
     """Per table in it: fingerprint, settings, models, prompts with their SHA-256."""
 
 
-def trace_lineage(found: Version, key: str) -> Lineage:
+def trace_lineage(found: Version, prefix: str) -> Lineage:
     """Return everything made from a row, and everything it was made from, in a version."""
     with found.settled() as (build, _):
-        seed = _find(build, found.folder, key)
-        ways: dict[Way, list[Link]] = {way: follow(build, [seed], way) for way in ("made of it", "made from")}
-        links = [link for some in ways.values() for link in some]
-        made = _made(build, [seed, *((link.table, link.key) for link in links)])
-        rows = {
-            way: [
-                Traced(table=one.table, key=one.key, of=(one.of_table, one.of_key), made=made[one.table, one.key])
-                for one in some
-            ]
-            for way, some in ways.items()
-        }
+        rows = find_keys(build, prefix.strip().lower()) if prefix.strip() else []
+        if len({key for _, key in rows}) != 1:
+            some = ", ".join(f"{key} ({table})" for table, key in rows[:5])
+            several = f"several keys begin with {prefix!r}: {some}. Give more digits"
+            raise ConfigError(
+                f"{found.folder.url}: {several if rows else f'no row has a key that begins with {prefix!r}'}"
+            )
+        seed = rows[0]
+        down, up = (follow(build, [seed], way) for way in ("made of it", "made from"))
+        made = _made(build, [seed, *((link.table, link.key) for link in (*down, *up))])
+
+        def traced(links: Sequence[Link]) -> list[Traced]:
+            return [Traced(one.table, one.key, (one.of_table, one.of_key), made[one.table, one.key]) for one in links]
+
         return Lineage(
             version=found.number,
-            row=Traced(table=seed[0], key=seed[1], of=None, made=made[seed]),
-            made_of_it=rows["made of it"],
-            made_from=rows["made from"],
+            row=Traced(*seed, None, made[seed]),
+            made_of_it=traced(down),
+            made_from=traced(up),
             tables=_tables(found, {table for table, _ in made}),
         )
-
-
-def _find(build: Build, folder: Folder, prefix: str) -> tuple[str, str]:
-    rows = find_keys(build, prefix.strip().lower()) if prefix.strip() else []
-    if len({key for _, key in rows}) == 1:
-        return rows[0]
-    if not rows:
-        raise ConfigError(f"{folder.url}: no row has a key that begins with {prefix!r}")
-    some = ", ".join(f"{key} ({table})" for table, key in rows[:5])
-    raise ConfigError(f"{folder.url}: several keys begin with {prefix!r}: {some}. Give more digits")
 
 
 def _made(build: Build, rows: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:

@@ -38,17 +38,16 @@ def versions(dataset: DatasetUrl, as_json: AsJson = False) -> None:
         print(f"No version of {dataset} is published yet. See: pairwright status {shlex.quote(dataset)}")
 
 
-@app.command(epilog="Examples: `pairwright diff dataset 3 4`, `pairwright diff dataset 3 4 --stage pairs --list`")
+@app.command(epilog="Examples: `pairwright diff dataset 3 4`, `pairwright diff dataset 3 4 --stage pairs`")
 def diff(
     dataset: DatasetUrl,
     before: Annotated[int, Argument(min=1, help="Number of the first version.")],
     after: Annotated[int, Argument(min=1, help="Number of the second version.")],
     as_json: AsJson = False,
     stage: Annotated[str, Option(help="Only this table, or this group of tables.")] = "",
-    listed: Annotated[bool, Option("--list", help="List the keys of the rows, and the names of images.")] = False,
 ) -> None:
     """Compare two versions: rows that came and went, inputs with another outcome and why, changed settings."""
-    found = open_dataset(dataset).diff(before, after, stage=stage, listed=listed)
+    found = open_dataset(dataset).diff(before, after, stage=stage)
     if as_json:
         print_json(found)
         return
@@ -203,19 +202,18 @@ def schedule(
     """Update a dataset on a schedule: a Prefect deployment that lists its source again and does what is owed."""
     from pairwright.flows import schedule_dataset as flow
 
-    times = flow.Timetable(cron=cron, timezone=timezone, paused=pause, pool=pool)
-    place = flow.check_schedule(dataset, times)
-    if serve and cron:
+    place = flow.check_schedule(dataset, cron, timezone, paused=pause)
+    if not cron:
+        again = f"pairwright schedule {shlex.quote(dataset)} --cron ..."
+        print(f"{flow.pause_schedule(place)}: paused. Go on with: {again}")
+        return
+    deployment = flow.make_deployment(place, cron, timezone, paused=pause)
+    if serve:
         print(f"Updates of {place} run here, at {cron} ({timezone}). Ctrl-C stops and pauses them.", flush=True)
-        flow.serve_schedule(place, times)
+        flow.serve_schedule(deployment)
         print("The schedule is paused. The same command goes on with it.", file=sys.stderr)
         return
-    if not cron:
-        name, again = flow.pause_schedule(place), f"pairwright schedule {shlex.quote(dataset)} --cron ..."
-        print(f"{name}: paused. Go on with: {again}")
-        return
-    name = flow.apply_schedule(place, times)
-    print(f"{name}: {'paused' if pause else 'scheduled'} at {cron} ({timezone})")
+    print(f"{flow.apply_schedule(deployment, pool)}: {'paused' if pause else 'scheduled'} at {cron} ({timezone})")
     print(f"Run a worker on a machine with access to {place}: prefect worker start --pool {pool} --type process")
 
 
