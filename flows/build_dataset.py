@@ -45,8 +45,7 @@ from pairwright.tasks.store.shard import ShardRef
 from pairwright.tasks.store.stage import Planned, Stage
 
 RUNNER: Any = ThreadPoolTaskRunner(max_workers=512)  # threads that only wait; the workers set the pace
-AHEAD = 2
-"""Task runs submitted per worker process: enough to keep workers busy, few to lose with a server."""
+AHEAD = 2  # task runs submitted per worker process: enough to keep workers busy, few to lose with a server
 LOCK = "schedule"
 """Lock of updates, one at a time per dataset; a killed process releases it at once, Prefect's own limit only later."""
 log = logging.getLogger(__name__)

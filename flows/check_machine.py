@@ -30,8 +30,7 @@ GB = 1e9
 MIN_MEMORY_GB, MIN_FREE_GB = 4.0, 5.0
 SERVER_SECONDS = 3.0
 NOUNS = {find_nouns.STAGE.name, find_mentions.STAGE.name}
-FETCH = ". Fetch it with: "
-"""Text after which the message of a missing model tells how to fetch each of its files."""
+FETCH = ". Fetch it with: "  # text after which the message of a missing model tells how to fetch each of its files
 
 
 def check_machine(out: str, *, needs_gpu: bool) -> Iterator[Check]:

@@ -17,8 +17,7 @@ from pairwright.flows.verbs.options import app as registered
 from pairwright.schemas.errors import ConfigError, ModelError, PairwrightError, SourceError
 
 WORDS = {int: "NUMBER", float: "NUMBER"}
-SHARED = ("quiet", "verbose", "log_format", "plugin")
-"""Options allowed before or after a verb."""
+SHARED = ("quiet", "verbose", "log_format", "plugin")  # options allowed before or after a verb
 
 
 class LazyGroup(TyperGroup):

@@ -48,8 +48,7 @@ if TYPE_CHECKING:  # each is needed by one method only, and takes 0.05 to 0.1 s 
 
 Settings = Mapping[str, Any] | Sequence[str]
 """Fields of a profile or of a training: ``{"mining.min_similarity": 0.8}`` or ``["mining.min_similarity=0.8"]``."""
-Watch = Callable[[int, int], None]
-"""Called with the rows or steps done so far, and their total."""
+Watch = Callable[[int, int], None]  # called with the rows or steps done so far, and their total
 
 
 class Dataset:
@@ -62,8 +61,7 @@ class Dataset:
     run = album.train("adpo", start="sft")
     """
 
-    outcome: Report | None = None
-    """Report of the last build that this object ran; ``None``: it ran none."""
+    outcome: Report | None = None  # report of the last build that this object ran; ``None``: it ran none
 
     def __init__(self, folder: Folder, number: int | None = None) -> None:
         """Store a dataset's folder and the number of a version; ``open`` and ``build`` check them first."""

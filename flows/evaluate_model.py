@@ -40,12 +40,9 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.find_model import find_model as find_checkpoint
 from pairwright.tasks.training.runs import RUNS
 
-PIXELS = 448 * 448
-"""As ``model.max_pixels`` of a training."""
-RESAMPLES, SEED = 1000, 0
-"""Bootstrap of the intervals; the seed is that of perturbed questions, too."""
-FINISHED = "checkpoint"
-"""Folder of a run with its model."""
+PIXELS = 448 * 448  # as `model.max_pixels` of a training
+RESAMPLES, SEED = 1000, 0  # bootstrap of the intervals; the seed is that of perturbed questions, too
+FINISHED = "checkpoint"  # folder of a run with its model
 SAID = {
     "empty": "answers are empty",
     "cut": "answers were cut, at the most tokens that are allowed",
@@ -66,31 +63,19 @@ class EvaluationConfig:
     EvaluationConfig(model="album/runs/dpo", benchmark="scenes", data=Path("album"), limit=50)
     """
 
-    model: str
-    """A checkpoint, a run's folder, a name on the Hub; or the model's name on the server."""
+    model: str  # A checkpoint, a run's folder, a name on the Hub; or the model's name on the server
     benchmark: str
-    data: Path
-    """Folder of its annotations and images, or a dataset."""
-    version: int | None = None
-    """The number of the dataset's version; none: the newest."""
-    to: Path | None = None
-    """File of the scores; ``None``: below ``evaluations``."""
-    limit: int | None = None
-    """Only the first N items."""
-    server: ChatConfig | str = ""
-    """Server of the model, or its address; empty: it is loaded here."""
-    judge: ChatConfig | str = ""
-    """Judge: a server, its address, or a profile (its judge, else its chat)."""
-    judge_model: str = ""
-    """The judge's name on its server; empty: the profile's, or the only model there."""
-    batch: int = 8
-    """Questions per batch of a model that is loaded here."""
-    max_pixels: int = PIXELS
-    """Maximum pixels of an image for a model that is loaded here; larger ones are scaled down."""
-    perturb: str = ""
-    """Perturbation of the questions: "noise:5", "fog:5", "words:0.4"."""
-    blank: str = "keep"
-    """Blank references: "keep" (published scores count them), or "drop"."""
+    data: Path  # folder of its annotations and images, or a dataset
+    version: int | None = None  # the number of the dataset's version; none: the newest
+    to: Path | None = None  # file of the scores; ``None``: below `evaluations`
+    limit: int | None = None  # only the first N items
+    server: ChatConfig | str = ""  # server of the model, or its address; empty: it is loaded here
+    judge: ChatConfig | str = ""  # judge: a server, its address, or a profile (its judge, else its chat)
+    judge_model: str = ""  # the judge's name on its server; empty: the profile's, or the only model there
+    batch: int = 8  # questions per batch of a model that is loaded here
+    max_pixels: int = PIXELS  # maximum pixels of an image for a model that is loaded here; larger ones are scaled down
+    perturb: str = ""  # perturbation of the questions: "noise:5", "fog:5", "words:0.4"
+    blank: str = "keep"  # blank references: "keep" (published scores count them), or "drop"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,10 +84,8 @@ class Evaluated:
 
     config: EvaluationConfig
     benchmark: Benchmark
-    identity: str
-    """Identity of the model."""
-    judge: str
-    """The judge's name; empty: there was none."""
+    identity: str  # identity of the model
+    judge: str  # the judge's name; empty: there was none
     results: Results
     to: Path
 

@@ -33,14 +33,11 @@ class ExportConfig:
     """Configuration of an export: the table, the selection of rows, the verification."""
 
     selection: Selection = EVERYTHING
-    table: str = ""
-    """Table to export; empty: the form's own."""
+    table: str = ""  # table to export; empty: the form's own
     negatives: str = ""
     """ADPO run that provides mined negatives: the rows are those that a training with them would see."""
-    model: str = ""
-    """Model to ask, for the form of requests."""
-    verify: bool = False
-    """Whether the result is read back."""
+    model: str = ""  # model to ask, for the form of requests
+    verify: bool = False  # whether the result is read back
 
 
 def export_dataset(

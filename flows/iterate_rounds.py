@@ -39,8 +39,7 @@ WRITES: Mapping[str, tuple[str, Sequence[str]]] = {
     "sampled_texts": ("sampled", ("sampled_texts.enabled=true", "sampled_texts.prompt=preference", OWN)),
     "comparisons": ("comparisons", ("comparisons.writer=served", "comparisons.input=images")),
     "differences": ("described", ("differences.writer=served", OWN)),
-}
-"""Sections of texts that the trained model may write, with the table that they fill and the settings of a round."""
+}  # sections of texts that the trained model may write, with the table that they fill and the settings of a round
 SHARE, LOSS = "share of held-out answers that are true", "loss per token of the held-out chosen texts, less is better"
 
 
@@ -48,23 +47,16 @@ SHARE, LOSS = "share of held-out answers that are true", "loss per token of the 
 class IterateConfig:
     """Configuration of an iterated training."""
 
-    rounds: int = 3
-    """Rounds after SFT."""
+    rounds: int = 3  # rounds after SFT
     writes: Sequence[str] = ("sampled_texts",)
     """Texts that the trained model writes, by section of a profile: ``WRITES``."""
-    objective: str = "dpo"
-    """Objective of the rounds."""
-    model: str = ""
-    """The base model; empty: that of the settings."""
-    name: str = "iterate"
-    """Name of the runs: NAME-0 (SFT), NAME-1, ..."""
+    objective: str = "dpo"  # objective of the rounds
+    model: str = ""  # the base model; empty: that of the settings
+    name: str = "iterate"  # name of the runs: NAME-0 (SFT), NAME-1, ...
     source: str | None = None
-    profile: str = ""
-    """Profile of a new dataset."""
-    settings: Sequence[str] = ()
-    """Fields of the profile to set; ``models.policy.launch.command`` is the rounds' vLLM."""
-    train_settings: Sequence[str] = ()
-    """Fields of all trainings to set."""
+    profile: str = ""  # profile of a new dataset
+    settings: Sequence[str] = ()  # fields of the profile to set; `models.policy.launch.command` is the rounds' vLLM
+    train_settings: Sequence[str] = ()  # fields of all trainings to set
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +65,9 @@ class Iterated:
 
     rounds: Sequence[Round]
     measure: str
-    kept: Sequence[bool]
-    """Whether each round is kept; the last kept one has the model."""
+    kept: Sequence[bool]  # whether each round is kept; the last kept one has the model
     page: str
-    finished: bool
-    """Whether nothing is left to do; otherwise a training was stopped, and the same command continues."""
+    finished: bool  # whether nothing is left to do; otherwise a training was stopped, and the same command continues
 
     def cells(self) -> Iterator[Sequence[str]]:
         """Yield heads and rounds as a table."""

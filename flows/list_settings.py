@@ -25,29 +25,23 @@ from pairwright.schemas.section import Section, filled_by, section_within
 from pairwright.schemas.training import TrainConfig
 
 Command = Literal["build", "train"]
-TRAIN = "train"
-"""Section of all settings of `pairwright train`."""
+TRAIN = "train"  # section of all settings of `pairwright train`
 WORDS = {"boolean": "true or false", "integer": "whole number", "number": "number", "string": "text", "null": "nothing"}
 BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
-NO_BOUND = 2**32
-"""Maximum of seeds, which the list leaves out."""
+NO_BOUND = 2**32  # maximum of seeds, which the list leaves out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """One row of the list."""
 
-    command: Command
-    """Command with the ``--set`` for it."""
+    command: Command  # command with the `--set` for it
     name: str
     type: str
-    range: str
-    """Allowed values, in words; empty: all of the type."""
-    default: Any
-    """``None``: there is none, it must be given."""
+    range: str  # allowed values, in words; empty: all of the type
+    default: Any  # ``None``: there is none, it must be given
     meaning: str
-    value: Any
-    """Value of the profile; for `train`, the default."""
+    value: Any  # value of the profile; for `train`, the default
 
 
 def list_settings(section: str = "", *, profile: str = "scenes") -> list[Setting]:

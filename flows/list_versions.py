@@ -26,10 +26,8 @@ class Listed:
     parent: int | None
     newest: bool
     rows: dict[str, int]
-    changed: list[str]
-    """Settings that changed from its parent, in words; empty if the parent is deleted."""
-    removed: int
-    """Last removal on request that it takes into account; 0: none."""
+    changed: list[str]  # settings that changed from its parent, in words; empty if the parent is deleted
+    removed: int  # last removal on request that it takes into account; 0: none
     missing: int
 
     def cells(self) -> list[object]:

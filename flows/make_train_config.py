@@ -126,8 +126,7 @@ def _write_small(version: Version, config: TrainConfig) -> Path:
     return write_tiny_model(Path(version.folder.path("models")), texts, size=config.model.name)
 
 
-PAPER_BATCH = 256
-"""Rows of a step over all devices (paper 002, Table 10)."""
+PAPER_BATCH = 256  # rows of a step over all devices (paper 002, Table 10)
 
 
 def make_config(

@@ -26,10 +26,8 @@ from pairwright.tasks.store.pool import Outcome, ShardFailed, Workers, count_cor
 from pairwright.tasks.store.scratch import own_temporary_folder, scratch_folder
 from pairwright.tasks.store.stage import Planned
 
-ASKED = ("calls", "prompt_tokens", "completion_tokens")
-"""Metadata of parts of stages that ask served models."""
-AMOUNTS = (*ASKED, "seconds", "bytes")
-"""Amounts with a total."""
+ASKED = ("calls", "prompt_tokens", "completion_tokens")  # metadata of parts of stages that ask served models
+AMOUNTS = (*ASKED, "seconds", "bytes")  # amounts with a total
 Rates = Mapping[str, float]
 """Output and cost of an input row of a stage, and its input rows per item of the source (``inputs``)."""
 
@@ -39,16 +37,14 @@ class StagePlan:
     """Plan of a stage; ``None``: unknown."""
 
     stage: str
-    known_from: str = ""
-    """"trial", "dataset"; empty: not measured, or nothing to do."""
+    known_from: str = ""  # "trial", "dataset"; empty: not measured, or nothing to do
     inputs: int | None = None
     rows: int | None = None
     calls: int | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     bytes: int | None = None
-    seconds: float | None = None
-    """Elapsed time, in the profile's worker processes."""
+    seconds: float | None = None  # elapsed time, in the profile's worker processes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +52,9 @@ class Plan:
     """Plan of a build: what it would do, per stage."""
 
     request: Request
-    is_new: bool
-    """Whether the dataset does not exist yet."""
+    is_new: bool  # whether the dataset does not exist yet
     items: int
-    new_items: int
-    """Items that the dataset lacks."""
+    new_items: int  # items that the dataset lacks
     stages: Sequence[StagePlan]
     notes: Sequence[str]
 

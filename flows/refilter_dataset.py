@@ -20,24 +20,19 @@ from pairwright.tasks.store.snapshot import stream_live
 from pairwright.tasks.store.stage import Planned
 
 SECTION = "mining"
-NAMED = 3
-"""Maximum new pairs that are named."""
-DECIDED = (SECTION, "uniting")
-"""Sections of the stages that depend on the thresholds."""
+NAMED = 3  # maximum new pairs that are named
+DECIDED = (SECTION, "uniting")  # sections of the stages that depend on the thresholds
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refiltered:
     """Pairs of other thresholds from the stored neighbours."""
 
-    before: list[Counts]
-    """Counts of each dependent table with the dataset's thresholds."""
-    after: list[Counts]
-    """Counts with the new thresholds."""
+    before: list[Counts]  # counts of each dependent table with the dataset's thresholds
+    after: list[Counts]  # counts with the new thresholds
     kept: int
     gained: int
-    gained_names: list[str]
-    """Names of the images of a few new pairs."""
+    gained_names: list[str]  # names of the images of a few new pairs
     lost: int
     failures: list[ShardFailed]
 

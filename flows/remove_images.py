@@ -35,14 +35,11 @@ WHOLE = 32
 class Removal:
     """Removal of images: the entry, and its consequences."""
 
-    number: int
-    """Number of the entry; 0: nothing to do."""
+    number: int  # number of the entry; 0: nothing to do
     keys: list[str]
     before: list[str]
-    unknown: list[str]
-    """Images that the newest version lacks; they stay out if the source has them later."""
-    rows: dict[str, int]
-    """Rows of the newest version that leave, by table."""
+    unknown: list[str]  # images that the newest version lacks; they stay out if the source has them later
+    rows: dict[str, int]  # rows of the newest version that leave, by table
 
 
 def remove_images(folder: Folder, texts: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = "") -> Removal:
@@ -107,16 +104,11 @@ class Collected:
     plan: garbage.Plan
     needed: garbage.Needed
     kept: list[int]
-    gone: dict[int, str]
-    """Deleted versions, with reasons."""
-    blocked: str = ""
-    """Why removed images cannot be deleted yet."""
-    swept: int = 0
-    """Last removal that is gone from the tables completely; 0: none."""
-    broken: Sequence[str] = ()
-    """Unfinished trainings that cannot continue, since rows of theirs are deleted."""
-    beside: Sequence[str] = ()
-    """Untouched folders that may hold parts of a removed image."""
+    gone: dict[int, str]  # deleted versions, with reasons
+    blocked: str = ""  # why removed images cannot be deleted yet
+    swept: int = 0  # last removal that is gone from the tables completely; 0: none
+    broken: Sequence[str] = ()  # unfinished trainings that cannot continue, since rows of theirs are deleted
+    beside: Sequence[str] = ()  # untouched folders that may hold parts of a removed image
     freed: int = 0
 
 

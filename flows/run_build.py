@@ -46,8 +46,7 @@ from pairwright.tasks.store.shard import ShardRef
 from pairwright.tasks.store.stage import Planned
 
 log = logging.getLogger(__name__)
-ROWLESS = ("run.", "gates.", "health.")
-"""Sections that change no row."""
+ROWLESS = ("run.", "gates.", "health.")  # sections that change no row
 OWN_NOTES = (*ROWLESS, *(f"found.{name}." for name in Profile.model_fields if name != "models"))
 """Fields that change no row, and findings of a build other than served models."""
 REGISTRIES: Mapping[str, Registry[Any]] = {one.group: one for one in (READERS, EMBEDDERS, VALIDATORS, BY_NAME)}
@@ -58,8 +57,7 @@ STEPS = {
     "captioning": "write-texts",
     "rejected": "reject-images",
     "preferences": "build-preferences",
-}
-"""Step of a build for each group of stages."""
+}  # step of a build for each group of stages
 RunStep = Callable[[str, Callable[[], Sequence[Counts]]], None]
 """Runner of a step: calls the function, which returns the counts of its stages, exactly once."""
 
@@ -70,8 +68,7 @@ class Work:
 
     run_shards: RunShards
     watcher: LineWatcher
-    run_step: RunStep | None = None
-    """``None``: a step runs directly."""
+    run_step: RunStep | None = None  # ``None``: a step runs directly
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +77,10 @@ class Request:
 
     folder: Folder
     profile: Profile
-    limit: int | None = None
-    """First N images of the source; ``None``: all."""
+    limit: int | None = None  # first N images of the source; ``None``: all
     until: str = ""
-    only_stage: str = ""
-    """Retry failed rows of this stage only (a group or a table)."""
-    only_reason: str = ""
-    """Retry only rows that failed for this reason."""
+    only_stage: str = ""  # retry failed rows of this stage only (a group or a table)
+    only_reason: str = ""  # retry only rows that failed for this reason
 
     @property
     def pipeline(self) -> Pipeline:
@@ -100,8 +94,7 @@ class Request:
         return cls(folder=folder, profile=record.profile, limit=record.limit, until=record.until)
 
 
-Worker = Callable[[Request], AbstractContextManager[Work]]
-"""Context manager that provides the ``Work`` of a request."""
+Worker = Callable[[Request], AbstractContextManager[Work]]  # context manager that provides the `Work` of a request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +104,7 @@ class Report:
     counts: list[Counts]
     seconds: list[float]
     failures: list[ShardFailed]
-    snapshot: Snapshot | None
-    """Newest version; ``None`` if the first build was held back."""
+    snapshot: Snapshot | None  # newest version; ``None`` if the first build was held back
     verdict: Verdict
 
     @property

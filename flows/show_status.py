@@ -85,13 +85,10 @@ class Status:
     """Status of a dataset: per stage, rows done, dropped, failed and owed, with reasons."""
 
     dataset: str
-    version: int
-    """The newest version's number; 0: there is none."""
+    version: int  # the newest version's number; 0: there is none
     counts: Sequence[Counts]
-    held: Sequence[str]
-    """Why the last build was not published, and what to do; empty: it was."""
-    damaged: Sequence[str] = ()
-    """A message for each damaged file, if that was checked."""
+    held: Sequence[str]  # why the last build was not published, and what to do; empty: it was
+    damaged: Sequence[str] = ()  # A message for each damaged file, if that was checked
 
     @property
     def owed(self) -> int:

@@ -29,17 +29,14 @@ class Listed:
     name: str
     objective: str
     model: str
-    start: str
-    """Run that it started from; empty: none."""
-    version: int | None
-    """Number of the version that it trains on; ``None``: there was none yet."""
+    start: str  # run that it started from; empty: none
+    version: int | None  # number of the version that it trains on; ``None``: there was none yet
     step: int
     finished: bool
     loss: float | None
     held_out_loss: float | None
     held_out_margin: float | None
-    evaluations: list[EvaluationRow]
-    """Scores on benchmarks."""
+    evaluations: list[EvaluationRow]  # scores on benchmarks
     problem: str = ""
 
     def cells(self) -> list[object]:
@@ -106,8 +103,7 @@ log = logging.getLogger("pairwright")
 SHOWN = ("loss", "margin", "accuracy", "margin/image", "accuracy/image", "nll", "loss/description")
 """Metrics that are shown during training."""
 RATE = "rows per second"
-BAR = 12
-"""Width of the bar in characters."""
+BAR = 12  # width of the bar in characters
 
 
 class TrainingLines:

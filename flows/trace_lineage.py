@@ -22,10 +22,8 @@ TOLD = (
     *("name", "source", "licence", "origin", "model", "embedder", "maker", "note", "attempts", "finish_reason"),
     *("check", "passed", "score", "why", "tag", "tagger", "inpainter", "chosen_model", "rejected_maker", "split"),
     *("rejected_image_maker", "served"),
-)
-"""Columns with the maker of a row."""
-MOST = 20
-"""Maximum rows of one table shown below one row; the rest are counted."""
+)  # columns with the maker of a row
+MOST = 20  # maximum rows of one table shown below one row; the rest are counted
 LONGEST = 60
 SERVED = ("model", "revision", "seed", "prompt")
 
@@ -38,21 +36,18 @@ class Traced:
     key: str
     of: tuple[str, str] | None
     """Table and key of the row through which it was reached; ``None``: it is the row in question."""
-    made: dict[str, Any]
-    """Its non-empty columns about how it was made."""
+    made: dict[str, Any]  # its non-empty columns about how it was made
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lineage:
     """Lineage of one row."""
 
-    version: int
-    """0: the current tables, since there is no version yet."""
+    version: int  # 0: the current tables, since there is no version yet
     row: Traced
     made_of_it: list[Traced]
     made_from: list[Traced]
-    tables: dict[str, dict[str, Any]]
-    """Per table in it: fingerprint, settings, models, prompts with their SHA-256."""
+    tables: dict[str, dict[str, Any]]  # per table in it: fingerprint, settings, models, prompts with their SHA-256
 
 
 def trace_lineage(found: Version, prefix: str) -> Lineage:

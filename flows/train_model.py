@@ -57,17 +57,13 @@ class Trained:
     """Outcome of a training."""
 
     folder: str
-    finished: bool
-    """Whether there is a finished model; otherwise it was stopped, and the same command continues."""
-    was_finished: bool = False
-    """Whether it was finished before, so that nothing was done."""
+    finished: bool  # whether there is a finished model; otherwise it was stopped, and the same command continues
+    was_finished: bool = False  # whether it was finished before, so that nothing was done
     step: int = 0
     steps: int = 0
-    measured: dict[str, float] = field(default_factory=dict[str, float])
-    """Last measurement on the held-out rows."""
+    measured: dict[str, float] = field(default_factory=dict[str, float])  # last measurement on the held-out rows
     page: str = ""
-    answers: str = ""
-    """Files of its answers to held-out rows, and of the dataset's texts about them, if it writes any."""
+    answers: str = ""  # files of its answers to held-out rows, and of the dataset's texts about them, if it writes any
 
 
 @dataclass(frozen=True)

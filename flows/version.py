@@ -37,8 +37,7 @@ from pairwright.tasks.store.snapshot import (
 from pairwright.tasks.store.stage import Planned, Stage, fingerprint
 from pairwright.tasks.store.takedowns import read_takedowns
 
-Settled = tuple[Build, list[tuple[Planned, Counts]]]
-"""An open build, and its stages with their counts."""
+Settled = tuple[Build, list[tuple[Planned, Counts]]]  # an open build, and its stages with their counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +51,8 @@ class Version:
     folder: Folder
     record: BuildRecord
     planned: Sequence[Planned]
-    off: Sequence[Planned] = ()
-    """Stages that are off, with empty tables that are not read."""
-    snapshot: Snapshot | None = None
-    """``None``: the current tables."""
+    off: Sequence[Planned] = ()  # stages that are off, with empty tables that are not read
+    snapshot: Snapshot | None = None  # ``None``: the current tables
     _indexes: dict[str, Index] = field(default_factory=dict[str, Index], compare=False, repr=False)
 
     @classmethod

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from pairwright.tasks.store.ledger import Counts
     from pairwright.tasks.store.pool import ShardFailed
 
-app = typer.Typer(rich_markup_mode=None)
-"""The application, with which the modules of this folder register their verbs."""
+app = typer.Typer(rich_markup_mode=None)  # the application, with which the modules of this folder register their verbs
 
 OWED, WRONG, STOPPED = 1, 2, 130
 
