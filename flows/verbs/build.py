@@ -10,21 +10,7 @@ from typer import Option
 
 from pairwright.flows.load_profile import load_profile
 from pairwright.flows.verbs import options
-from pairwright.flows.verbs.options import (
-    AnyProfile,
-    AsJson,
-    DatasetUrl,
-    Limit,
-    Out,
-    ProfileName,
-    Settings,
-    Source,
-    Until,
-    app,
-    open_dataset,
-    shown_size,
-    stopping,
-)
+from pairwright.flows.verbs.options import app
 
 if TYPE_CHECKING:
     from pairwright.flows.dataset import Dataset
@@ -32,12 +18,12 @@ if TYPE_CHECKING:
 
 @app.command(epilog="Example: `pairwright build PHOTOS --out dataset --until mining`")
 def build(
-    out: Out,
-    source: Source = None,
-    profile: ProfileName = "scenes",
-    settings: Settings = None,
-    limit: Limit = None,
-    until: Until = "",
+    out: options.Out,
+    source: options.Source = None,
+    profile: options.ProfileName = "scenes",
+    settings: options.Settings = None,
+    limit: options.Limit = None,
+    until: options.Until = "",
     exclude: Annotated[
         list[str] | None, Option(help="Exclude images that nearly match one of this source (repeatable).")
     ] = None,
@@ -51,7 +37,7 @@ def build(
 
 @app.command(epilog="Example: `pairwright resume dataset --stage captioning --reason 'no answer in time'`")
 def resume(
-    dataset: DatasetUrl,
+    dataset: options.DatasetUrl,
     stage: Annotated[str, Option(help="Retry this stage only.")] = "",
     reason: Annotated[str, Option(help="Retry only rows that failed for this reason.")] = "",
     settings: Annotated[
@@ -63,7 +49,7 @@ def resume(
     words: dict[str, Any] = {"stage": stage, "reason": reason, "settings": settings or []}
 
     def resume_here() -> "Dataset":
-        opened = open_dataset(dataset)
+        opened = options.open_dataset(dataset)
         opened.resume(**words)
         return opened
 
@@ -82,22 +68,22 @@ def _run(flow: str, words: dict[str, Any], url: str, here: "Callable[[], Dataset
         except httpx.HTTPError as error:
             print(f"{server}: lost Prefect's server ({error}); no row is lost", file=sys.stderr)
         else:
-            return options.conclude(open_dataset(url))
-    with stopping(url):
+            return options.conclude(options.open_dataset(url))
+    with options.stopping(url):
         built = here()
     return options.conclude(built)
 
 
 @app.command(epilog="Examples: `pairwright plan PHOTOS -p laptop --trial 50`, `pairwright plan --out dataset`")
 def plan(
-    source: Source = None,
-    profile: AnyProfile = "",
-    settings: Settings = None,
-    limit: Limit = None,
-    until: Until = "",
-    out: Out = "",
+    source: options.Source = None,
+    profile: options.AnyProfile = "",
+    settings: options.Settings = None,
+    limit: options.Limit = None,
+    until: options.Until = "",
+    out: options.Out = "",
     trial: Annotated[int, Option(min=0, help="Build the first N rows (such as 50) to measure their cost.")] = 0,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show, per stage, what a build would do: rows, calls, tokens, time, disk. Builds only the trial.
 
@@ -106,7 +92,7 @@ def plan(
     if trial:
         print(f"Building a trial of {trial:,} rows ...", file=sys.stderr)
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
-    with stopping(""):
+    with options.stopping(""):
         found = options.load_dataset().plan(source, out=out, **words, trial=trial)
     if as_json:
         options.print_json(found.as_json())
@@ -120,7 +106,7 @@ def _print_plan(plan: Any) -> None:
     columns: dict[str, tuple[str, Callable[[float], str]]] = {
         "inputs": ("in", "{:,.0f}".format), "rows": ("rows", "{:,.0f}".format), "calls": ("calls", "{:,.0f}".format),
         "prompt_tokens": ("tokens in", "{:,.0f}".format), "completion_tokens": ("tokens out", "{:,.0f}".format),
-        "bytes": ("disk", shown_size), "seconds": ("time", _time),
+        "bytes": ("disk", options.shown_size), "seconds": ("time", _time),
     }  # fmt: skip
 
     def cells(name: str, amounts: Mapping[str, float | None]) -> list[str]:
@@ -148,13 +134,13 @@ CLUSTERED = (
 
 @app.command(epilog="Example: `pairwright refilter dataset --set mining.min_similarity=0.8`")
 def refilter(
-    dataset: DatasetUrl,
-    settings: Settings = None,
+    dataset: options.DatasetUrl,
+    settings: options.Settings = None,
     keep: Annotated[bool, Option("--keep", help="Keep these thresholds for the dataset.")] = False,
 ) -> None:
     """Try other mining thresholds on the stored similarities: which pairs come and go. Nothing is embedded again."""
-    with stopping(dataset):
-        found = open_dataset(dataset).refilter(settings or [], keep=keep)
+    with options.stopping(dataset):
+        found = options.open_dataset(dataset).refilter(settings or [], keep=keep)
     options.print_failures(found.failures)
     for title, counts in (("Before", found.before), ("After", found.after)):
         print(f"\n{title}")
@@ -176,10 +162,10 @@ def refilter(
     epilog="Examples: `pairwright fetch --profile gpu-80`, `pairwright fetch -p laptop --until mining --check`"
 )
 def fetch(
-    source: Source = None,
-    profile: ProfileName = "scenes",
-    settings: Settings = None,
-    until: Until = "",
+    source: options.Source = None,
+    profile: options.ProfileName = "scenes",
+    settings: options.Settings = None,
+    until: options.Until = "",
     check: Annotated[bool, Option("--check", help="Fetch nothing: only verify the files on this machine.")] = False,
     served: Annotated[
         bool, Option("--served", help="Also fetch the models that vLLM loads (`launch.enabled`): tens of gigabytes.")
@@ -196,7 +182,7 @@ def fetch(
         else:
             for name, model, size in flow.left_out(chosen, until, ask=not check):
                 print(
-                    f"Left out: {model}{f' ({shown_size(size)})' if size else ''}, which vLLM loads ({name}). "
+                    f"Left out: {model}{f' ({options.shown_size(size)})' if size else ''}, which vLLM loads ({name}). "
                     f"Add --served, or let vLLM fetch it: --set {name}.launch.download=true"
                 )
     except KeyboardInterrupt:
@@ -207,14 +193,14 @@ def fetch(
     if done.files:
         rows = [
             (
-                *(one.field, one.model, one.file, shown_size(one.size) if one.folder else ""),
+                *(one.field, one.model, one.file, options.shown_size(one.size) if one.folder else ""),
                 one.how if not one.fault else "DAMAGED" if one.folder else "NOT HERE",
             )
             for one in done.files
         ]
         options.print_table(["section", "model", "file", ">size", "verified by"], *rows)
         for folder, sizes in done.places.items():
-            print(f"{folder}: {len(sizes)} files, {shown_size(sum(sizes))}")
+            print(f"{folder}: {len(sizes)} files, {options.shown_size(sum(sizes))}")
     if done.faults:
         if check:
             print("Fetch the missing files with the same command without --check.", file=sys.stderr)

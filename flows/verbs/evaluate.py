@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from pairwright.flows.verbs.options import OWED, AsJson, Version, app, print_table
+from pairwright.flows.verbs import options
+from pairwright.flows.verbs.options import app
 from pairwright.schemas.errors import ConfigError
 
 evaluate = typer.Typer(
@@ -31,7 +32,7 @@ def captions(
     metric: Annotated[list[str] | None, Option(help="bleu, meteor, rouge-l, cider-d, spice (repeatable).")] = None,
     missing: Annotated[str, Option(help="References without a prediction: refuse, empty, leave-out.")] = "refuse",
     resamples: Annotated[int, Option(min=0, max=100_000, help="Bootstrap resamples for intervals; 0: none.")] = 1000,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Score captions: BLEU, METEOR, ROUGE-L, CIDEr-D, SPICE as coco-caption does, with bootstrap intervals.
 
@@ -66,7 +67,7 @@ def captions(
             for one in found.scores
         ]
         skipped = [(name.upper(), "-", "skipped", "") for name in found.skipped]
-        print_table(["metric", ">x 100", f">{CONFIDENCE:.0%} from", ">to"], *shown, *skipped)
+        options.print_table(["metric", ">x 100", f">{CONFIDENCE:.0%} from", ">to"], *shown, *skipped)
         print(f"{len(matched.items):,} items, {found.references:,} references; protocol {protocol}")
         for count, what in (
             (matched.missing, "references had no prediction"),
@@ -79,7 +80,7 @@ def captions(
         for name, reason in found.skipped.items():
             print(f"{name} was skipped: {reason}")
     if metric and found.skipped:
-        raise typer.Exit(OWED)
+        raise typer.Exit(options.OWED)
 
 
 @evaluate.command(
@@ -101,8 +102,8 @@ def model(
     batch: Annotated[int, Option(min=1, help="Questions per batch; halved on out-of-memory.")] = 8,
     max_pixels: Annotated[int, Option(min=784, help="Larger images are scaled down first.")] = 448 * 448,
     blank: Annotated[str, Option(help="Blank references: keep (as published scores do), drop.")] = "keep",
-    version: Version = None,
-    as_json: AsJson = False,
+    version: options.Version = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Ask a model a benchmark's questions, and score its answers with bootstrap intervals.
 
@@ -129,7 +130,7 @@ def model(
     if as_json:
         print(json.dumps(found.as_json(), indent=1))
     else:
-        print_table(*found.cells())
+        options.print_table(*found.cells())
         print("\n".join(found.notes()))
     if found.results.owed:
-        raise typer.Exit(OWED)
+        raise typer.Exit(options.OWED)

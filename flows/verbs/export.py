@@ -6,7 +6,7 @@ import typer
 from typer import Argument, Option
 
 from pairwright.flows.verbs import options
-from pairwright.flows.verbs.options import DatasetUrl, Private, PushToHub, Version, app, open_dataset
+from pairwright.flows.verbs.options import app
 
 Names = list[str] | None
 
@@ -17,7 +17,7 @@ Names = list[str] | None
     "`pairwright export dataset --to dataset-hf --push-to-hub me/dataset --private`"
 )
 def export(
-    dataset: DatasetUrl,
+    dataset: options.DatasetUrl,
     to: Annotated[
         str,
         Option(
@@ -52,7 +52,7 @@ def export(
     accepted: Annotated[
         bool, Option("--accepted", help="Only rows that people accepted or edited (`pairwright decide`).")
     ] = False,
-    version: Version = None,
+    version: options.Version = None,
     negatives: Annotated[
         str, Option(help="ADPO run that provides the negatives (`train --set negatives_from=RUN`).")
     ] = "",
@@ -60,8 +60,8 @@ def export(
     verify: Annotated[
         bool, Option("--verify", help="Read the result as its consumer does; fail on the first invalid row.")
     ] = False,
-    push_to_hub: PushToHub = "",
-    private: Private = False,
+    push_to_hub: options.PushToHub = "",
+    private: options.Private = False,
     revision: Annotated[str, Option(help="With --push-to-hub: a branch, created if missing.")] = "",
 ) -> None:
     """Export a dataset in the format of another program."""
@@ -77,7 +77,7 @@ def export(
     selection = Selection(**some, score=score, accepted=accepted)
     config = ExportConfig(selection=selection, table=table, negatives=negatives, model=model, verify=verify)
     with show_steps("Rows") as watch:
-        tally = open_dataset(dataset, version).export(form, to, config=config, watch=watch)
+        tally = options.open_dataset(dataset, version).export(form, to, config=config, watch=watch)
     found = choose_form(form, table)
     sizes = ", ".join(f"{split} {rows:,}" for split, (rows, _) in tally.sizes.items())
     left_out = f"; {tally.left_out:,} others are left out" if tally.left_out else ""

@@ -14,13 +14,13 @@ import typer
 from typer import Argument, Option
 
 from pairwright.flows.verbs import options
-from pairwright.flows.verbs.options import AsJson, DatasetUrl, ProfileName, Version, app, open_dataset
+from pairwright.flows.verbs.options import app
 
 
 @app.command(epilog="Example: `pairwright status dataset --json`")
 def status(
-    dataset: DatasetUrl,
-    as_json: AsJson = False,
+    dataset: options.DatasetUrl,
+    as_json: options.AsJson = False,
     refused: Annotated[str, Option(help="List the inputs that this table refused, with names and reasons.")] = "",
     verify: Annotated[
         bool, Option("--verify", help="Read every file of a dataset, model or export; name what is damaged or missing.")
@@ -31,7 +31,7 @@ def status(
 
     damaged = verify_copies(dataset) if verify else None
     if damaged is None:  # a dataset, not a copy of one
-        opened = open_dataset(dataset)
+        opened = options.open_dataset(dataset)
         rows = list(opened.refused(refused)) if refused else []
         for row in rows:
             print("\t".join(row))
@@ -69,12 +69,12 @@ def sources(kind: Annotated[str, Argument(help="One kind, to see its details.")]
 
 @app.command(epilog="Example: `pairwright report dataset`")
 def report(
-    dataset: DatasetUrl,
+    dataset: options.DatasetUrl,
     pairs: Annotated[int, Option(min=0, help="Number of pairs to show.")] = 60,
-    version: Version = None,
+    version: options.Version = None,
 ) -> None:
     """Write pages that show a dataset: pairs, texts, removals, charts. They open from disk."""
-    pages = open_dataset(dataset, version).report(pairs=pairs)
+    pages = options.open_dataset(dataset, version).report(pairs=pairs)
     shown = f"Pairs shown: {pages.pairs:,}. " if pages.pairs else ""  # a source of preferences brings none
     if "://" in pages.page:  # no browser opens it
         print(f"{shown}The pages are at {pages.page}. To look at them: pairwright view {shlex.quote(dataset)}")
@@ -89,16 +89,16 @@ WORDLESS = "that edit a pair without a preference, which has no texts of its own
 
 @app.command(epilog="Examples: `pairwright decide dataset decisions.jsonl`, `pairwright decide dataset --json`")
 def decide(
-    dataset: DatasetUrl,
+    dataset: options.DatasetUrl,
     file: Annotated[str, Argument(help="File that a page of `report` saved: decisions.jsonl.")] = "",
-    version: Version = None,
-    as_json: AsJson = False,
+    version: options.Version = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Store which rows people accepted, rejected or edited; exports and trainings follow. Without a file, count them.
 
     Decisions about rows that the version lacks are refused, with exit code 1. The latest decision about a row counts.
     """
-    opened = open_dataset(dataset, version)
+    opened = options.open_dataset(dataset, version)
     done = opened.decide(file) if file else None
     now = opened.decisions()
     refused = [(done.unknown, UNKNOWN), (done.wordless, WORDLESS)] if done else []
@@ -123,9 +123,9 @@ def decide(
 
 @app.command(epilog="Example: `pairwright view dataset`")
 def view(
-    dataset: DatasetUrl,
+    dataset: options.DatasetUrl,
     port: Annotated[int, Option(min=0, max=65535, help="Port on this machine; 0: any free one.")] = 8765,
-    version: Version = None,
+    version: options.Version = None,
     annotator: Annotated[str, Option(envvar="USER", help="Name under which decisions and judgements are stored.")] = "",
     no_browser: Annotated[bool, Option("--no-browser", help="Only print the address.")] = False,
 ) -> None:
@@ -143,7 +143,7 @@ def view(
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that its files are deleted
     with show_steps("Rows read") as watch:
-        busy = open_dataset(dataset, version).view(port=port, annotator=annotator, ready=ready, watch=watch)
+        busy = options.open_dataset(dataset, version).view(port=port, annotator=annotator, ready=ready, watch=watch)
     print("\nStopped. Decisions are in the dataset.", file=sys.stderr, flush=True)
     if busy:  # a thread still makes charts, and all else is closed: its resources would be reported as leaks
         os._exit(options.STOPPED)
@@ -154,8 +154,8 @@ def view(
 def settings(
     section: Annotated[str, Argument(help="`mining`, `run`, ..., `train`, or one setting (default: all).")] = "",
     *,
-    profile: ProfileName = "scenes",
-    as_json: AsJson = False,
+    profile: options.ProfileName = "scenes",
+    as_json: options.AsJson = False,
 ) -> None:
     """List the settings for `--set` and profiles, with type, range, default and meaning."""
     from pairwright.flows.list_settings import as_typed, list_settings
@@ -175,7 +175,7 @@ def settings(
 
 
 @app.command(epilog="Example: `pairwright profiles`")
-def profiles(*, as_json: AsJson = False) -> None:
+def profiles(*, as_json: options.AsJson = False) -> None:
     """List the profiles that come with Pairwright. Copy one to make your own, and use it as `--profile FILE.yaml`."""
     from pairwright.flows.list_settings import list_profiles
 

@@ -10,20 +10,7 @@ import typer
 from typer import Option
 
 from pairwright.flows.verbs import options
-from pairwright.flows.verbs.options import (
-    AsJson,
-    DatasetUrl,
-    Private,
-    PushToHub,
-    Settings,
-    Version,
-    app,
-    is_first,
-    open_dataset,
-    print_json,
-    print_table,
-    say,
-)
+from pairwright.flows.verbs.options import app
 from pairwright.schemas.errors import ServerError, StoreError, TrainingError
 
 MODEL = "A folder or a name on the Hub; tiny: a small stand-in."
@@ -36,7 +23,7 @@ GO_ON = "The same command goes on."
     "`torchrun --nproc-per-node 4 -m pairwright train demo --objective dpo --model Qwen/Qwen2.5-VL-3B-Instruct`"
 )
 def train(
-    dataset: DatasetUrl,
+    dataset: options.DatasetUrl,
     objective: Annotated[str, Option(help="sft, dpo, mdpo, adavip, adpo or namc (default: the recipe's).")] = "",
     recipe: Annotated[str, Option(help="Recipe: a name from `pairwright recipes`, or a .yaml file.")] = "",
     model: Annotated[str, Option(help=MODEL)] = "",
@@ -57,9 +44,9 @@ def train(
         list[str] | None,
         Option("--set", help="Set a field: optimiser.per_device_train_batch_size=8 (repeatable)."),
     ] = None,
-    version: Version = None,
-    push_to_hub: PushToHub = "",
-    private: Private = False,
+    version: options.Version = None,
+    push_to_hub: options.PushToHub = "",
+    private: options.Private = False,
 ) -> None:
     """Train a vision-language model, or NAMC, on a table of a dataset, or continue a stopped run.
 
@@ -75,7 +62,9 @@ def train(
     objective = choose_objective(objective, recipe)
     name = name or objective
     words: dict[str, Any] = {"name": name, "model": model, "start": start, "settings": settings, "recipe": recipe}
-    send = options.to_hub(push_to_hub if is_first() else "", kind="model", private=private and is_first())
+    send = options.to_hub(
+        push_to_hub if options.is_first() else "", kind="model", private=private and options.is_first()
+    )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if os.environ.get("PREFECT_API_URL") and os.environ.get("WORLD_SIZE", "1") == "1":
@@ -85,18 +74,18 @@ def train(
             words |= {"dataset": dataset, "objective": objective, "version": version}
             trained = options.run_flow(train_model, words)
         else:
-            if not is_first():
+            if not options.is_first():
                 logging.getLogger().setLevel(logging.ERROR)
-            opened = open_dataset(dataset, version)
+            opened = options.open_dataset(dataset, version)
             with watching_training() as watcher:
                 trained = opened.train(objective, **words, watcher=watcher)
     except KeyboardInterrupt:
-        say("Stopped. The same command goes on from the last checkpoint, or starts again if there is none.")
+        options.say("Stopped. The same command goes on from the last checkpoint, or starts again if there is none.")
         raise typer.Exit(options.STOPPED) from None
     if not trained.finished:
-        say(f"Stopped at step {trained.step:,} of {trained.steps:,}, with a checkpoint. {GO_ON}")
+        options.say(f"Stopped at step {trained.step:,} of {trained.steps:,}, with a checkpoint. {GO_ON}")
         raise typer.Exit(options.STOPPED)
-    if is_first():
+    if options.is_first():
         model = f"{trained.folder}/checkpoint"
         again = f"The run {name} is already finished: {model}. Train again under another --name."
         print(again if trained.was_finished else f"Trained, {trained.steps:,} steps: {model}")
@@ -116,7 +105,7 @@ def train(
     "--model Qwen/Qwen2-VL-2B-Instruct --set models.policy.launch.command=/.../bin/vllm`"
 )
 def iterate(
-    dataset: DatasetUrl,
+    dataset: options.DatasetUrl,
     rounds: Annotated[int, Option(min=1, help="Rounds after SFT.")] = 3,
     writes: Annotated[
         list[str] | None,
@@ -126,7 +115,7 @@ def iterate(
     model: Annotated[str, Option(help=MODEL)] = "",
     source: Annotated[str | None, Option(help="Source of a new dataset.")] = None,
     profile: Annotated[str, Option("--profile", "-p", help="Profile of a new dataset.")] = "",
-    settings: Settings = None,
+    settings: options.Settings = None,
     train_settings: Annotated[
         list[str] | None,
         Option("--train-set", metavar="FIELD=VALUE", help="Set a field of all trainings (repeatable)."),
@@ -150,22 +139,22 @@ def iterate(
     except KeyboardInterrupt:
         found = None
     if found and found.rounds:
-        print_table(*found.cells())
+        options.print_table(*found.cells())
         print(f"Held out: {found.measure}. Look at it: {found.page}")
     if found is None or not found.finished:
-        say(f"Stopped. {GO_ON}")
+        options.say(f"Stopped. {GO_ON}")
         raise typer.Exit(options.STOPPED)
     print(found.conclusion)
 
 
 @app.command(epilog="Example: `pairwright recipes`")
-def recipes(*, as_json: AsJson = False) -> None:
+def recipes(*, as_json: options.AsJson = False) -> None:
     """List training recipes, with the memory that they need. A .yaml file may extend one."""
     from pairwright.flows.make_train_config import list_recipes
 
     found = list_recipes()
     if as_json:
-        print_json(found)
+        options.print_json(found)
         return
     rows = [
         (
@@ -174,25 +163,25 @@ def recipes(*, as_json: AsJson = False) -> None:
         )
         for one in found
     ]
-    print_table(["recipe", "objective", ">GPUs", ">needs", "about"], *rows)
+    options.print_table(["recipe", "objective", ">GPUs", ">needs", "about"], *rows)
 
 
 @app.command(epilog="Example: `pairwright runs demo`")
-def runs(dataset: DatasetUrl, as_json: AsJson = False) -> None:
+def runs(dataset: options.DatasetUrl, as_json: options.AsJson = False) -> None:
     """List the training runs of a dataset: objective, progress, last measurement.
 
     Scores of `pairwright evaluate model DIR/runs/NAME` follow below, a line each.
     """
-    found = open_dataset(dataset).runs()
+    found = options.open_dataset(dataset).runs()
     if as_json:
-        print_json(found)
+        options.print_json(found)
     elif found:
         losses = (">loss", ">held-out loss", ">margin")
         heads = ["run", "objective", "model", "from", ">version", ">step", *losses, "finished"]
-        print_table(heads, *(one.cells() for one in found))
+        options.print_table(heads, *(one.cells() for one in found))
         if scores := [score for one in found for score in one.scores()]:
             print()
             heads = ["run", "benchmark", "score", "of", ">value", ">interval", ">items", "data", "asked", "at (UTC)"]
-            print_table(heads, *scores)
+            options.print_table(heads, *scores)
     else:
         print(f"No runs yet. Start one with: pairwright train {dataset} --objective sft")

@@ -7,70 +7,58 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from pairwright.flows.verbs.options import (
-    OWED,
-    AnyProfile,
-    AsJson,
-    DatasetUrl,
-    Out,
-    Settings,
-    Until,
-    Version,
-    app,
-    open_dataset,
-    print_json,
-    print_table,
-)
+from pairwright.flows.verbs import options
+from pairwright.flows.verbs.options import app
 
 POOL = "PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME"
 
 
 @app.command(epilog="Example: `pairwright versions dataset`")
-def versions(dataset: DatasetUrl, as_json: AsJson = False) -> None:
+def versions(dataset: options.DatasetUrl, as_json: options.AsJson = False) -> None:
     """List the versions of a dataset: time, rows, changed settings."""
-    found = open_dataset(dataset).versions()
+    found = options.open_dataset(dataset).versions()
     if as_json:
-        print_json(found)
+        options.print_json(found)
     elif found:
         heads = ["version", "published", "from", "rows", "changed settings", ""]
-        print_table(heads, *(one.cells() for one in found))
+        options.print_table(heads, *(one.cells() for one in found))
     else:
         print(f"No version of {dataset} is published yet. See: pairwright status {shlex.quote(dataset)}")
 
 
 @app.command(epilog="Examples: `pairwright diff dataset 3 4`, `pairwright diff dataset 3 4 --stage pairs`")
 def diff(
-    dataset: DatasetUrl,
+    dataset: options.DatasetUrl,
     before: Annotated[int, Argument(min=1, help="Number of the first version.")],
     after: Annotated[int, Argument(min=1, help="Number of the second version.")],
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
     stage: Annotated[str, Option(help="Only this table, or this group of tables.")] = "",
 ) -> None:
     """Compare two versions: rows that came and went, inputs with another outcome and why, changed settings."""
-    found = open_dataset(dataset).diff(before, after, stage=stage)
+    found = options.open_dataset(dataset).diff(before, after, stage=stage)
     if as_json:
-        print_json(found)
+        options.print_json(found)
         return
-    print_table(*found.cells())
+    options.print_table(*found.cells())
     for line in found.lines():
         print(line)
 
 
 @app.command(epilog="Example: `pairwright lineage dataset 3f2a9c`")
 def lineage(
-    dataset: DatasetUrl,
+    dataset: options.DatasetUrl,
     key: Annotated[str, Argument(help="Key of an image or any other row, or a prefix of it.")],
-    as_json: AsJson = False,
-    version: Version = None,
+    as_json: options.AsJson = False,
+    version: options.Version = None,
 ) -> None:
     """Show everything made from a row, and everything it was made from, with model, prompt and seed of each."""
     from rich.console import Console
 
     from pairwright.flows.trace_lineage import show_lineage
 
-    found = open_dataset(dataset, version).lineage(key)
+    found = options.open_dataset(dataset, version).lineage(key)
     if as_json:
-        print_json(found)
+        options.print_json(found)
     else:
         Console(width=None if sys.stdout.isatty() else 200, soft_wrap=True).print(show_lineage(found))
 
@@ -80,7 +68,7 @@ def lineage(
     "`pairwright remove dataset --name holiday/beach.jpg`"
 )
 def remove(
-    dataset: DatasetUrl,
+    dataset: options.DatasetUrl,
     keys: Annotated[list[str] | None, Argument(help="Keys of images, or prefixes of them.")] = None,
     name: Annotated[list[str] | None, Option(help="Name of an image in the source (repeatable).")] = None,
     reason: Annotated[str, Option(help="Reason, kept in the list of removals.")] = "",
@@ -90,7 +78,7 @@ def remove(
     The same bytes stay out if the source has them again. Files with nearly the same content are other images: exclude
     those with `pairwright build --exclude`. Without an image, lists the removals.
     """
-    opened, place = open_dataset(dataset), shlex.quote(dataset)
+    opened, place = options.open_dataset(dataset), shlex.quote(dataset)
     if not (keys or name):
         for when, key, why in opened.removed():
             print(f"{when}\t{key}\t{why}")
@@ -110,7 +98,7 @@ def remove(
 
 @app.command(epilog="Examples: `pairwright gc dataset --dry-run`, `pairwright gc dataset --keep 3`")
 def gc(
-    dataset: DatasetUrl,
+    dataset: options.DatasetUrl,
     keep: Annotated[int | None, Option(min=1, help="Number of newest versions to keep (default: all).")] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be deleted.")] = False,
 ) -> None:
@@ -122,7 +110,7 @@ def gc(
     from pairwright.flows.progress import show_steps
 
     with show_steps("clearing up") as watch:
-        found = open_dataset(dataset).gc(keep=keep, dry_run=dry_run, watch=watch)
+        found = options.open_dataset(dataset).gc(keep=keep, dry_run=dry_run, watch=watch)
     would = "Would delete" if dry_run else "Deleted"
     plan = found.plan
     for number, why in found.gone.items():
@@ -145,7 +133,7 @@ def gc(
         print("report`), delete trainings or train again. A model may have learnt from them.")
     if found.blocked:
         print(f"error: removed images are still in the files: {found.blocked}", file=sys.stderr)
-        raise typer.Exit(OWED)
+        raise typer.Exit(options.OWED)
 
 
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red"}
@@ -153,11 +141,11 @@ COLOURS = {"ok": "green", "warning": "yellow", "missing": "red"}
 
 @app.command(epilog="Examples: `pairwright doctor`, `pairwright doctor --profile laptop --until mining --out album`")
 def doctor(
-    profile: AnyProfile = "",
-    settings: Settings = None,
-    until: Until = "",
-    out: Out = "",
-    as_json: AsJson = False,
+    profile: options.AnyProfile = "",
+    settings: options.Settings = None,
+    until: options.Until = "",
+    out: options.Out = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """Check versions, devices, disk, weights and servers: what a profile lacks, and how to fix each problem.
 
@@ -175,24 +163,24 @@ def doctor(
     lacks = {name: [one for one in (*checks[""], *checks[name]) if one.state == "missing"] for name in names}
     if as_json:
         profiles = {name: {"can_build": not lacks[name], "checks": checks[name]} for name in names}
-        print_json({"checks": checks[""], "profiles": profiles})
+        options.print_json({"checks": checks[""], "profiles": profiles})
     else:
         rows = [
             (Text(one.state, COLOURS[one.state]), one.area, one.name, "\n-> ".join(filter(None, (one.found, one.mend))))
             for one in (*checks[""], *(checks[profile] if profile else ()))
         ]
-        print_table([""] * 4, *rows)
+        options.print_table([""] * 4, *rows)
         for name, some in lacks.items():
             what = ", ".join(dict.fromkeys(f"{check.area} ({check.name})" for check in some))
             hint = "" if profile else f" See: pairwright doctor --profile {name}"
             print(f"{name}: cannot build here. It lacks {what}.{hint}" if some else f"{name}: can build here.")
     if all(lacks.values()):
-        raise typer.Exit(OWED)
+        raise typer.Exit(options.OWED)
 
 
 @app.command(epilog="Example: `pairwright schedule dataset --cron '0 2 * * *' --timezone Europe/Zurich`")
 def schedule(
-    dataset: DatasetUrl,
+    dataset: options.DatasetUrl,
     cron: Annotated[str, Option(help="Times: minute, hour, day, month, weekday, as in crontab.")] = "",
     timezone: Annotated[str, Option(help="Time zone of the schedule: Europe/Zurich.")] = "UTC",
     pool: Annotated[str, Option(help="Work pool that runs it.", envvar=POOL)] = "pairwright",
@@ -218,9 +206,9 @@ def schedule(
 
 
 @app.command(epilog="Example: `pairwright publish dataset`")
-def publish(dataset: DatasetUrl) -> None:
+def publish(dataset: options.DatasetUrl) -> None:
     """Publish the state of a dataset as its newest version, although its profile's gates held the build back."""
-    verdict = open_dataset(dataset).publish()
+    verdict = options.open_dataset(dataset).publish()
     for gate in verdict.failed:
         print(f"Failed gate, ignored: {gate.say()}")
     print(f"Version {verdict.version} of {dataset} is current: export, report and training read it.")
