@@ -174,23 +174,18 @@ def _model_defaults(objective: str, values: dict[str, Any], *, small: bool, star
     found: dict[str, Any] = {}
     differential = _part(values, "model", "differential").get("enabled") is True
     if small:  # random weights need not be preserved (ours)
-        found = {
-            "model.tuning": "full",
-            "model.train_vision": True,
+        found = {"model.tuning": "full", "model.train_vision": True, "output.logging_steps": 5, "output.eval_steps": 20}
+        found |= {
             "optimiser.learning_rate": 2e-3 if objective == "sft" and not starts else 3e-4,
             "optimiser.num_train_epochs": 10 if objective == "sft" else 5,
             "optimiser.per_device_train_batch_size": 8,
-            "output.logging_steps": 5,
-            "output.eval_steps": 20,
         }
     elif differential:  # paper 002, Table 10
         batch = _part(values, "optimiser").get("per_device_train_batch_size")
         rows = batch if isinstance(batch, int) and batch > 0 else OptimiserConfig().per_device_train_batch_size
-        found = {
-            "model.lora.rank": 128,
-            "model.lora.alpha": 256,
-            "model.train_vision": True,
-            "model.vision_tuning": "full",
+        found = {"model.lora.rank": 128, "model.lora.alpha": 256}
+        found |= {"model.train_vision": True, "model.vision_tuning": "full"}
+        found |= {
             "optimiser.learning_rate": 1e-5,
             "optimiser.vision_learning_rate": 2e-6,
             "optimiser.gradient_accumulation_steps": max(1, PAPER_BATCH // (rows * count_processes())),

@@ -12,20 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pairwright.flows import prepare_training as inputs
 from pairwright.flows.make_train_config import count_processes, find_run, find_start
-from pairwright.flows.prepare_training import (
-    check_mixed,
-    find_retriever,
-    have_places,
-    make_table,
-    mine_table,
-    mix_in,
-    open_rows,
-    opened_rows,
-    pin_models,
-    prepare_retriever,
-    tell_table,
-)
 from pairwright.flows.show_status import say_reasons
 from pairwright.flows.version import Version, open_version
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError, TrainingError
@@ -158,7 +146,7 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
     version = _choose_version(folder, run, version)
     if config.objective == NAMC:
         found, place = None, find_run(folder, config.start).model if config.start else Path()
-        config, start = pin_models(config, start=place), {"folder": str(place)} if config.start else {}
+        config, start = inputs.pin_models(config, start=place), {"folder": str(place)} if config.start else {}
     else:
         found, config = find_start(folder, config, run, version=version)
         place, start = found.folder, {"folder": str(found.folder), "revision": found.revision}
@@ -171,26 +159,26 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
         _check_same(run, config)
         if run.is_finished:
             return prepared
-        check_mixed(run)
+        inputs.check_mixed(run)
         check_parts(folder, run.rows)
         run.check_latest()
     opened = open_version(folder, version)
     beside: list[Planned] = []
     if config.negatives_from:
-        beside = mine_table(opened, find_retriever(folder, config.negatives_from), pool=config.data.split)
+        beside = inputs.mine_table(opened, inputs.find_retriever(folder, config.negatives_from), pool=config.data.split)
     begun = run.config() is not None
-    beside += [] if begun else tell_table(opened, config)
+    beside += [] if begun else inputs.tell_table(opened, config)
     try:
         if not begun:
             _begin(opened, config, run, beside, start=start)
         if found is None:
-            have_places(opened, config, run)
+            inputs.have_places(opened, config, run)
     except PairwrightError:
         if not run.steps():
             run.forget()
         raise
     if found:
-        frozen = open_rows(folder, config, run.folder)
+        frozen = inputs.open_rows(folder, config, run.folder)
         edited = (rows.read(place) for rows in frozen for place in rows.edited())
         score_reference(opened, config, found=found, run=run.folder, edited=edited, after=beside)
     return prepared
@@ -242,7 +230,7 @@ def _begin(
     version: Version, config: TrainConfig, run: Run, beside: Sequence[Planned], *, start: dict[str, Any]
 ) -> None:
     data, folder = config.data, version.folder
-    with opened_rows(version, config, beside) as (build, planned, decisions):
+    with inputs.opened_rows(version, config, beside) as (build, planned, decisions):
         needs, splits = needs_of(config), (data.split, data.eval_split)
         refused, decided = freeze_rows(build, planned, run.rows, needs=needs, splits=splits, decisions=decisions)
         held_out = find_held_out(build, planned, data.split) if data.mix else frozenset[str]()
@@ -261,8 +249,8 @@ def _begin(
     if data.eval_split and not count_rows(run.rows, data.eval_split):
         log.warning("split %r (data.eval_split) is empty: nothing is measured on held-out rows", data.eval_split)
     if config.objective == "adpo":
-        prepare_retriever(version, config, run.folder, after=beside)
-    mixed, strange = mix_in(config, run, replace(needs, held_out=held_out, accepted=""))
+        inputs.prepare_retriever(version, config, run.folder, after=beside)
+    mixed, strange = inputs.mix_in(config, run, replace(needs, held_out=held_out, accepted=""))
     rows = {split: count_rows(run.rows, split) for split in (data.split, data.eval_split) if split}
     refused = [*refused, *strange]
     run.begin(config, {**about, "rows": rows, "mix": mixed, "refused": count_reasons(refused)}, refused)
@@ -286,7 +274,7 @@ def score_reference(
         return
     own = scoring_config(found, config)
     try:
-        planned = make_table(version, replace(STAGE, reads={config.table: PreferenceRow}), own, after=after)
+        planned = inputs.make_table(version, replace(STAGE, reads={config.table: PreferenceRow}), own, after=after)
         anew = {row.key: score for row in edited for score in score_rows([row], own)}
     except TrainingError:
         load_model(found.folder, config.model, dtype=choose_storage(config))  # raises if the model is at fault
