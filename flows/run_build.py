@@ -147,9 +147,8 @@ def request_of(pipeline: Pipeline, folder: Folder) -> Request:
     """Return the request to build a dataset by a pipeline, with its tables and models looked up."""
     profile, until = pipeline.profile, pipeline.until
     _check_tables(profile)
-    return Request(
-        folder=folder, profile=find_models.pin_models(find_models.pin_served(profile, until), until), until=until
-    )
+    pinned = find_models.pin_models(find_models.pin_served(profile, until), until)
+    return Request(folder=folder, profile=pinned, until=until)
 
 
 def _check_tables(profile: Profile) -> None:
@@ -160,15 +159,12 @@ def _check_tables(profile: Profile) -> None:
 def _check_place(out: str, profile: Profile) -> None:
     if "://" in out:
         return
-    if not out.isprintable():
-        raise ConfigError(f"--out {out!r}: must be printable UTF-8")
-    place = Path(out).absolute()
+    place, read = Path(out).absolute(), profile.sources.path
     first = next(path for path in (place, *place.parents) if path.exists())
     if not first.is_dir():
         raise ConfigError(f"--out {out}: {first} is a file; name a folder")
     if not os.access(first, os.W_OK | os.X_OK):
         raise ConfigError(f"--out {out}: {first} cannot be written to")
-    read = profile.sources.path
     if read and "://" not in read and Path(read).is_dir() and place.resolve().is_relative_to(Path(read).resolve()):
         raise ConfigError(f"--out {out} lies in the source's folder, {read}: name one outside it")
 
@@ -202,19 +198,16 @@ def run_build(request: Request, work: Work) -> Report:
     first = list(islice(listed, 1))  # a source that cannot be listed leaves no folder
     with in_use(request.folder):  # so that no clean-up deletes the listing
         items = write_items(request.folder, chain(first, listed))
-        return _run_listed(request, work, items, began)
+        write_record(request.folder, record_of(request, items))  # a build killed from here on can be resumed
+        return _run_stages(_embed_excluded(request, work), work, items, began)
 
 
-def _run_listed(request: Request, work: Work, items: tuple[str, ...], began: str) -> Report:
+def _run_stages(request: Request, work: Work, items: tuple[str, ...], began: str) -> Report:
     """Do what is owed of the items that the source lists now."""
-    write_record(request.folder, record_of(request, items))  # a build killed from here on can be resumed
-    request = _embed_excluded(request, work)
     record = record_of(request, items)
     write_record(request.folder, record)
     version = Version.of(request.folder, record)
-    counts: list[Counts] = []
-    seconds: list[float] = []
-    failures: list[ShardFailed] = []
+    counts, seconds, failures = list[Counts](), list[float](), list[ShardFailed]()
     own = request.profile.run
     budget = Budget(request.folder, own.budget, workers=own.workers or count_cores(), gpus=find_models.gpus_of)
     with version.opened() as build, find_models.servers_of(request.folder) as servers:
@@ -270,22 +263,21 @@ def _embed_excluded(request: Request, work: Work) -> Request:
 
 def run_stage(build: Build, planned: Planned, request: Request, work: Work) -> tuple[Counts, list[ShardFailed]]:
     """Run the owed shards of one stage; return the counts of its rows, and the failed shards."""
-    start, failures = time.monotonic(), list[ShardFailed]()
+    start, failures, done = time.monotonic(), list[ShardFailed](), 0
     with build.locked(planned, work.watcher.waiting):
         counts = build.settle(planned)
         chosen = not request.only_stage or request.only_stage in (planned.stage.name, planned.stage.group)
         shards = build.shards(planned, reason=request.only_reason) if chosen else []
         work.watcher.begin(planned, shards)
-        done = 0
         for outcome in work.run_shards(planned, shards):
             work.watcher.advance(planned, outcome)
             if isinstance(outcome.result, ShardFailed):
                 failures.append(outcome.result)
             else:
                 done += 1
-        if shards and done == len(shards):
-            build.drop_journals(planned)
         if shards:
+            if done == len(shards):
+                build.drop_journals(planned)
             counts = build.settle(planned)
     work.watcher.end(planned, counts, time.monotonic() - start)
     return counts, failures
@@ -316,28 +308,22 @@ def record_of(request: Request, items: tuple[str, ...]) -> BuildRecord:
 @contextmanager
 def workers_of(request: Request) -> Generator[Runner]:
     """Yield the workers of the request's profile, which end afterwards; those of an existing cluster stay."""
-    run = request.profile.run
+    run, profile = request.profile.run, request.profile
     if run.runner == "processes":
         with Workers(run.workers) as workers:
             yield workers
         return
-    for field, chat in find_models.served_models(request.profile, request.until).items() if run.address else ():
+    for field, chat in find_models.served_models(profile, request.until).items() if run.address else ():
         if chat.launch.enabled:
             raise ConfigError(
                 f"{field}.launch starts vLLM on this machine, where workers on other machines do not look for "
                 f"it: start it yourself, set {field}.launch.enabled to false and name its addresses in {field}.endpoint"
             )
-    with DaskWorkers(run, gpus=0 if run.address else count_gpus(), paths=_paths(request)) as workers:
+    sources = (source.partition(":")[2] for source in (profile.source, *profile.exclude.sources))
+    paths = [path for path in (profile.reading.images, *sources) if path and "://" not in path and Path(path).exists()]
+    paths += [request.folder.path("")] if request.folder.is_local else []
+    with DaskWorkers(run, gpus=0 if run.address else count_gpus(), paths=paths) as workers:
         yield workers
-
-
-def _paths(request: Request) -> Iterator[str]:
-    profile = request.profile
-    if request.folder.is_local:
-        yield request.folder.path("")
-    sources = [profile.source, *profile.exclude.sources]
-    named = [profile.reading.images, *(source.partition(":")[2] for source in sources)]
-    yield from (path for path in named if path and "://" not in path and Path(path).exists())
 
 
 @contextmanager
