@@ -63,7 +63,7 @@ class EvaluationConfig:
     EvaluationConfig(model="album/runs/dpo", benchmark="scenes", data=Path("album"), limit=50)
     """
 
-    model: str  # A checkpoint, a run's folder, a name on the Hub; or the model's name on the server
+    model: str  # a checkpoint, a run's folder, a name on the Hub; or the model's name on the server
     benchmark: str
     data: Path  # folder of its annotations and images, or a dataset
     version: int | None = None  # the number of the dataset's version; none: the newest

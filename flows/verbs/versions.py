@@ -54,13 +54,11 @@ def lineage(
     """Show everything made from a row, and everything it was made from, with model, prompt and seed of each."""
     from rich.console import Console
 
-    from pairwright.flows.trace_lineage import show_lineage
-
     found = options.open_dataset(dataset, version).lineage(key)
     if as_json:
         options.print_json(found)
     else:
-        Console(width=None if sys.stdout.isatty() else 200, soft_wrap=True).print(show_lineage(found))
+        Console(width=None if sys.stdout.isatty() else 200, soft_wrap=True).print(*found.trees())
 
 
 @app.command(
