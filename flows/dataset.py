@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Self
 
 from pairwright.flows.list_versions import Difference, diff_versions, list_versions
 from pairwright.flows.list_versions import Listed as ListedVersion
@@ -31,7 +31,6 @@ from pairwright.flows.trace_lineage import Lineage, trace_lineage
 from pairwright.flows.version import Version, open_version, publish_anyway
 from pairwright.schemas.config import Profile
 from pairwright.schemas.decisions import Decisions
-from pairwright.schemas.rows import CaptionRow, DifferenceRow, ImageRow, PairRow, PreferenceRow
 from pairwright.tasks.store.dataset import RECORD, read_record
 from pairwright.tasks.store.decisions import Sorted, read_decision_file, read_decisions, sort_decisions, write_decisions
 from pairwright.tasks.store.files import Folder
@@ -165,18 +164,6 @@ class Dataset:
     def __iter__(self) -> Iterator[str]:
         return iter(self.tables)
 
-    @overload
-    def __getitem__(self, table: Literal["images"]) -> Table[ImageRow]: ...
-    @overload
-    def __getitem__(self, table: Literal["pairs"]) -> Table[PairRow]: ...
-    @overload
-    def __getitem__(self, table: Literal["captions"]) -> Table[CaptionRow]: ...
-    @overload
-    def __getitem__(self, table: Literal["differences"]) -> Table[DifferenceRow]: ...
-    @overload
-    def __getitem__(self, table: Literal["preferences"]) -> Table[PreferenceRow]: ...
-    @overload
-    def __getitem__(self, table: str) -> Table[Any]: ...
     def __getitem__(self, table: str) -> Table[Any]:
         """Return a table of the version: ``album["pairs"]``."""
         return Table(self.version, table)

@@ -64,21 +64,19 @@ class BarWatcher(LineWatcher):
         done = (bars.TextColumn("[bold]{task.description:<12}"), bars.BarColumn(), bars.MofNCompleteColumn())
         times = (bars.TextColumn("{task.fields[rate]}"), bars.TimeElapsedColumn(), bars.TimeRemainingColumn())
         self.progress = bars.Progress(*done, *times, console=console)
-        self._task: bars.TaskID | None = None
 
     def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
         """Start a bar if rows are owed."""
-        rows = sum(shard.stop - shard.start for shard in shards)
-        self._task = self.progress.add_task(planned.stage.name, total=rows, rate="") if rows else None
+        if rows := sum(shard.stop - shard.start for shard in shards):
+            self.progress.add_task(planned.stage.name, total=rows, rate="")
 
     def advance(self, planned: Planned, outcome: Outcome) -> None:
         """Move the bar by the shard's rows."""
         if isinstance(outcome.result, ShardFailed):
             log_outcome(planned, outcome)
-        if self._task is not None:
-            self.progress.advance(self._task, outcome.shard.stop - outcome.shard.start)
-            task = self.progress.tasks[self._task]
-            self.progress.update(self._task, rate=f"{task.completed / max(task.elapsed or 0, 1e-6):,.1f} rows/s")
+        task = self.progress.tasks[-1]
+        self.progress.advance(task.id, outcome.shard.stop - outcome.shard.start)
+        self.progress.update(task.id, rate=f"{task.completed / max(task.elapsed or 0, 1e-6):,.1f} rows/s")
 
     def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
         """Do nothing: the bar shows it, and the table follows."""
@@ -127,13 +125,8 @@ def show_steps(what: str) -> Generator[Callable[[int, int], None]]:
         with log_steps(what) as tell:
             yield tell
         return
-    columns = (
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.MofNCompleteColumn(),
-        bars.TimeRemainingColumn(),
-    )
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn())
+    with bars.Progress(*columns, bars.TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
