@@ -52,7 +52,12 @@ def export_dataset(
     kind = choose_form(form, config.table)
     _check(kind, target, config, found)
     reads = SOURCES.get(kind.reads, kind.reads)
-    verifier = _make_verifier(kind) if config.verify else None
+    verifier = Verifier(form=kind, processor=None) if config.verify else None
+    if config.verify and kind.collates:
+        require_packages(f"--verify of {kind.name}")
+        with tempfile.TemporaryDirectory() as folder:
+            processor = load_processor(str(write_tiny_model(Path(folder), TEXTS)))
+        verifier = Verifier(form=kind, processor=processor)
     beside: list[Planned] = []
     if config.negatives:
         retriever = find_retriever(found.folder, config.negatives)
@@ -62,7 +67,15 @@ def export_dataset(
         counts = [count for _, count in stages]
         own = next((n for n, (planned, _) in enumerate(stages) if planned.stage.name == reads), None)
         if own is None or not counts[own].rows:
-            raise ConfigError(_say_nothing_there(found, reads, say_empty(stages, [reads])))
+            until, url, why = found.record.until, found.folder.url, say_empty(stages, [reads])
+            if any(one.stage.name == reads for one in found.off):
+                section = found.find(reads).stage.section
+                why = f"Its stage is off: `pairwright settings {section}` shows how to switch it on"
+            elif not why and until:
+                why = "Build the rest with the same `pairwright build` command without --until, or export --table pairs"
+            built = f"was built until {until} and " if until else ""
+            why = why or f"Finish the rows that are owed with: pairwright resume {url}"
+            raise ConfigError(f"{url}: {built}has no {reads} to export. {why}")
         if beside and (owed := counts[-1].failed + counts[-1].pending):
             raise ConfigError(
                 f"--negatives {config.negatives}: {owed:,} of {counts[-1].of:,} preferences have no mined negative. "
@@ -121,21 +134,3 @@ def _check(form: Form, target: str, config: ExportConfig, found: Version) -> Non
         if lacking := next((name for name, is_given in given.items() if is_given), None):
             raise ConfigError(f"{lacking}: does not apply to {config.table}; leave it out with --table {config.table}")
     check_target(Path(target))
-
-
-def _make_verifier(form: Form) -> Verifier:
-    if not form.collates:
-        return Verifier(form=form, processor=None)
-    require_packages(f"--verify of {form.name}")
-    with tempfile.TemporaryDirectory() as folder:
-        return Verifier(form=form, processor=load_processor(str(write_tiny_model(Path(folder), TEXTS))))
-
-
-def _say_nothing_there(version: Version, what: str, empty: str) -> str:
-    until, url = version.record.until, version.folder.url
-    if any(one.stage.name == what for one in version.off):
-        empty = f"Its stage is off: `pairwright settings {version.find(what).stage.section}` shows how to switch it on"
-    elif not empty and until:
-        empty = "Build the rest with the same `pairwright build` command without --until, or export --table pairs"
-    remedy = empty or f"Finish the rows that are owed with: pairwright resume {url}"
-    return f"{url}: {f'was built until {until} and ' if until else ''}has no {what} to export. {remedy}"

@@ -145,16 +145,13 @@ def _say_range(schema: Mapping[str, Any]) -> str:
     else:
         known = {name: words for name, words in BOUNDS.items() if schema.get(name, NO_BOUND) < NO_BOUND}
         bounds = ", ".join(f"{words} {schema[name]:.15g}" for name, words in known.items())
+    low, high = (schema.get(f"{end}Items", schema.get(f"{end}Length")) for end in ("min", "max"))
+    length = "not empty" if low else ""
+    if low is not None and high is not None:
+        length = f"{low} of them" if low == high else f"{low} to {high} of them"
     inner = schema.get("items") or schema.get("additionalProperties") or next(iter(schema.get("prefixItems", ())), None)
     of_each = f"each {said}" if isinstance(inner, Mapping) and (said := _say_range(inner)) else ""
-    return "; ".join(filter(None, (bounds, _say_length(schema), of_each)))
-
-
-def _say_length(schema: Mapping[str, Any]) -> str:
-    low, high = schema.get("minItems", schema.get("minLength")), schema.get("maxItems", schema.get("maxLength"))
-    if low is not None and high is not None:
-        return f"{low} of them" if low == high else f"{low} to {high} of them"
-    return "not empty" if low else ""
+    return "; ".join(filter(None, (bounds, length, of_each)))
 
 
 def as_typed(value: Any) -> str:

@@ -18,7 +18,7 @@ from pairwright.flows.load_profile import (
 )
 from pairwright.flows.prepare_training import namc_defaults
 from pairwright.flows.table import Table
-from pairwright.flows.version import Version, open_version
+from pairwright.flows.version import open_version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.namc import SMALL as SMALL_NAMC
 from pairwright.schemas.training import (
@@ -59,7 +59,16 @@ def find_start(
         wanted = config.model.revision or (before.model.revision if before and goes_on else "")
         if name in STAND_INS:
             known = begun.get("folder", "")
-            name = known if known and Path(known).is_dir() else str(_write_small(open_version(folder, version), config))
+            if not (known and Path(known).is_dir()):
+                table = Table[Any](open_version(folder, version), config.data.table)
+                rows = table.rows(without=("images", "rejected_images"))
+                texts = [
+                    text
+                    for row in rows
+                    for text in (*(turn.text for turn in turns_of(row)), getattr(row, "rejected", ""))
+                ]
+                known = str(write_tiny_model(Path(folder.path("models")), texts, size=name))
+            name = known
         found = find_model(name, wanted)
         model = {"name": lasting, "revision": found.revision}
     if begun and begun["revision"] != found.revision:
@@ -118,12 +127,6 @@ def _model_of(other: Run, config: TrainConfig) -> dict[str, Any]:
         if small or find_model(asked.name, asked.revision).revision != own.revision:
             raise ConfigError(f"--from {config.start}: that run trained {own.name}, and --model says {asked.name}")
     return {"name": own.name, "revision": own.revision}
-
-
-def _write_small(version: Version, config: TrainConfig) -> Path:
-    rows = Table[Any](version, config.data.table).rows(without=("images", "rejected_images"))
-    texts = [text for row in rows for text in (*(turn.text for turn in turns_of(row)), getattr(row, "rejected", ""))]
-    return write_tiny_model(Path(version.folder.path("models")), texts, size=config.model.name)
 
 
 PAPER_BATCH = 256  # rows of a step over all devices (paper 002, Table 10)

@@ -191,18 +191,16 @@ def _plan_stage(
         return StagePlan(stage=stage.name, **dict.fromkeys(("inputs", "rows", *AMOUNTS), 0))
     found = {name: rate * inputs for name, rate in (rates or {}).items() if name != "inputs"}
     if "seconds" in found:
-        found["seconds"] /= _processes(request, planned, inputs)
+        run = request.profile.run
+        listed = (
+            READERS[request.profile.sources.kind].rows_per_shard if "items" in stage.reads else stage.rows_per_shard
+        )
+        size = run.rows_per_shard_of.get(stage.name) or listed or run.rows_per_shard
+        workers = run.workers or count_cores()
+        own = (stage.processes(planned.config) if stage.processes else None) or workers
+        found["seconds"] /= max(1, min(own, workers, math.ceil(inputs / size)))
     amounts: dict[str, Any] = {name: value if name == "seconds" else round(value) for name, value in found.items()}
     return StagePlan(stage=stage.name, inputs=inputs, **amounts)
-
-
-def _processes(request: Request, planned: Planned, inputs: int) -> int:
-    run, stage = request.profile.run, planned.stage
-    listed = READERS[request.profile.sources.kind].rows_per_shard if "items" in stage.reads else stage.rows_per_shard
-    size = run.rows_per_shard_of.get(stage.name) or listed or run.rows_per_shard
-    workers = run.workers or count_cores()
-    own = stage.processes(planned.config) if stage.processes else None
-    return max(1, min(own or workers, workers, math.ceil(inputs / size)))
 
 
 def _notes(request: Request, stages: Sequence[StagePlan]) -> Iterator[str]:
