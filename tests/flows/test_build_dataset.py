@@ -117,15 +117,6 @@ def test_a_build_has_four_steps(rendered: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_failing_build_says_why_and_not_how(prefect: PrefectServer, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    done = prefect.run("pairwright", "build", tmp_path / "empty", "--out", tmp_path / "out")
-    assert done.returncode == 2, done.stderr
-    assert f"error: {tmp_path / 'empty'}" in done.stderr
-    assert "HTTP Request" not in done.stderr
-
-
-@pytest.mark.slow
 def test_without_an_answering_server_the_message_names_it(prefect: PrefectServer, tmp_path: Path) -> None:
     photographs = write_photographs(tmp_path / "photographs", 2)
     nowhere = f"http://127.0.0.1:{free_port()}/api"

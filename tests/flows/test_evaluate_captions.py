@@ -1,5 +1,4 @@
 import json
-import math
 import re
 import shutil
 from pathlib import Path
@@ -9,11 +8,7 @@ from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
-from pairwright.flows.evaluate_captions import Evaluation
-from pairwright.tasks.evaluation.measured import conclude, measure_mean
 from pairwright.tasks.evaluation.ptb_rules import tokenise
-from pairwright.tasks.evaluation.read_captions import Matched
-from pairwright.tasks.evaluation.score_captions import CaptionScores, ScoringConfig
 from tests.fixtures import command
 
 PREDICTIONS = {"1": "The red car isn't there.", "2": "Two people have left the parking-lot", "3": ""}
@@ -91,11 +86,3 @@ def test_files_that_do_not_fit_are_named(files, tmp_path, monkeypatch, capsys):
     assert f"{predictions} line 2: ids '7' " in capsys.readouterr().err
     assert run(monkeypatch, Path(tmp_path, "none.json"), references) == 2
     assert "none.json: " in capsys.readouterr().err
-
-
-def test_a_score_that_is_undefined_is_null_for_scripts():
-    """SPICE calls a caption without propositions undefined, and JSON has no NaN."""
-    spice = conclude([measure_mean("SPICE", [math.nan, 1.0])], resamples=10, seed=0)
-    found = CaptionScores(scores=spice, skipped={}, references=1)
-    evaluation = Evaluation("coco", ScoringConfig(), Matched([], 0, 0, 0, 0), found)
-    assert evaluation.as_json()["scores"] == {"SPICE": {"score": None, "low": None, "high": None}}

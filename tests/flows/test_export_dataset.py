@@ -1,5 +1,4 @@
 import json
-import re
 import shutil
 
 import datasets
@@ -219,15 +218,6 @@ def test_filters_leave_the_rest_out(rendered, tmp_path, capsys):
     assert sorted(rows) == sorted(row.key for row in made)
 
 
-@pytest.mark.parametrize("form", ["trl", pytest.param("ms-swift", marks=pytest.mark.slow)])
-def test_verified_by_the_command_line(rendered, qwen, tmp_path, capsys, offline, form):
-    words = ("export", rendered, "--format", form, "--to", tmp_path / "out", "--verify")
-    assert run(*words) == 0
-    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    assert run(*words, "--processor", qwen, "--max-length", "9") == 1
-    assert re.search(r"tokens, .*\b9\b", capsys.readouterr().err)
-    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
-    assert run(*words, "--processor", qwen, "--max-length", "2000") == 0
-    assert run(*words, "--max-length", "9") == 2
-    assert "--processor" in capsys.readouterr().err
-    assert run(*words[:-1], "--max-length", "9") == 2
+def test_verified_by_the_command_line(rendered, tmp_path, capsys, offline):
+    assert run("export", rendered, "--format", "trl", "--to", tmp_path / "out", "--verify") == 0
+    assert "all rows are valid" in capsys.readouterr().out

@@ -1,6 +1,5 @@
 """``pairwright export --negatives RUN``: the rows that a training with these negatives sees, and what is refused."""
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -13,7 +12,6 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.training.freeze_rows import FILE, FrozenRows
 from tests.fixtures.command import run, words_of
-from tests.flows.conftest import SMALL, WIDE, build
 
 FAST = {
     "optimiser.max_steps": 1,
@@ -109,16 +107,3 @@ def test_the_rows_are_those_of_a_training_with_these_negatives(
     assert f"(mined: {len(rows)})" in card
     assert "*retrieved*" not in card
     assert "*mined*" not in (tmp_path / "own/README.md").read_text()
-
-
-def test_negatives_are_of_the_version_that_is_trained_on_and_exported(
-    dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    changed = Dataset(Path(shutil.copytree(dataset.folder, tmp_path / "demo")), dataset.model)
-    build(changed.folder, None, settings=[*SMALL, *WIDE, "preferences.rejected=hardest"])
-    assert changed.train("dpo", "on-old", "--version", 1, negatives_from="hard") == 0
-    assert json.loads((changed.folder / "runs/on-old/data.json").read_text())["snapshot"] == 1
-    words = ("--negatives", "hard", "--version")
-    assert changed.export(tmp_path / "older", *words, 1) == 0
-    assert changed.export(tmp_path / "newest", *words, 2) == 2
-    assert "--negatives hard: " in said(capsys)

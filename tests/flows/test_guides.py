@@ -513,7 +513,7 @@ def _(site: Site, words: str) -> None:
 @follows(PREFECT, "prefect --no-prompt deploy --all --prefect-file docker/prefect.yaml")
 def _(site: Site, words: str) -> None:
     site.terminal.run(words)
-    names = ["build", "resume", "update", "train", "export", "evaluate"]
+    names = ["build", "resume", "update", "train", "export"]
     found = site.server.ask("deployments", deployments={"name": {"any_": names}})
     assert sorted(one["name"] for one in found) == sorted(names)
     assert all(one["parameter_openapi_schema"]["properties"] for one in found)

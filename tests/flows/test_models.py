@@ -74,20 +74,6 @@ def test_a_missing_server_ends_with_two_before_anything_is_done(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_gpu_profile_is_the_papers() -> None:
-    profile = load_profile("gpu")
-    assert (profile.embedding.clip.model, profile.embedding.clip.pretrained) == ("ViT-L-14-quickgelu", "openai")
-    assert profile.embedding.dinov2.model == "facebook/dinov2-large"
-    assert (profile.mining.weights, profile.mining.min_best_similarity) == ((0.4, 0.6), 0.80)
-    assert (profile.mining.min_similarity, profile.mining.max_similarity) == (0.78, 0.95)
-    assert profile.tagging.taggers == ("nouns", "ram")
-    assert profile.detection.detector == "grounding-dino"
-    assert profile.detection.model == "IDEA-Research/grounding-dino-base"
-    assert (profile.segmentation.segmenter, profile.segmentation.model) == ("sam", "vit_h")
-    assert (profile.removals.inpainter, 2 * profile.removals.dilate_pixels + 1) == ("lama", 15)
-    assert profile.rejections.scorer == "clip"
-
-
 def test_weights_that_changed_are_not_mixed_with_the_old_ones(
     photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,6 @@ from pairwright.flows.load_profile import load_profile
 from pairwright.flows.pipeline import Pipeline
 from pairwright.flows.stages import TABLES
 from tests.fixtures.command import run
-from tests.flows.conftest import SMALL
 
 FIRST = ("images", "embeddings", "admitted", "neighbours", "similar_pairs", "pairs")
 """Those that are on up to mining."""
@@ -118,14 +117,3 @@ def test_what_descriptors_cannot_do_is_said_of_photographs(
     assert said in capsys.readouterr().err
     assert run("report", out) == 0
     assert said in (out / "report" / "index.html").read_text()
-
-
-def test_scenes_are_tried_in_every_stage(capsys: pytest.CaptureFixture[str]) -> None:
-    words = [word for setting in [*SMALL, "scenes.worlds=6"] for word in ("--set", setting)]
-    plan = planned(capsys, *words, "--trial", 8)
-    found = stages(plan)
-    assert plan["items"] == 6
-    assert 12 <= found["images"]["rows"] <= 18
-    assert all(found[name]["rows"] is not None for name in FIRST)
-    on = {stage.name for stage in Pipeline(load_profile("scenes")).running}
-    assert {name for name, stage in found.items() if stage["known_from"]} <= on

@@ -1,6 +1,5 @@
 """From a real dataset to a retriever that proposes, goes on after a reload, and mines a table."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from pairwright.flows.version import open_present, open_version
 from pairwright.schemas.claims import CLAIMS, all_hold
 from pairwright.schemas.config import EmbeddingConfig
 from pairwright.schemas.encoders import ClipConfig
-from pairwright.schemas.errors import ModelError
 from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.rows import DifferenceRow, ImageRow, PreferenceRow
 from pairwright.schemas.training import TrainConfig
@@ -163,33 +161,6 @@ def test_mined_negatives_are_of_the_pool_and_not_true(run: Path, folder: Folder,
             checked += 1
     assert checked > 3
     assert mine_table(open_version(folder), trained)[-1] == beside[-1]
-
-
-def test_another_retriever_s_table_is_another(folder: Folder, trained: Path, tmp_path: Path) -> None:
-    beside = mine_table(open_version(folder), trained)
-    moved = Path(shutil.copy(trained, tmp_path / "copy.safetensors"))
-    assert mine_table(open_version(folder), moved)[-1].table == beside[-1].table, "the hash counts, not the place"
-    with pytest.raises(ModelError, match=r"mined\.retriever"):
-        mine_table(open_version(folder), tmp_path / "none")
-
-
-def test_clip4idc_is_told_which_weights_and_sees_the_frozen_images(run: Path, folder: Folder, tmp_path: Path) -> None:
-    from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
-
-    clip = ClipConfig(checkpoint=str(write_clip_folder(tmp_path / "clip", architecture=READING_CLIP)))
-    frozen = tmp_path / "retriever"
-    shutil.copytree(run / "retriever", frozen)
-    (frozen / "clip.json").write_text(clip.model_dump_json())
-    config = CONFIG.model_copy(
-        update={"adpo": CONFIG.adpo.model_copy(update={"encoder": "clip4idc", "warmup_steps": 0, "candidates": 3})}
-    )
-    adversary = open_adversary(frozen, config, rows=run / FILE, dataset=folder, tokenize=tokenize)
-    keys = [entry.key for entry in open_material(frozen).entries][:3]
-    seen = work(adversary, [keys])
-    assert seen[0][1]["retriever/entropy"] >= 0
-    adversary.publish(tmp_path)
-    with pytest.raises(ModelError, match="clip4idc"):
-        mine_table(open_version(folder), tmp_path / NETWORK)
 
 
 def test_texts_have_the_space_of_the_images_where_that_is_clip_s() -> None:

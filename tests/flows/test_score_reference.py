@@ -76,19 +76,6 @@ def _rows(folder: Folder) -> Iterator[int]:
         yield pq.read_table(part, columns=["status"]).column("status").to_pylist().count("ok")
 
 
-def test_what_was_scored_otherwise_is_never_used(dataset: Folder, qwen: Path, tmp_path: Path) -> None:
-    found = find_model(str(qwen))
-    table = score(dataset, found, tmp_path / "run")
-    other = Path(shutil.copytree(qwen, tmp_path / "other"))
-    (other / "chat_template.jinja").write_text("{# another #}" + (other / "chat_template.jinja").read_text())
-    narrow = settings(model={"tuning": "full", "max_pixels": 784})
-    for number, (changed, config) in enumerate(((find_model(str(other)), settings()), (found, narrow))):
-        before = set(tables(dataset))
-        now = score(dataset, changed, tmp_path / f"run{number}", config)
-        assert len(set(tables(dataset)) - before) == 1
-    assert (now.logps != table.logps).any()
-
-
 def test_a_table_and_a_copy_train_alike_also_on_rows_that_people_edited(dataset: Folder, qwen: Path) -> None:
     with open_version(dataset).settled() as (build, stages):
         planned = next(planned for planned, _ in stages if planned.stage.name == "preferences")

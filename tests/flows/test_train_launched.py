@@ -21,7 +21,6 @@ pytestmark = pytest.mark.slow
 BIN = Path(sys.executable).parent
 LAUNCHERS = {
     "torchrun": ["torchrun", "--nproc-per-node", "2", "-m", "pairwright"],
-    "torchrun-file": ["torchrun", "--nproc-per-node", "2", "--no-python", str(BIN / "pairwright")],
     "accelerate": ["accelerate", "launch", "--multi_gpu", "--num_processes", "2", "-m", "pairwright"],
 }
 SETTINGS = {**FAST, "data.max_train_rows": 11, "optimiser.max_steps": 4}
@@ -66,11 +65,10 @@ def test_torchrun(dataset: Path, qwen: Path, alone: Run) -> None:
     assert (fewer.returncode, "finished" in fewer.stdout) == (0, True)
 
 
-@pytest.mark.parametrize("name", ["torchrun-file", "accelerate"])
-def test_other_launchers(name: str, dataset: Path, qwen: Path, alone: Run) -> None:
-    done = start(dataset, qwen, name, batch=2)
+def test_accelerate(dataset: Path, qwen: Path, alone: Run) -> None:
+    done = start(dataset, qwen, "accelerate", batch=2)
     assert done.returncode == 0, done.stderr
-    run = Run(dataset / "runs" / name)
+    run = Run(dataset / "runs/accelerate")
     assert run.data()["processes"] == 2
     compare(run, alone)
 
