@@ -31,9 +31,8 @@ from pydantic import Field
 
 from pairwright.flows.dataset import Dataset
 from pairwright.flows.load_profile import profile_names
-from pairwright.flows.progress import LineWatcher, log_outcome
+from pairwright.flows.progress import LineWatcher, log_outcome, metered
 from pairwright.flows.run_build import Request, RunShards, RunStep, Work, workers_of
-from pairwright.flows.serve_metrics import metered
 from pairwright.flows.show_status import say_owed, say_shard
 from pairwright.flows.stages import BY_NAME, GROUPS
 from pairwright.schemas.errors import PairwrightError

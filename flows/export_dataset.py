@@ -41,12 +41,7 @@ class ExportConfig:
 
 
 def export_dataset(
-    found: Version,
-    target: str,
-    *,
-    form: str,
-    config: ExportConfig,
-    watch: Callable[[int, int], None],
+    found: Version, target: str, *, form: str, config: ExportConfig, watch: Callable[[int, int], None]
 ) -> Tally:
     """Write the selected rows of a version to a new folder."""
     kind = choose_form(form, config.table)

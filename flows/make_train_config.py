@@ -8,14 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pairwright.flows.load_profile import (
-    RECIPES,
-    choose_objective,
-    load_recipe,
-    make_section,
-    profile_names,
-    set_field,
-)
+from pairwright.flows.load_profile import RECIPES, choose_objective, load_recipe, make_section, profile_names, set_field
 from pairwright.flows.prepare_training import namc_defaults
 from pairwright.flows.table import Table
 from pairwright.flows.version import open_version

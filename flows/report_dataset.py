@@ -82,12 +82,7 @@ CACHE = "cache/cards"
 
 
 def view_dataset(
-    found: Version,
-    *,
-    port: int,
-    annotator: str,
-    ready: Callable[[str, str], None],
-    watch: Callable[[int, int], None],
+    found: Version, *, port: int, annotator: str, ready: Callable[[str, str], None], watch: Callable[[int, int], None]
 ) -> bool:
     """Serve the pages of a version on 127.0.0.1 until Ctrl-C; return whether a thread was still running.
 

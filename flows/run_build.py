@@ -17,8 +17,7 @@ from typing import Any, Self
 from pairwright.flows import find_models
 from pairwright.flows.load_profile import change_profile, load_profile
 from pairwright.flows.pipeline import Pipeline, check_stage, check_table, list_stages, with_source
-from pairwright.flows.progress import LineWatcher, watching
-from pairwright.flows.serve_metrics import metered
+from pairwright.flows.progress import LineWatcher, metered, watching
 from pairwright.flows.show_status import Status, say_held
 from pairwright.flows.stages import BY_NAME
 from pairwright.flows.version import Version, now, open_present, publish_version

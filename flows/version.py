@@ -259,12 +259,7 @@ def _asked(done: Sequence[tuple[Planned, Counts]], until: str) -> list[str]:
 
 
 def _judge(
-    build: Build,
-    done: Sequence[tuple[Planned, Counts]],
-    config: GatesConfig,
-    *,
-    before: Snapshot | None,
-    until: str,
+    build: Build, done: Sequence[tuple[Planned, Counts]], config: GatesConfig, *, before: Snapshot | None, until: str
 ) -> Iterator[gates.Gate]:
     counts = [count for _, count in done]
     yield from gates.judge_counts(config, counts)

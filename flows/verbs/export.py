@@ -33,8 +33,7 @@ def export(
         ),
     ] = "hf",
     table: Annotated[
-        str,
-        Option(help="hf: another table with its images: pairs, captions, differences, comparisons or questions."),
+        str, Option(help="hf: another table with its images: pairs, captions, differences, comparisons or questions.")
     ] = "",
     licence: Annotated[
         Names, Option(help="Only rows with all images under this licence; `unstated`: without one (repeatable).")

@@ -47,8 +47,7 @@ Source = Annotated[
     Argument(callback=refuse_empty, help="A folder of images, or kind:path (default: the profile's own source)."),
 ]
 Out = Annotated[
-    str,
-    Option("--out", "-o", metavar="FOLDER", callback=refuse_empty, help="Folder or URL of a dataset, old or new."),
+    str, Option("--out", "-o", metavar="FOLDER", callback=refuse_empty, help="Folder or URL of a dataset, old or new.")
 ]
 DatasetUrl = Annotated[str, Argument(callback=refuse_empty, help="Folder of a dataset (of `build --out`).")]
 ProfileName = Annotated[str, Option("--profile", "-p", help="Name of a profile, or a .yaml file.")]

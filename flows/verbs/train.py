@@ -41,8 +41,7 @@ def train(
         Option("--mix", help="sft: further rows: FILE:SHARE of LLaVA's JSON, or DATASET:SHARE (repeatable)."),
     ] = None,
     settings: Annotated[
-        list[str] | None,
-        Option("--set", help="Set a field: optimiser.per_device_train_batch_size=8 (repeatable)."),
+        list[str] | None, Option("--set", help="Set a field: optimiser.per_device_train_batch_size=8 (repeatable).")
     ] = None,
     version: options.Version = None,
     push_to_hub: options.PushToHub = "",

@@ -1,6 +1,5 @@
 """The whole line against a real vLLM: rendered scenes, described by models of random weights, up to preferences."""
 
-
 import pytest
 
 import pairwright as pw
