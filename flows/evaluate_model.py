@@ -162,7 +162,11 @@ def evaluate_model(config: EvaluationConfig, *, watch: Watch) -> Evaluated:
     check_questions(asked)
     change = find_change(config.perturb, asked, seed=SEED)
     respond, identity = _open_model(config, images=max((len(one.images) for one in asked), default=0))
-    to = config.to or _default(config, identity)
+    named = [part for part in Path(config.model).parts if part != FINISHED]
+    name = "-".join(filter(None, [config.benchmark, *named[-1:], config.perturb, identity[:8]]))
+    to = config.to or Path("evaluations", re.sub(r"[^\w.-]+", "_", name) + ".json")
+    if config.benchmark == PREFERENCES and not config.to:
+        to = config.data / JUDGED  # the report looks there
     replies, ratings = dict[str, Reply](), dict[str, Rating]()
 
     def ready() -> Iterator[tuple[str, Question]]:
@@ -188,8 +192,8 @@ def evaluate_model(config: EvaluationConfig, *, watch: Watch) -> Evaluated:
                     ratings[rating.key] = rating
                     tell(len(ratings), len(judged))
     results = Results(exam=exam, asked=asked, replies=replies, ratings=ratings, resamples=RESAMPLES, seed=SEED)
-    name = judge.model if judge else ""
-    found = Evaluated(config=config, benchmark=benchmark, identity=identity, judge=name, results=results, to=to)
+    about: dict[str, Any] = {"benchmark": benchmark, "identity": identity, "judge": judge.model if judge else ""}
+    found = Evaluated(config=config, **about, results=results, to=to)
     write_results(results, to, found.about())
     if run := found.run:
         write_evaluation(Folder(str(run.parent.parent)), list(found.rows(run.name)))
@@ -234,11 +238,3 @@ def _open_model(config: EvaluationConfig, *, images: int) -> tuple[Respond, str]
         return respond, identify(Path(name))
     local = LocalModel(find_checkpoint(name, field="CHECKPOINT"), config.max_pixels)
     return partial(answer_questions, local=local, batch=config.batch), local.identity
-
-
-def _default(config: EvaluationConfig, identity: str) -> Path:
-    if config.benchmark == PREFERENCES:
-        return config.data / JUDGED  # the report looks there
-    named = [part for part in Path(config.model).parts if part != FINISHED]
-    name = "-".join(filter(None, [config.benchmark, *named[-1:], config.perturb, identity[:8]]))
-    return Path("evaluations", re.sub(r"[^\w.-]+", "_", name) + ".json")

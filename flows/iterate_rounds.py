@@ -216,22 +216,20 @@ class Rounds:
             items = min(data["rows"].get(config.data.eval_split, 0), config.data.max_eval_rows or sys.maxsize)
         if value is None:
             raise ConfigError(f"{run.folder}: nothing was measured on held-out rows: set preferences.validation_share")
+        written, version = list[str](), data["snapshot"]
+        if number and version in snapshot_numbers(self.folder):
+            stages = read_snapshot(self.folder, version).content["stages"]
+            for table in (WRITES[section][0] for section in self.config.writes):
+                counts = stages[table]["counts"]
+                refused = "".join(f", {count:,} x {reason}" for reason, count in counts["reasons"].items())
+                written.append(f"{counts['rows']:,} {table} of {counts['in']:,}{refused}")
         return Round(
             run=run.folder.name,
             start=config.start,
-            version=data["snapshot"],
-            written="; ".join(self._say_written(data["snapshot"])) if number else "",
+            version=version,
+            written="; ".join(written),
             value=value,
             items=items,
             unreadable=unreadable,
             percent=percent,
         )
-
-    def _say_written(self, version: int) -> Iterator[str]:
-        """Yield the outcomes of the texts that a model was asked for, from the version's counts."""
-        if version in snapshot_numbers(self.folder):
-            stages = read_snapshot(self.folder, version).content["stages"]
-            for table in (WRITES[section][0] for section in self.config.writes):
-                counts = stages[table]["counts"]
-                refused = "".join(f", {count:,} x {reason}" for reason, count in counts["reasons"].items())
-                yield f"{counts['rows']:,} {table} of {counts['in']:,}{refused}"

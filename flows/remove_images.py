@@ -144,7 +144,12 @@ def _plan_garbage(folder: Folder, keep: int | None, sweep: int) -> Collected:
     with open_present(folder).settled() as (build, stages):
         needed.add(build)
         tables, owes = [planned.table for planned, _ in stages], any(counts.pending for _, counts in stages)
-    blocked = _why_not(folder, sweep, owes=owes) if sweep else ""
+    newest, resume, blocked = latest_snapshot(folder), f"pairwright resume {folder.url}", ""
+    if sweep and owes:
+        blocked = f"rows are owed without the removed images. First run: {resume}"
+    elif sweep and newest and newest.content.get("takedowns", 0) < sweep:
+        before = f"version {newest.number}, the newest, is from before the removal"
+        blocked = f"{before}. First publish one without the removed images: {resume}"
     sweeping = bool(sweep and not blocked)
     if sweeping:
         gone |= dict(_need_versions(folder, kept, needed))
@@ -180,16 +185,6 @@ def _plan_garbage(folder: Folder, keep: int | None, sweep: int) -> Collected:
         broken=[name for name, places in _frozen(folder) if not places.keys() <= needed.files] if sweeping else (),
         beside=[name for name in folder.folders("") if name not in OWN] if sweep else (),
     )
-
-
-def _why_not(folder: Folder, sweep: int, *, owes: bool) -> str:
-    newest, resume = latest_snapshot(folder), f"pairwright resume {folder.url}"
-    if owes:
-        return f"rows are owed without the removed images. First run: {resume}"
-    if newest and newest.content.get("takedowns", 0) < sweep:
-        before = f"version {newest.number}, the newest, is from before the removal"
-        return f"{before}. First publish one without the removed images: {resume}"
-    return ""
 
 
 def _need_versions(folder: Folder, kept: Sequence[int], needed: garbage.Needed) -> Iterator[tuple[int, str]]:

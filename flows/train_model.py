@@ -143,7 +143,11 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
     run.clean()
     if not run.is_finished and not run.steps():
         run.forget()
-    version = _choose_version(folder, run, version)
+    if run.config():  # its rows are frozen: if its version is gone, any will do
+        began = run.data().get("snapshot")
+        if version not in (None, began):
+            raise ConfigError(f"{run.folder} was begun with version {began}, not {version}. Give another --name")
+        version = began if began in snapshot_numbers(folder) else None
     if config.objective == NAMC:
         found, place = None, find_run(folder, config.start).model if config.start else Path()
         config, start = inputs.pin_models(config, start=place), {"folder": str(place)} if config.start else {}
@@ -200,16 +204,6 @@ def _check(config: TrainConfig) -> None:
     if config.model.load_in_4bit:
         require_bits("model.load_in_4bit")
     choose_reference(config)
-
-
-def _choose_version(folder: Folder, run: Run, asked: int | None) -> int | None:
-    # If the garbage collection has deleted the version that a run began with, any will do: its rows are frozen.
-    if not run.config():
-        return asked
-    began = run.data().get("snapshot")
-    if asked not in (None, began):
-        raise ConfigError(f"{run.folder} was begun with version {began}, not {asked}. Give another --name")
-    return began if began in snapshot_numbers(folder) else None
 
 
 def _check_same(run: Run, config: TrainConfig) -> None:

@@ -156,7 +156,14 @@ class Version:
 
 def open_version(folder: Folder, number: int | None = None) -> Version:
     """Return a version of a dataset after checking its files; without a number, the newest, or the current tables."""
-    snapshot = snapshots.latest_snapshot(folder) if number is None else _find(folder, number)
+    if number is None:
+        snapshot = snapshots.latest_snapshot(folder)
+    elif number in (there := snapshots.snapshot_numbers(folder)):
+        snapshot = snapshots.read_snapshot(folder, number)
+    else:
+        read_record(folder)  # raises if there is no dataset at all
+        known = ", ".join(map(str, there)) or "none yet"
+        raise ConfigError(f"{folder.url}: no version {number}; choose from {known}")
     found = _stated(folder, snapshot) if snapshot else open_present(folder)
     on = {is_on: [one for one in found.planned if one.stage.is_on is is_on] for is_on in (True, False)}
     return replace(found, planned=on[True], off=on[False])
@@ -165,14 +172,6 @@ def open_version(folder: Folder, number: int | None = None) -> Version:
 def open_present(folder: Folder) -> Version:
     """Return the record of a dataset's last build, with the current tables."""
     return Version.of(folder, read_record(folder))
-
-
-def _find(folder: Folder, number: int) -> Snapshot:
-    if number not in (there := snapshots.snapshot_numbers(folder)):
-        read_record(folder)  # raises if there is no dataset at all
-        known = ", ".join(map(str, there)) or "none yet"
-        raise ConfigError(f"{folder.url}: no version {number}; choose from {known}")
-    return snapshots.read_snapshot(folder, number)
 
 
 def _stated(folder: Folder, snapshot: Snapshot) -> Version:

@@ -78,6 +78,7 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return words_of(fields)
 
 
+@pytest.mark.slow
 def test_images_are_rejected_by_models(
     source: str, settings: list[str], seeing: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
