@@ -44,7 +44,8 @@ def status(
         elif found and not refused:
             options.print_stages(found.counts)
             options.print_reasons(found.counts)
-            print("\n".join((*found.owing, *found.held)), end="\n" * bool(found.owing or found.held))
+            for line in (*found.owing, *found.held):
+                print(line)
             if found.owed:
                 print(f"Rows are owed. Finish them with: pairwright resume {dataset}")
     for message in damaged:
