@@ -328,24 +328,9 @@ def workers_of(request: Request) -> Generator[Runner]:
 @contextmanager
 def working(request: Request) -> Generator[Work]:
     """Yield the runner of a build's shards in its profile's workers, and the watcher of its progress."""
-    port = request.profile.run.metrics_port
-    with _heard(), watching() as shown, metered(shown, port) as watcher, workers_of(request) as workers:
+    port, ours = request.profile.run.metrics_port, logging.getLogger("pairwright")
+    if not ours.hasHandlers():  # the program that imports Pairwright has not configured logging
+        logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+        ours.setLevel(logging.INFO)
+    with watching() as shown, metered(shown, port) as watcher, workers_of(request) as workers:
         yield Work(run_shards=workers.run, watcher=watcher)
-
-
-@contextmanager
-def _heard() -> Generator[None]:
-    """Show our log on standard error, unless the program that imports Pairwright has configured logging."""
-    log = logging.getLogger("pairwright")
-    if log.hasHandlers():
-        yield
-        return
-    handler, level = logging.StreamHandler(), log.level
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(level)
