@@ -2,15 +2,11 @@
 
 import json
 import logging
-import os
 import pkgutil
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -23,9 +19,8 @@ from pairwright.flows import verbs
 from pairwright.flows.cli import app
 from pairwright.flows.verbs import VERBS
 from pairwright.flows.verbs.options import app as registered
-from tests.fixtures.command import run, words_of
+from tests.fixtures.command import run
 from tests.fixtures.pictures import write_pictures
-from tests.fixtures.terminal import HEARS
 
 PAIRWRIGHT = str(Path(sys.executable).parent / "pairwright")
 
@@ -183,30 +178,6 @@ def test_a_damaged_part_is_named_and_made_again(out: Path, capsys: pytest.Captur
     part.unlink()
     assert run("resume", out) == 0
     assert part.read_bytes() == good
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("number", "send"), [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill)])
-def test_interrupted_builds_say_how_to_go_on_and_do(
-    tmp_path: Path, number: int, send: Callable[[int, int], None]
-) -> None:
-    out = tmp_path / "out"
-    settings = ["scenes.worlds=8", "scenes.samples_per_pixel=1", "scenes.width=64", "scenes.height=64", "run.workers=2"]
-    command = [*HEARS, PAIRWRIGHT, "build", "--out", str(out), "--until", "sources", *words_of(settings)]
-    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and process.poll() is None:
-        if any(journal.stat().st_size for journal in out.glob("journals/*/*.journal")):
-            break
-        time.sleep(0.05)
-    send(process.pid, number)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    assert "pairwright resume" in errors
-    assert "Traceback" not in errors
-    assert run("resume", out) == 0
-    assert not list(out.rglob("*.tmp-*"))
 
 
 def test_a_source_that_gives_no_image_ends_with_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@ import shutil
 
 import datasets
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 import pairwright as pw
@@ -97,26 +96,6 @@ def test_every_format_is_written_by_the_command_line(rendered, tmp_path, capsys,
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
 
 
-def test_conversations_are_those_of_the_dataset(rendered, tmp_path):
-    tally = pw.open(rendered).export("llava", str(tmp_path / "out"))
-    rows = {row.key: row for row in pw.open(rendered)["comparisons"].rows()}
-    splits = {row.subject: row.split for row in pw.open(rendered)["splits"].rows()}
-    pairs = {row.key: row for row in pw.open(rendered)["pairs"].rows()}
-    images = {row.key: row.image for row in pw.open(rendered)["images"].rows()}
-    written = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "out/data").iterdir()}
-    assert sum(map(len, written.values())) == tally.rows == len(rows) > 0
-    for split, records in written.items():
-        for record in records:
-            row = rows[record["id"]]
-            assert splits[row.subject] == split
-            said = [turn["value"] for turn in record["conversations"]]
-            assert said == [turn.text for turn in row.conversation]
-            assert sum(text.count("<image>") for text in said) == 2
-            pair = pairs[row.subject]
-            shown = [(tmp_path / "out" / name).read_bytes() for name in record["image"]]
-            assert shown == [images[pair.first], images[pair.second]]
-
-
 def test_what_was_mined_is_kept_with_its_images_and_decisions(mined, tmp_path, capsys, offline):
     album = shutil.copytree(mined, tmp_path / "album")
     pairs = {row.key: row for row in pw.open(album)["pairs"].rows()}
@@ -192,17 +171,6 @@ def test_wrong_words_of_the_command_line(rendered, tmp_path, capsys, words, mess
     assert run("export", rendered, "--to", tmp_path / "out", *words) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_filters_leave_the_rest_out(rendered, tmp_path, capsys):
-    every = list(pw.open(rendered)["preferences"].rows(without=("images", "rejected_images")))
-    train = [row for row in every if row.split == "train"]
-    made = [row for row in train if row.rejected_maker == train[0].rejected_maker]
-    words = ["--split", "train", "--kind", train[0].rejected_maker]
-    assert run("export", rendered, "--to", tmp_path / "out", *words) == 0
-    assert f"{len(made)} preferences (train {len(made)})" in capsys.readouterr().out
-    rows = pq.read_table(next((tmp_path / "out/data").iterdir()), columns=["key"])["key"].to_pylist()
-    assert sorted(rows) == sorted(row.key for row in made)
 
 
 def test_verified_by_the_command_line(rendered, tmp_path, capsys, offline):

@@ -18,7 +18,7 @@ from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import read_live
 from pairwright.tasks.training.freeze_rows import FILE, freeze_rows
-from pairwright.tasks.training.losses import TEXTS, needs_of
+from pairwright.tasks.training.losses import needs_of
 from pairwright.tasks.training.retriever.adversary import NETWORK, PAGE, open_adversary
 from pairwright.tasks.training.retriever.material import TRUE, UNKNOWN, WRONG, open_material
 
@@ -101,26 +101,6 @@ def work(adversary, some: list[list[str]]) -> list:
         rewards = torch.tensor([[len(one.ids) % 7 / 10 for one in own] or [torch.nan] * 2 for own in answers])
         seen.append((answers, adversary.learn(rewards, step=step % 2 == 1)))
     return seen
-
-
-def test_it_goes_on_as_if_it_had_not_been_stopped(run: Path, folder: Folder, tmp_path: Path) -> None:
-    keys = [entry.key for entry in open_material(run / "retriever").entries]
-    some = list(batches(keys))
-    whole, first = opened(run, folder), opened(run, folder)
-    expected = work(whole, some)
-    found = work(first, some[:4])
-    first.save(tmp_path)
-    second = opened(run, folder)
-    second.load(tmp_path)
-    found += work(second, some[4:])
-    assert found == expected
-    for name, weight in whole.retriever.encoder.network.state_dict().items():
-        assert torch.equal(weight, second.retriever.encoder.network.state_dict()[name])
-    answers, said = expected[-1]
-    assert {answer.column for own in answers for answer in own} == {TEXTS, TEXTS + 1}
-    assert all(tokenize(text) for text in whole.retriever.pool.texts)
-    wanted = ("entropy", "entropy share", "effective", "candidates", "tau", "scale", "reward", "loss", "true share")
-    assert {f"retriever/{name}" for name in wanted} <= said.keys()
 
 
 @pytest.fixture(scope="module")
