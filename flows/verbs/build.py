@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -103,19 +103,22 @@ def plan(
 def _print_plan(plan: Any) -> None:
     new = "" if plan.is_new else f", {plan.new_items:,} of them new to {plan.request.folder.url}"
     print(f"{plan.request.profile.source} lists {plan.items:,} items{new}.")
-    columns: dict[str, tuple[str, Callable[[float], str]]] = {
-        "inputs": ("in", "{:,.0f}".format), "rows": ("rows", "{:,.0f}".format), "calls": ("calls", "{:,.0f}".format),
-        "prompt_tokens": ("tokens in", "{:,.0f}".format), "completion_tokens": ("tokens out", "{:,.0f}".format),
-        "bytes": ("disk", options.shown_size), "seconds": ("time", _time),
-    }  # fmt: skip
+    heads = {"inputs": "in", "prompt_tokens": "tokens in", "completion_tokens": "tokens out"}
+    heads |= {"bytes": "disk", "seconds": "time"}
+    shown = {"bytes": options.shown_size, "seconds": _time}
 
-    def cells(name: str, amounts: Mapping[str, float | None]) -> list[str]:
-        shown = {field: "?" if amount is None else columns[field][1](amount) for field, amount in amounts.items()}
-        return [name, *(shown.get(field, "") for field in columns)]
+    def cells(name: str, amounts: Mapping[str, float | None]) -> Iterator[str]:
+        yield name
+        for field in columns:
+            amount = amounts.get(field)
+            known = "" if amount is None else shown.get(field, "{:,.0f}".format)(amount)
+            yield known or ("?" if field in amounts else "")
 
-    on = {stage.name for stage in plan.request.pipeline.running}
-    rows = [cells(one.stage, {name: getattr(one, name) for name in columns}) for one in plan.stages if one.stage in on]
-    options.print_table(["stage", *(f">{head}" for head, _ in columns.values())], *rows, cells("total", plan.totals))
+    columns = list(next(iter(plan.stages.values())))
+    rows = [list(cells(stage.name, plan.stages[stage.name])) for stage in plan.request.pipeline.running]
+    options.print_table(
+        ["stage", *(f">{heads.get(name, name)}" for name in columns)], *rows, list(cells("total", plan.totals))
+    )
     for note in plan.notes:
         print(f"Note: {note}")
 
