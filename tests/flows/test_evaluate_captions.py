@@ -1,7 +1,6 @@
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 from pycocoevalcap.bleu.bleu import Bleu
@@ -73,16 +72,3 @@ def test_what_was_asked_for_and_skipped_is_told(files, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["scores"]["BLEU-4"]["score"] == pytest.approx(expected()["BLEU-4"])
     assert "get_stanford_models" in found["skipped"]["spice"]
-
-
-def test_files_that_do_not_fit_are_named(files, tmp_path, monkeypatch, capsys):
-    assert run(monkeypatch, *files, "--metric", "bleurt") == 2
-    assert "bleu, meteor" in capsys.readouterr().err
-    assert run(monkeypatch, *files, "--protocol", "x") == 2
-    assert "coco, spot-the-diff" in capsys.readouterr().err
-    predictions, references = files
-    predictions.write_text('{"id": "1", "text": "a"}\n{"id": "7", "text": "b"}\n')
-    assert run(monkeypatch, predictions, references) == 2
-    assert f"{predictions} line 2: ids '7' " in capsys.readouterr().err
-    assert run(monkeypatch, Path(tmp_path, "none.json"), references) == 2
-    assert "none.json: " in capsys.readouterr().err
