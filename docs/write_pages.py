@@ -6,19 +6,23 @@ A test holds that the committed pages are what the source gives.
 import ast
 import inspect
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from pairwright.flows.list_settings import Setting, as_typed, list_settings
 from pairwright.flows.load_profile import load_profile, profile_names
-from pairwright.flows.pipeline import list_tables
+from pairwright.flows.pipeline import list_stages
+from pairwright.flows.stages import BY_NAME
 from pairwright.schemas import rows
 from pairwright.schemas.section import with_field
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.serving.memory import GB, MARGIN, Needs, divide
+from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.training.memory import PATCH, TEXT, Sizes, count_trained, demand_of
 
 MADE = "<!-- Made by `make docs`. Change the source, not this page. -->"
@@ -86,10 +90,11 @@ def write_settings_page() -> str:
 
 def write_tables_page() -> str:
     """Return a page in Markdown with every table of a dataset and what it is made from."""
-    tables = list_tables()
+    stages = list_stages(BY_NAME.plugins)
     about = [
-        f"| `{one.name}` | {one.group} | `{one.row}` | {_cell(one.about)} | {_names(one.reads)} | {_names(one.uses)} |"
-        for one in tables
+        f"| `{one.name}` | {one.group} | `{one.writes.__name__}` | {_cell(_about(one))} | {_names(one.reads)} | "
+        f"{_names(sorted(one.tables - one.reads.keys()))} |"
+        for one in stages
     ]
     parts = [
         "# Tables of a dataset",
@@ -97,7 +102,14 @@ def write_tables_page() -> str:
         "The same for every profile: a stage that is off leaves its table empty or passes rows through.",
         "\n".join(["| table | step | row | what its stage does | reads | looks up |", "|---" * 6 + "|", *about]),
     ]
-    return "\n\n".join([*parts, "## Columns", *_columns(dict.fromkeys(one.row for one in tables))]) + "\n"
+    return "\n\n".join([*parts, "## Columns", *_columns(dict.fromkeys(one.writes.__name__ for one in stages))]) + "\n"
+
+
+def _about(stage: Stage) -> str:
+    """Return the first sentence of a stage's module, or of a plugin's function."""
+    function = stage.function.func if isinstance(stage.function, partial) else stage.function
+    place = function if stage.name in BY_NAME.plugins else sys.modules[function.__module__]
+    return " ".join((place.__doc__ or "").partition("\n\n")[0].split())
 
 
 def _columns(types: Iterable[str]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Export a version of a dataset: open its tables, and pass its rows to the exporter."""
 
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,31 +31,37 @@ class ExportConfig:
     """Configuration of an export: the table, the selection of rows, the verification."""
 
     selection: Selection = EVERYTHING
-    table: str = ""
-    """Table to export; empty: the form's own."""
-    model: str = ""
-    """Model to ask, for the form of requests."""
-    verify: bool = False
-    """Whether the result is read back."""
+    table: str = ""  # table to export; empty: the form's own
+    model: str = ""  # model to ask, for the form of requests
+    verify: bool = False  # whether the result is read back
 
 
 def export_dataset(
-    found: Version,
-    target: str,
-    *,
-    form: str,
-    config: ExportConfig,
-    watch: Callable[[int, int], None],
+    found: Version, target: str, *, form: str, config: ExportConfig, watch: Callable[[int, int], None]
 ) -> Tally:
     """Write the selected rows of a version to a new folder."""
     kind = choose_form(form, config.table)
     _check(kind, target, config, found)
-    processor = _make_processor(kind) if config.verify and kind.collates else None
+    processor: Any = None
+    if config.verify and kind.collates:
+        require_packages(f"--verify of {kind.name}")
+        from pairwright.tasks.training.load_model import load_processor
+
+        with tempfile.TemporaryDirectory() as folder:
+            processor = load_processor(write_tiny_model(Path(folder), TEXTS))
     with found.settled() as (build, stages):
         counts = [count for _, count in stages]
         own = next((n for n, (planned, _) in enumerate(stages) if planned.stage.name == kind.reads), None)
         if own is None or not counts[own].rows:
-            raise ConfigError(_say_nothing_there(found, kind.reads, say_empty(stages, [kind.reads])))
+            until, url, why = found.record.until, found.folder.url, say_empty(stages, [kind.reads])
+            if any(one.stage.name == kind.reads for one in found.off):
+                section = found.find(kind.reads).stage.section
+                why = f"Its stage is off: `pairwright settings {section}` shows how to switch it on"
+            elif not why and until:
+                why = "Build the rest with the same `pairwright build` command without --until, or export --table pairs"
+            built = f"was built until {until} and " if until else ""
+            why = why or f"Finish the rows that are owed with: pairwright resume {url}"
+            raise ConfigError(f"{url}: {built}has no {kind.reads} to export. {why}")
         tables, name, decisions = Tables(build), Path(target).resolve().name, read_decisions(found.folder)
         about = About(
             name=name,
@@ -93,37 +99,14 @@ def _check(form: Form, target: str, config: ExportConfig, found: Version) -> Non
             else f"--model {config.model}: --format {form.name} has no requests to a model; leave it out"
         )
     if config.table and form.reads == config.table != "preferences":
-        _check_table(config, {one.stage.name for one in found.planned})
+        chosen, of_pairs = config.selection, config.table != "captions"
+        has_splits = config.table == "pairs" or "splits" in {one.stage.name for one in found.planned}
+        given = {
+            "--kind": bool(chosen.kinds),
+            "--score": chosen.score is not None,
+            "--accepted": chosen.accepted and not of_pairs,
+            "--split": bool(chosen.splits) and not (of_pairs and has_splits),
+        }
+        if lacking := next((name for name, is_given in given.items() if is_given), None):
+            raise ConfigError(f"{lacking}: does not apply to {config.table}; leave it out with --table {config.table}")
     check_target(Path(target))
-
-
-def _make_processor(form: Form) -> Any:
-    require_packages(f"--verify of {form.name}")
-    from pairwright.tasks.training.load_model import load_processor
-
-    with tempfile.TemporaryDirectory() as folder:
-        return load_processor(write_tiny_model(Path(folder), TEXTS))
-
-
-def _check_table(config: ExportConfig, tables: Collection[str]) -> None:
-    """Refuse options that do not apply to the rows of a table other than preferences."""
-    chosen = config.selection
-    of_pairs, has_splits = config.table != "captions", config.table == "pairs" or "splits" in tables
-    given = {
-        "--kind": bool(chosen.kinds),
-        "--score": chosen.score is not None,
-        "--accepted": chosen.accepted and not of_pairs,
-        "--split": bool(chosen.splits) and not (of_pairs and has_splits),
-    }
-    if lacking := next((name for name, is_given in given.items() if is_given), None):
-        raise ConfigError(f"{lacking}: does not apply to {config.table}; leave it out with --table {config.table}")
-
-
-def _say_nothing_there(version: Version, what: str, empty: str) -> str:
-    until, url = version.record.until, version.folder.url
-    if any(one.stage.name == what for one in version.off):
-        empty = f"Its stage is off: `pairwright settings {version.find(what).stage.section}` shows how to switch it on"
-    elif not empty and until:
-        empty = "Build the rest with the same `pairwright build` command without --until, or export --table pairs"
-    remedy = empty or f"Finish the rows that are owed with: pairwright resume {url}"
-    return f"{url}: {f'was built until {until} and ' if until else ''}has no {what} to export. {remedy}"

@@ -126,8 +126,7 @@ class Fetched:
     """Outcome of fetching: files that are present, and those that could not be fetched."""
 
     files: list[Verified] = field(default_factory=list[Verified])
-    problems: list[str] = field(default_factory=list[str])
-    """Reasons why a build cannot start, beside the files' own faults."""
+    problems: list[str] = field(default_factory=list[str])  # why a build cannot start, beside the files' own faults
 
     @property
     def faults(self) -> list[str]:
@@ -144,9 +143,8 @@ class Fetched:
 def profile_to_fetch(name: str, settings: Sequence[str], source: str | None = None) -> Profile:
     """Return the profile to fetch weights for; without a source, a folder of images is assumed."""
     profile = load_profile(name, settings)
-    if source is None and not profile.source:
-        return profile.model_copy(update={"source": "folder:"})
-    return with_source(profile, source)
+    lacks = source is None and not profile.source
+    return profile.model_copy(update={"source": "folder:"}) if lacks else with_source(profile, source)
 
 
 def fetch_weights(profile: Profile, until: str, *, fetch: bool) -> Fetched:

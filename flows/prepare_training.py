@@ -33,18 +33,7 @@ from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder, naming
 from pairwright.tasks.store.stage import Planned, Stage
 from pairwright.tasks.training import embed_chosen_texts
-from pairwright.tasks.training.freeze_rows import (
-    FILE,
-    MIXED,
-    FrozenRows,
-    Needs,
-    Refused,
-    count_reasons,
-    count_rows,
-    freeze_rows,
-    mix_rows,
-    write_rows,
-)
+from pairwright.tasks.training import freeze_rows as freezing
 from pairwright.tasks.training.namc import tables
 from pairwright.tasks.training.retriever import material
 from pairwright.tasks.training.runs import PLACES, RETRIEVER, Run
@@ -82,10 +71,16 @@ def prepare_retriever(version: Version, config: TrainConfig, run: Path) -> None:
         (place / material.CLIP).write_text(clip.model_dump_json())
 
 
-def open_rows(folder: Folder, config: TrainConfig, run: Path) -> list[FrozenRows]:
+def open_rows(folder: Folder, config: TrainConfig, run: Path) -> list[freezing.FrozenRows]:
     """Return the frozen rows of a run: for training, and for measuring."""
     splits = filter(None, (config.data.split, config.data.eval_split))
-    return [FrozenRows(folder=folder, file=str(run / FILE), split=split) for split in splits]
+    return [freezing.FrozenRows(folder=folder, file=str(run / freezing.FILE), split=split) for split in splits]
+
+
+def choose_text_vectors(embedding: EmbeddingConfig) -> TextVectorsConfig:
+    """Return the encoder of texts: CLIP's text tower if images have CLIP's vectors, else hashed words."""
+    has_clip = "clip" in embedding.embedders
+    return TextVectorsConfig(encoder="clip", clip=embedding.clip) if has_clip else TextVectorsConfig()
 
 
 def _vectors(version: Version, embedding: EmbeddingConfig) -> list[Planned]:
@@ -95,11 +90,6 @@ def _vectors(version: Version, embedding: EmbeddingConfig) -> list[Planned]:
     return made
 
 
-def choose_text_vectors(embedding: EmbeddingConfig) -> TextVectorsConfig:
-    """Return the encoder of texts: CLIP's text tower if images have CLIP's vectors, else hashed words."""
-    if "clip" in embedding.embedders:
-        return TextVectorsConfig(encoder="clip", clip=embedding.clip)
-    return TextVectorsConfig()
 
 
 def tell_table(version: Version, config: TrainConfig) -> list[Planned]:
@@ -127,35 +117,32 @@ def opened_rows(
         yield build, planned, decisions if table == "preferences" else decisions.without_edits()
 
 
-def mix_in(config: TrainConfig, run: Run, needs: Needs) -> tuple[list[dict[str, Any]], list[Refused]]:
+def mix_in(config: TrainConfig, run: Run, needs: freezing.Needs) -> tuple[list[dict[str, Any]], list[freezing.Refused]]:
     """Add further data to a run's frozen rows; return the rows taken from each source, and the refused ones."""
-    data, taken, refused = config.data, list[dict[str, Any]](), list[Refused]()
-    every = count_rows(run.rows, data.split) / (1 - sum(share for _, share in data.mixed))
+    data, taken, refused = config.data, list[dict[str, Any]](), list[freezing.Refused]()
+    every = freezing.count_rows(run.rows, data.split) / (1 - sum(share for _, share in data.mixed))
     for number, (source, share) in enumerate(data.mixed):
-        file, rows = run.folder / MIXED / f"{number}.arrow", max(1, round(share * every))
+        file, rows = run.folder / freezing.MIXED / f"{number}.arrow", max(1, round(share * every))
         if Path(source).is_file():
             about: dict[str, Any] = {"sha256": _hash(source)}
             found = read_llava(Path(source), seed=config.seed)
-            why = write_rows(found, file, needs=needs, split=data.split, most=rows)
+            why = freezing.write_rows(found, file, needs=needs, split=data.split, most=rows)
+        elif Folder(source).exists(RECORD):
+            other = open_version(Folder(source))
+            about = {"version": other.number or None}
+            file.parent.mkdir(exist_ok=True)
+            with opened_rows(other, config, tell_table(other, config)) as (build, planned, decisions):
+                own: dict[str, Any] = {"needs": needs, "splits": (data.split,), "decisions": decisions}
+                why, _ = freezing.freeze_rows(build, planned, file, **own)
         else:
-            why, about = _freeze_other(source, config, file, needs)
-        if not count_rows(file, data.split):
-            reasons = say_reasons(count_reasons(why)) or "there is none"
+            raise ConfigError(f"data.mix: {source}: is neither LLaVA's JSON nor a dataset (it has no {RECORD})")
+        if not freezing.count_rows(file, data.split):
+            reasons = say_reasons(freezing.count_reasons(why)) or "there is none"
             raise ConfigError(f"data.mix: {source}: no row can be trained on: {reasons}")
-        different = mix_rows(run.rows, file, Folder(source), rows=rows, seed=config.seed)
+        different = freezing.mix_rows(run.rows, file, Folder(source), rows=rows, seed=config.seed)
         taken.append({"source": source, "share": share, "rows": rows, "different": different, **about})
         refused += why
     return taken, refused
-
-
-def _freeze_other(source: str, config: TrainConfig, file: Path, needs: Needs) -> tuple[list[Refused], dict[str, Any]]:
-    if not Folder(source).exists(RECORD):
-        raise ConfigError(f"data.mix: {source}: is neither LLaVA's JSON nor a dataset (it has no {RECORD})")
-    other, splits = open_version(Folder(source)), (config.data.split,)
-    file.parent.mkdir(exist_ok=True)
-    with opened_rows(other, config, tell_table(other, config)) as (build, planned, decisions):
-        refused, _ = freeze_rows(build, planned, file, needs=needs, splits=splits, decisions=decisions)
-    return refused, {"version": other.number or None}
 
 
 def check_mixed(run: Run) -> None:
@@ -180,25 +167,13 @@ def namc_defaults(config: str, *, starts: bool) -> dict[str, Any]:
     CLEVR-Change and CLEVR-DC, 10 for Spot-the-Diff).
     """
     if config != PAPER:
-        return {
-            "namc.noise_enabled": not starts,
-            "optimiser.num_train_epochs": 20 if starts else 40,
-            "optimiser.per_device_train_batch_size": 16,
-            "output.logging_steps": 10,
-            "output.eval_steps": 50,
-        }
-    tuned = {
-        "namc.noise_enabled": False,
-        "namc.max_new_tokens": 23,
-        "optimiser.learning_rate": 2e-4,
-        "optimiser.gradient_accumulation_steps": 4,
-    }
-    return {
-        **(tuned if starts else {"optimiser.learning_rate": 3e-4, "optimiser.gradient_accumulation_steps": 16}),
-        "optimiser.per_device_train_batch_size": 32,
-        "optimiser.num_train_epochs": 20,
-        "output.eval_steps": 500,
-    }
+        steps = {"output.logging_steps": 10, "output.eval_steps": 50, "optimiser.per_device_train_batch_size": 16}
+        return {**steps, "namc.noise_enabled": not starts, "optimiser.num_train_epochs": 20 if starts else 40}
+    steps = {"output.eval_steps": 500, "optimiser.per_device_train_batch_size": 32, "optimiser.num_train_epochs": 20}
+    if not starts:
+        return {**steps, "optimiser.learning_rate": 3e-4, "optimiser.gradient_accumulation_steps": 16}
+    tuned = {"optimiser.learning_rate": 2e-4, "optimiser.gradient_accumulation_steps": 4}
+    return {**steps, **tuned, "namc.noise_enabled": False, "namc.max_new_tokens": 23}
 
 
 def pin_models(config: TrainConfig, *, start: Path) -> TrainConfig:

@@ -80,12 +80,7 @@ def _upload(place: Path, folder: Folder) -> None:
 
 
 def view_dataset(
-    found: Version,
-    *,
-    port: int,
-    annotator: str,
-    ready: Callable[[str, str], None],
-    watch: Callable[[int, int], None],
+    found: Version, *, port: int, annotator: str, ready: Callable[[str, str], None], watch: Callable[[int, int], None]
 ) -> bool:
     """Serve the pages of a version on 127.0.0.1 until Ctrl-C; return whether a thread was still running.
 

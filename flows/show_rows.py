@@ -14,16 +14,12 @@ from pairwright.tasks.report.gather_cards import render_card, render_rows, small
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.index import columns_without
 
-SHOWN = 12
-"""Maximum rows of a table in a notebook."""
-LONGEST = 160
-"""Maximum characters of a cell."""
+SHOWN = 12  # maximum rows of a table in a notebook
+LONGEST = 160  # maximum characters of a cell
 HIDDEN = ("key", "source_key", "subject", "image_keys", "graph", "claims", "checks", "served", "vector")
 """Columns that are hidden from readers."""
-KEY = re.compile(r"[0-9a-f]{32}")
-"""Pattern of a row's key, of which a prefix is shown."""
-HEIGHT = 720
-"""Height of a card in a notebook, in pixels."""
+KEY = re.compile(r"[0-9a-f]{32}")  # pattern of a row's key, of which a prefix is shown
+HEIGHT = 720  # height of a card in a notebook, in pixels
 
 
 @dataclass(frozen=True)

@@ -22,22 +22,15 @@ from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
 from pairwright.schemas.section import Section
 from pairwright.tasks.sources.readers import READERS
 from pairwright.tasks.store import gates
+from pairwright.tasks.store import snapshot as snapshots
 from pairwright.tasks.store.dataset import Build, Snapshot, read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import Index, open_index_file, write_index
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.snapshot import (
-    check_parts,
-    latest_snapshot,
-    read_snapshot,
-    snapshot_numbers,
-    write_snapshot,
-)
 from pairwright.tasks.store.stage import Planned, Stage, fingerprint
 from pairwright.tasks.store.takedowns import read_takedowns
 
-Settled = tuple[Build, list[tuple[Planned, Counts]]]
-"""An open build, and its stages with their counts."""
+Settled = tuple[Build, list[tuple[Planned, Counts]]]  # an open build, and its stages with their counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +44,8 @@ class Version:
     folder: Folder
     record: BuildRecord
     planned: Sequence[Planned]
-    off: Sequence[Planned] = ()
-    """Stages that are off, with empty tables that are not read."""
-    snapshot: Snapshot | None = None
-    """``None``: the current tables."""
+    off: Sequence[Planned] = ()  # stages that are off, with empty tables that are not read
+    snapshot: Snapshot | None = None  # ``None``: the current tables
     _indexes: dict[str, Index] = field(default_factory=dict[str, Index], compare=False, repr=False)
 
     @classmethod
@@ -164,7 +155,14 @@ class Version:
 
 def open_version(folder: Folder, number: int | None = None) -> Version:
     """Return a version of a dataset after checking its files; without a number, the newest, or the current tables."""
-    snapshot = latest_snapshot(folder) if number is None else _find(folder, number)
+    if number is None:
+        snapshot = snapshots.latest_snapshot(folder)
+    elif number in (there := snapshots.snapshot_numbers(folder)):
+        snapshot = snapshots.read_snapshot(folder, number)
+    else:
+        read_record(folder)  # raises if there is no dataset at all
+        known = ", ".join(map(str, there)) or "none yet"
+        raise ConfigError(f"{folder.url}: no version {number}; choose from {known}")
     found = _stated(folder, snapshot) if snapshot else open_present(folder)
     on = {is_on: [one for one in found.planned if one.stage.is_on is is_on] for is_on in (True, False)}
     return replace(found, planned=on[True], off=on[False])
@@ -175,16 +173,8 @@ def open_present(folder: Folder) -> Version:
     return Version.of(folder, read_record(folder))
 
 
-def _find(folder: Folder, number: int) -> Snapshot:
-    if number not in (there := snapshot_numbers(folder)):
-        read_record(folder)  # raises if there is no dataset at all
-        known = ", ".join(map(str, there)) or "none yet"
-        raise ConfigError(f"{folder.url}: no version {number}; choose from {known}")
-    return read_snapshot(folder, number)
-
-
 def _stated(folder: Folder, snapshot: Snapshot) -> Version:
-    check_parts(folder, snapshot)
+    snapshots.check_parts(folder, snapshot)
     stated: dict[str, Any] = snapshot.content["stages"]
     try:
         record = BuildRecord.model_validate({**snapshot.content["lineage"], "items": snapshot.content["items"]})
@@ -227,11 +217,11 @@ def publish_version(
 
     ``stopped``: why the build ended early.
     """
-    before = latest_snapshot(build.folder)
+    before = snapshots.latest_snapshot(build.folder)
     counts = [count for _, count in done]
     judged = tuple(gates.judge(record.profile.gates, done, _asked(done, record.until)))
     published = force or all(gate.holds for gate in judged)
-    snapshot = write_snapshot(build, done, record=record) if published else before
+    snapshot = snapshots.write_snapshot(build, done, record=record) if published else before
     verdict = gates.Verdict(
         began=began,
         ended=now(),

@@ -75,6 +75,7 @@ def test_from_the_published_layout_to_published_scores(
     assert len(listed["evaluations"]) == 2 * len(held["scores"])
 
 
+@pytest.mark.slow
 def test_eight_pairs_that_people_described_train_sft_and_adpo(tmp_path: Path) -> None:
     lines = [{"image1": f"{n}a.png", "image2": f"{n}b.png", "difference": f"thing {n} is gone"} for n in range(8)]
     for number in range(8):

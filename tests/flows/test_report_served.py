@@ -11,7 +11,6 @@ from pairwright.tasks.serving.probe import LOOK
 from tests.fixtures.builds import build_here
 from tests.fixtures.chat_server import chat_server
 from tests.flows.conftest import SMALL, WIDE, with_images_of
-from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows
 
 SERVED = [
     "captions.writer=served",
@@ -108,14 +107,3 @@ def test_pages_and_card_say_it(served, tmp_path):
     card = (tmp_path / "out/README.md").read_text()
     assert "descriptions of differences" in card
     assert re.search(r"tiny answered \d+ requests with \d+ tokens", card)
-
-
-@pytest.mark.slow
-def test_they_open_from_disk(served):
-    folder, _ = served
-    with open_chromium() as browser:
-        for path in sorted((folder / "report").glob("*.html")):
-            with open_page(browser, path) as (page, watched):
-                assert broken_images(page) == []
-                assert watched.complaints == []
-                assert not overflows(page)

@@ -101,14 +101,10 @@ def test_a_killed_update_is_gone_on_with_by_the_next(server: PrefectServer, tmp_
         before = read_tree(album)
         add_photographs(source, "third", 1500, seed=3)
         wait_for(lambda: set(read_tree(album)) - set(before), process, log)
-        (running,) = [run for run in server.flow_runs(f"update-{album}") if run["state_type"] == "RUNNING"]
     assert not (album / "snapshots/000003.json").exists(), "it was not killed in mid-build"
     whole = len(ended(server, album))
     with served(server, album, log) as process:
         wait_for(lambda: (album / "snapshots/000003.json").exists() and len(ended(server, album)) > whole, process, log)
-    (killed,) = [run for run in server.flow_runs(f"update-{album}") if run["id"] == running["id"]]
-    assert killed["state_type"] == "CRASHED"
-    assert "the run after it goes on with its work" in killed["state"]["message"]
     spans = sorted((run["start_time"], run["end_time"]) for run in ended(server, album))
     assert all(one[1] <= other[0] for one, other in pairwise(spans)), "two updates overlapped"
 
