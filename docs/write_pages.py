@@ -29,7 +29,7 @@ PUBLISHED = Path(__file__).parents[1] / "tests" / "fixtures" / "published"
 MACHINES = {"gpu-24": (24 * 10**9,), "gpu-80": (80 * 10**9,), "gpu-8x80": (80 * 10**9,) * 8}
 INSTALL = """\
 vLLM's pins and this project's exclude each other (Prefect needs a newer FastAPI), so that it has an environment of its
-own: 0.11 or newer; from 0.18 on it answers what it was asked before it ends. A build finds it on the PATH, or where
+own: 0.18 or newer. A build finds it on the PATH, or where
 `models.chat.launch.command` says:
 
 ```console
@@ -133,8 +133,8 @@ def write_memory_page() -> str:
         "In GB. *Weights* and *cache* are those on each GPU; the cache holds a sequence of `max_model_len` tokens, and "
         f"what is left of the GPU holds more of them at once. To compute, {MARGIN / GB:.0f} GB are set aside: CUDA's "
         "context and graphs, the activations of a full batch, images. *Of* is `gpu_memory_utilization` of the GPU. "
-        "`build` and `doctor` compare the same numbers with the GPUs of the machine and the models on it, and name the "
-        "settings that fit. Models of the build itself compute in batches that are halved until they fit, one stage "
+        "`build` and `doctor` compare the same numbers with the GPUs of the machine and the models on it, and "
+        "refuse those that do not fit. Models of the build itself compute in batches that are halved until they fit, one stage "
         "after the other; a stage has let go of the GPU when the next begins. Their *activations* are those of the "
         "first batch, and each GPU needs them of one image to all of these: photographs of 4:3, for boxes with 256 "
         "tokens of tags, for masks with 8 boxes, for removals crops of 1,024 pixels. They were counted on tensors "

@@ -83,7 +83,7 @@ def check_profile(profile: Profile, until: str) -> Iterator[Check]:
     stages = Pipeline(profile, until).running
     sections = {stage.name: profile.section(stage.section) for stage in stages}
     loading = any(one.processes and one.processes(sections[one.name]) is not None for one in stages)
-    extras = [*(["models"] if loading else []), *(["nouns"] if {*NOUNS, "regions"} & sections.keys() else [])]
+    extras = [*(["models"] if loading else []), *(["nouns"] if NOUNS & sections.keys() else [])]
     yield from (check for check in check_packages([faiss_extra(), *extras]) if check.name in extras)
     for stage in {one.section: one for one in stages if one.pin}.values():
         yield from _look("weights", stage.section, partial(_check_weights, stage, sections[stage.name], profile.name))

@@ -13,9 +13,9 @@ Structured = Literal["auto", "vllm", "json", "none"]
 
 
 def _no_key_itself(value: object) -> object:
-    if isinstance(value, str) and re.fullmatch(r"[A-Z_][A-Z0-9_]*|block:[\w.-]+", value):
+    if isinstance(value, str) and re.fullmatch(r"[A-Z_][A-Z0-9_]*", value):
         return value
-    raise ValueError("must be the name of an environment variable, in capitals, or block:NAME; never the key itself")
+    raise ValueError("must be the name of an environment variable, in capitals; never the key itself")
 
 
 KeyName = Annotated[str, BeforeValidator(_no_key_itself)]
@@ -60,7 +60,7 @@ class ChatConfig(Section):
     revision: str = ""
     """Commit of the model, for the record: servers do not report it."""
     key: KeyName = "PAIRWRIGHT_API_KEY"
-    """Environment variable that holds the server's key, or `block:NAME` for a Prefect Secret block; never the key."""
+    """Environment variable that holds the server's key; never the key itself."""
     max_pixels: Annotated[int, Field(ge=784)] = 1_003_520
     """Maximum pixels of an image; larger ones are scaled down (1,003,520 are 1,280 tokens of Qwen2-VL)."""
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.7

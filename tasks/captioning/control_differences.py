@@ -19,15 +19,14 @@ from pairwright.prompts.differences import PROMPTS, difference_regex
 from pairwright.schemas import checks
 from pairwright.schemas.config import ControlsConfig
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import Captions, CheckRow, DifferenceRow, Dropped, Images, Pairs, make_key
+from pairwright.schemas.rows import Captions, CheckRow, DifferenceRow, Dropped, Images, PairRow, Pairs, make_key
 from pairwright.tasks.captioning.describe_differences import (
-    Shown,
     difference_question,
     instruct_pair,
     read_answer,
     told_captions,
 )
-from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, check_row, find_missing
+from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, Two, check_row, pair_images
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.store.stage import Stage
@@ -51,13 +50,17 @@ async def control_differences(
 ) -> Sequence[CheckRow] | Dropped:
     """Return the outcome of each control that is on, of every description."""
     pair = pairs[row.subject]
-    if missing := find_missing(row.key, pair, images, "image"):
-        return missing
-    shown = Shown(pair, (images[pair.first].image, images[pair.second].image), told_captions(pair, captions))
+    shown = pair_images(row.key, pair, images)
+    if isinstance(shown, Dropped):
+        return shown
+    questions = {
+        "swapped": ask_swapped(row, pair, shown, told_captions(pair, captions), config),
+        "same": ask_same(row, pair, shown, config),
+    }
     found: list[CheckRow] = []
-    for kind, ask, judge in (("swapped", ask_swapped, judge_swapped), ("same", ask_same, judge_same)):
+    for kind, judge in (("swapped", judge_swapped), ("same", judge_same)):
         if kind in config.kinds:
-            answer = await chat.ask(ask(row, shown, config))
+            answer = await chat.ask(questions[kind])
             score, why = judge(row, answer)
             if answer.finish_reason == "length":
                 why = f"{why} (controls.max_tokens={config.max_tokens})"
@@ -65,9 +68,11 @@ async def control_differences(
     return found
 
 
-def ask_swapped(row: DifferenceRow, shown: Shown, config: ControlsConfig) -> Question:
+def ask_swapped(
+    row: DifferenceRow, pair: PairRow, shown: Two[bytes], captions: Two[str] | None, config: ControlsConfig
+) -> Question:
     """Return the question about the pair in the other order."""
-    pair, told = shown.pair, load_wordings(REVERSED).kinds
+    told = load_wordings(REVERSED).kinds
     # The human difference that the writer was told is not stored: take the one most like the description.
     halves = f"{row.first_half} {row.second_half}"
     nearest = sorted(pair.human_differences, key=lambda text: -likeness(halves, text))[:1]
@@ -78,22 +83,21 @@ def ask_swapped(row: DifferenceRow, shown: Shown, config: ControlsConfig) -> Que
         instruction=told["edit"][0].render(text=pair.instruction) if pair.instruction else "",
         human_differences=tuple(told["human"][0].render(text=text) for text in nearest),
     )
-    captions = (shown.captions[1], shown.captions[0]) if shown.captions else None
-    other_way = Shown(turned, (shown.images[1], shown.images[0]), captions)
-    instruction = instruct_pair(other_way, seed=config.seed, attempt=1)
+    swapped = (captions[1], captions[0]) if captions else None
+    instruction = instruct_pair(turned, swapped, seed=config.seed, attempt=1)
     seed = seed_of(row.key, load(instruction.prompt), seed=config.seed)
-    return difference_question(instruction, other_way.images, seed, config.max_tokens)
+    return difference_question(instruction, (shown[1], shown[0]), seed, config.max_tokens)
 
 
-def ask_same(row: DifferenceRow, shown: Shown, config: ControlsConfig) -> Question:
+def ask_same(row: DifferenceRow, pair: PairRow, shown: Two[bytes], config: ControlsConfig) -> Question:
     """Return the question about one of the images, shown twice."""
-    image = Random(make_key("same image", config.seed, row.key)).choice(shown.images)
-    bare = replace(shown.pair, instruction="", human_differences=())
-    instruction = instruct_pair(Shown(bare, (image, image), None), seed=config.seed, attempt=1)
+    image = Random(make_key("same image", config.seed, row.key)).choice(shown)
+    bare = replace(pair, instruction="", human_differences=())
     prompt = load(SAME)
+    text = prompt.render(instruction=instruct_pair(bare, None, seed=config.seed, attempt=1).text, way_out=NONE)
     return Question(
         prompt=SAME,
-        text=prompt.render(instruction=instruction.text, way_out=NONE),
+        text=text,
         images=(image, image),
         seed=seed_of(row.key, prompt, seed=config.seed),
         max_tokens=config.max_tokens,

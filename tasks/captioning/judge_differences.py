@@ -15,8 +15,8 @@ from pairwright.prompts import load
 from pairwright.schemas import rows
 from pairwright.schemas.checks import LOW_RATING, NO_RATING
 from pairwright.schemas.config import JudgingConfig
-from pairwright.schemas.rows import Captions, CheckRow, DifferenceRow, Dropped, Images, PairRow, Pairs, RejectedTextRow
-from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, check_row, find_missing
+from pairwright.schemas.rows import Captions, CheckRow, DifferenceRow, Dropped, Images, Pairs, RejectedTextRow
+from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, check_row, find_missing, pair_images
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import IMAGE, Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.serving.untrusted import quoted
@@ -57,9 +57,17 @@ async def judge_differences(
     """Return the rating of a text against the images or the captions (``judging.input``)."""
     if isinstance(row, RejectedTextRow) and not row.is_unchecked:
         return Dropped(source_key=row.key, reason="known to be false")
-    question = _question(row, pairs[row.subject], config, images=images, captions=captions)
-    if isinstance(question, Dropped):
-        return question
+    pair, first, second, shown = pairs[row.subject], IMAGE, IMAGE, ()
+    if config.input == "captions":
+        if missing := find_missing(row.key, pair, captions, "caption"):
+            return missing
+        first, second = quoted(captions[pair.first].text), quoted(captions[pair.second].text)
+    else:
+        shown = pair_images(row.key, pair, images)
+        if isinstance(shown, Dropped):
+            return shown
+    text = load(PROMPT).render(first=first, second=second, description=quoted(row.text))
+    question = Question(prompt=PROMPT, text=text, images=shown, max_tokens=MOST_TOKENS, grammar=RATING)
     given: list[Answer] = []
     rating, why = UNRATED, NO_RATING
     while why == NO_RATING and len(given) < config.max_attempts:
@@ -70,22 +78,6 @@ async def judge_differences(
             low = f"{LOW_RATING} (judging.min_rating={config.min_rating})"
             rating, why = float(found), "" if found >= config.min_rating else low
     return check_row(row, "judged", score=rating, why=why, answers=given)
-
-
-def _question(
-    row: DifferenceRow | RejectedTextRow, pair: PairRow, config: JudgingConfig, *, images: Images, captions: Captions
-) -> Question | Dropped:
-    first, second, shown = IMAGE, IMAGE, ()
-    if config.input == "captions":
-        if missing := find_missing(row.key, pair, captions, "caption"):
-            return missing
-        first, second = quoted(captions[pair.first].text), quoted(captions[pair.second].text)
-    else:
-        if missing := find_missing(row.key, pair, images, "image"):
-            return missing
-        shown = (images[pair.first].image, images[pair.second].image)
-    text = load(PROMPT).render(first=first, second=second, description=quoted(row.text))
-    return Question(prompt=PROMPT, text=text, images=shown, max_tokens=MOST_TOKENS, grammar=RATING)
 
 
 def read_rating(text: str, *, finish_reason: str = "stop") -> int | None:

@@ -1,8 +1,10 @@
-"""Share of the writing stages: validators of plugins, missing inputs of a pair, and repeated questions."""
+"""Share of the writing stages: their skeleton, validators of plugins, missing inputs, and repeated questions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
+from random import Random
+from typing import Any, TypeVar
 
 from pairwright.prompts import load
 from pairwright.schemas.claims import Graphs, all_hold
@@ -28,7 +30,9 @@ from pairwright.schemas.writing import (
     ValidatedSection,
 )
 from pairwright.tasks.captioning.statements import Statement
+from pairwright.tasks.serving.ask_rows import Result, ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Question, ask_until, seed_of
+from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Uses
 from pairwright.tasks.texts.comparisons import Comparison
 from pairwright.tasks.texts.differences import Difference
@@ -51,6 +55,9 @@ PAIRS = Uses(table="pairs", row=PairRow)
 IMAGES = Uses(table="images", row=ImageRow, on="images", of="pairs")
 CAPTIONS = Uses(table="captions", row=CaptionRow, on="images", of="pairs")
 T = TypeVar("T")
+Two = tuple[T, T]
+"""The first image's, and the second one's."""
+WrittenConfig = CaptionsConfig | ComparisonsConfig | DifferencesConfig
 W = TypeVar("W", Difference, Comparison)
 
 
@@ -72,16 +79,42 @@ def validated(found: W | RefusedText, config: ValidatedSection) -> W | RefusedTe
     return RefusedText(why, found.text) if why else found
 
 
+def writing(
+    compose: Callable[..., Row | Dropped], ask: Callable[..., Awaitable[Result | Sequence[Result]]]
+) -> Callable[..., Iterator[Result]]:
+    """Return a stage's function, whose ``writer`` composes each row from scene graphs, or asks the served model."""
+
+    def write(
+        rows: Sequence[Row], config: WrittenConfig, *, answers: Answers | None = None, **tables: Any
+    ) -> Iterator[Result]:
+        if config.is_served:
+            yield from ask_rows(rows, partial(ask, config=config, **tables), config.served, answers=answers)
+        else:
+            yield from (compose(row, config, **tables) for row in rows)
+
+    return write
+
+
 def compose_true(
-    compose: Callable[[int], Statement | None],
-    read: Callable[[str], W | RefusedText],
-    graphs: Graphs,
+    row: PairRow,
+    images: Images,
     config: ComparisonsConfig | DifferencesConfig,
-) -> tuple[Statement, W, int] | RefusedText:
-    """Return a text from scene graphs, its parts and the attempts, parsed and validated like a model's."""
-    refused = RefusedText("no words for the difference")
+    name: str,
+    compose: Callable[[Graphs, Random], Statement | None],
+    read: Callable[[str], W | RefusedText],
+) -> tuple[Graphs, Statement, W, int] | Dropped:
+    """Return both scene graphs, a text about them, its parts and the attempts; it is validated like a model's.
+
+    ``name`` seeds the attempts.
+    """
+    if missing := find_missing(row.key, row, images, "image"):
+        return missing
+    first, second = images[row.first], images[row.second]
+    if first.graph is None or second.graph is None:
+        return Dropped(source_key=row.key, reason="no scene graph", detail=first.name if second.graph else second.name)
+    graphs, refused = (first.graph, second.graph), RefusedText("no words for the difference")
     for attempt in range(1, config.max_attempts + 1):
-        written = compose(attempt)
+        written = compose(graphs, Random(make_key(name, config.seed, row.key, attempt)))
         if written is None:
             continue
         found = read(written.text)
@@ -89,9 +122,9 @@ def compose_true(
             found = RefusedText("not true of the scene graphs", written.text)
         found = validated(found, config)
         if not isinstance(found, RefusedText):
-            return written, found, attempt
+            return graphs, written, found, attempt
         refused = found
-    return refused
+    return Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
 
 
 def check_row(row: Row, check: str, *, score: float, why: str, answers: Sequence[Answer] = ()) -> CheckRow:
@@ -141,17 +174,13 @@ def find_missing(source: str, pair: PairRow, table: Mapping[str, Row], what: str
     return Dropped(source_key=source, reason=f"{what} is missing", detail=missing) if missing is not None else None
 
 
-def pair_captions(pair: PairRow, captions: Captions) -> tuple[str, str]:
+def pair_captions(pair: PairRow, captions: Captions) -> Two[str]:
     """Return both captions; a missing one is empty."""
     first, second = (captions[key].text if key in captions else "" for key in (pair.first, pair.second))
     return first, second
 
 
-def pair_graphs(row: PairRow, images: Images) -> Graphs | Dropped:
-    """Return both scene graphs, or why one is missing."""
-    if missing := find_missing(row.key, row, images, "image"):
-        return missing
-    first, second = images[row.first], images[row.second]
-    if first.graph is None or second.graph is None:
-        return Dropped(source_key=row.key, reason="no scene graph", detail=first.name if second.graph else second.name)
-    return first.graph, second.graph
+def pair_images(source: str, pair: PairRow, images: Images) -> Two[bytes] | Dropped:
+    """Return both files of a pair, or a ``Dropped`` where one is missing."""
+    missing = find_missing(source, pair, images, "image")
+    return missing or (images[pair.first].image, images[pair.second].image)

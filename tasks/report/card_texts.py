@@ -19,7 +19,6 @@ from pairwright.schemas.rows import (
     PairRow,
     PreferenceRow,
     QuestionRow,
-    RegionsRow,
     RejectedTextRow,
 )
 from pairwright.tasks.report.measure_writing import SEVERAL
@@ -113,8 +112,7 @@ class Texts:
         self.captions = {row.subject: row for row in tables.find("captions", CaptionRow, images)}
         self.differences = {row.subject: row for row in tables.find("differences", DifferenceRow, keys)}
         self.described = _grouped(tables.find("described", DifferenceRow, keys))  # all, where they were checked
-        rows = {"regions": RegionsRow}
-        self.checks = _grouped(row for name in CHECKS for row in tables.find(name, rows.get(name, CheckRow), keys))
+        self.checks = _grouped(row for name in CHECKS for row in tables.find(name, CheckRow, keys))
         self.comparisons = {row.subject: row for row in tables.find("comparisons", ComparisonRow, keys)}
         self.questions = _grouped(tables.find("questions", QuestionRow, keys))
         self.rejected = _grouped(row for name in MAKERS for row in tables.find(name, RejectedTextRow, keys))

@@ -25,8 +25,6 @@ from pairwright.schemas.rows import (
     PairRow,
     PreferenceRow,
     QuestionRow,
-    RegionBox,
-    RegionsRow,
     Row,
     SplitRow,
     make_key,
@@ -99,13 +97,6 @@ class PairView:
     def decided(self) -> str:
         """Return the key for a decision: the preference's or, without one, the pair's."""
         return self.preference.key if self.preference else self.row.key
-
-    @property
-    def places(self) -> Sequence[RegionBox]:
-        """Return the boxes of the check "regions", of the chosen description or else the first."""
-        views = (*([self.difference] if self.difference else ()), *self.candidates)
-        found = (check.places for view in views for check in view.checks if isinstance(check, RegionsRow))
-        return next(found, ())
 
 
 class SingleView(NamedTuple):

@@ -40,13 +40,11 @@ MEANINGS = {
     "swapped": "The pair in the other order must give the description the other way round.",
     "same": "One of the images, shown twice, must give no difference.",
     "grounded": "Each half must fit its own image better than the other one.",
-    "regions": "What it names must lie where the two images, laid over each other, differ.",
     "judged": "A model rates the description: 0 is wrong, 5 is right in every word.",
 }
 UNITS = {
     "swapped": "likeness, crosswise less straight",
     "grounded": "cosine difference",
-    "regions": "share of what is named and of what changed",
     "judged": "rating",
 }
 

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pairwright.schemas.errors import ServerError
-from pairwright.tasks.serving.chat import RefusedQuestionError
-from pairwright.tasks.serving.connection import Completion, Connection, FaultError, Pace
+from pairwright.tasks.serving.chat import Answer, RefusedQuestionError
+from pairwright.tasks.serving.connection import Connection, FaultError, Pace
 
 log = logging.getLogger(__name__)
 DOUBTFUL = 3  # consecutive faults after which a reachable endpoint also rests
@@ -101,7 +101,7 @@ class Endpoints:
                 self._assign()
             raise
 
-    async def post(self, endpoint: Endpoint, body: dict[str, object], request: int) -> Completion:
+    async def post(self, endpoint: Endpoint, body: dict[str, object], request: int) -> Answer:
         """Send a request to a taken endpoint and update its state; ``request``: the request's number.
 
         Raises as ``Connection.post``, and ``ServerError`` also where no endpoint has answered for too long.
@@ -205,4 +205,4 @@ class Endpoints:
         if self._timer:
             self._timer.cancel()
         for endpoint in self.all:
-            await endpoint.connection.close()
+            await endpoint.connection.http.aclose()

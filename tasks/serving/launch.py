@@ -18,7 +18,6 @@ import time
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from http.client import HTTPException
 from pathlib import Path
 from typing import Self
@@ -33,11 +32,6 @@ LOOK_SECONDS = 0.1
 ANSWER_SECONDS = 5
 DRAIN_SECONDS = 15  # time in which vLLM finishes its requests at the end
 GRACE_SECONDS = DRAIN_SECONDS + 30  # time from SIGTERM to SIGKILL; vLLM has drained and freed its GPU by then
-VERSION_SECONDS = 120  # vLLM imports PyTorch before it prints its version
-OLDEST = (0, 11)  # older ones ignore ``structured_outputs``
-LIMITS_OF_TEXT = (0, 12)  # older ones exit at ``--limit-mm-per-prompt`` for text models
-DRAINS = (0, 18)  # older ones lack ``--shutdown-timeout``
-NEWEST = (99, 0)
 SOURCE = re.compile(r"^(?:\([^)]*\) ?)?(?:(?:ERROR|CRITICAL|WARNING|INFO) [\d :-]+\[[^\]]*\] ?)?")
 """Prefix of a line in vLLM's log: "(EngineCore_0 pid=7) ERROR 11-23 12:00:00 [core.py:700]"."""
 MATTERS = (
@@ -86,14 +80,8 @@ class Servers:
         running = self._running
         if running is None or _started_as(running.chat) != _started_as(chat) or not _serves(running):
             check_launch(chat, field)
-            version = ask_version(chat.launch.command)
-            if version < OLDEST:
-                raise ConfigError(
-                    f"{field}.launch.command: vLLM {'.'.join(map(str, version))} lacks structured outputs; install "
-                    f"{'.'.join(map(str, OLDEST))} or newer"
-                )
             self.stop()
-            running = self._running = _launch(chat, self._logs, version)
+            running = self._running = _launch(chat, self._logs)
             if error := _wait(running):
                 self.stop()
                 raise ServerError(f"{field}: {error}")
@@ -130,27 +118,6 @@ def check_launch(chat: ChatConfig, field: str) -> None:
         )
 
 
-@cache
-def ask_version(command: tuple[str, ...]) -> tuple[int, int]:
-    """Return the first two numbers of vLLM's version, the newest if unknown."""
-    try:
-        said = subprocess.run(  # noqa: S603 - the command is the profile's
-            [*command, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=VERSION_SECONDS,
-            env=_environment(command),
-            check=False,
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:
-        said = str(error)
-    if found := re.search(r"^v?(\d+)\.(\d+)", said, re.MULTILINE):
-        return int(found[1]), int(found[2])
-    _log.warning("%s --version prints no version; assuming a new one", shlex.join(command))
-    return NEWEST
-
-
 def _environment(command: Sequence[str]) -> dict[str, str]:
     """Return vLLM's environment: its own programs (``ninja``) first on the PATH, GPUs numbered as by nvidia-smi."""
     kept = {name: value for name, value in os.environ.items() if name not in OURS}
@@ -163,42 +130,36 @@ def _environment(command: Sequence[str]) -> dict[str, str]:
     }
 
 
-def vllm_command(chat: ChatConfig, port: int, version: tuple[int, int] = NEWEST) -> list[str]:
-    """Return vLLM's command line; the profile's own flags come last and win."""
+def vllm_command(chat: ChatConfig, port: int) -> list[str]:
+    """Return the command line of vLLM 0.18 or newer; the profile's own flags come last and win."""
     launch = chat.launch
-    limits = launch.max_images > 0 or version >= LIMITS_OF_TEXT
+    try:
+        needs = read_needs(chat)
+    except ValueError:
+        needs = None
+    shared, copies = divide(launch, needs, gpu_memory())
     return [
         *(*launch.command, "serve", chat.model, "--served-model-name", chat.model),
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--max-model-len", str(launch.max_model_len), "--gpu-memory-utilization", str(launch.gpu_memory_utilization)),
-        *_share_gpus(chat),
-        *(("--limit-mm-per-prompt", json.dumps({"image": launch.max_images, "video": 0})) if limits else ()),
+        *(("--tensor-parallel-size", str(shared)) if shared > 1 else ()),
+        *(("--data-parallel-size", str(copies)) if copies > 1 else ()),
+        *("--limit-mm-per-prompt", json.dumps({"image": launch.max_images, "video": 0})),
         # vLLM reserves memory for the processor's largest image.
         *(("--mm-processor-kwargs", json.dumps({"max_pixels": chat.max_pixels})) if launch.max_images else ()),
         "--enable-prefix-caching",  # prompts share prefixes
         # A checkpoint's generation_config.json may have top_k 1 (Qwen2-VL's), which disables seed and temperature.
-        *("--generation-config", "vllm", "--disable-uvicorn-access-log"),
-        *(("--shutdown-timeout", str(DRAIN_SECONDS)) if version >= DRAINS else ()),
+        *("--generation-config", "vllm", "--disable-uvicorn-access-log", "--shutdown-timeout", str(DRAIN_SECONDS)),
         *(("--revision", chat.revision) if chat.revision and not Path(chat.model).exists() else ()),
         *launch.flags,
     ]
 
 
-def _share_gpus(chat: ChatConfig) -> tuple[str, ...]:
-    try:
-        needs = read_needs(chat)
-    except ValueError:
-        needs = None
-    shared, copies = divide(chat.launch, needs, gpu_memory())
-    return (
-        *(("--tensor-parallel-size", str(shared)) if shared > 1 else ()),
-        *(("--data-parallel-size", str(copies)) if copies > 1 else ()),
-    )
-
-
-def _launch(chat: ChatConfig, logs: Path, version: tuple[int, int]) -> _Running:
-    port = free_port()
-    command = vllm_command(chat, port, version)
+def _launch(chat: ChatConfig, logs: Path) -> _Running:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = vllm_command(chat, port)
     logs.mkdir(parents=True, exist_ok=True)
     log = logs / f"vllm-{re.sub(r'[^A-Za-z0-9._-]+', '-', chat.model).strip('-')}.log"
     _log.info("starting vLLM with %s; its log: %s", chat.model, log)
@@ -214,13 +175,6 @@ def _launch(chat: ChatConfig, logs: Path, version: tuple[int, int]) -> _Running:
             start_new_session=True,
         )
     return _Running(chat, port, log, guarded)
-
-
-def free_port() -> int:
-    """Return a currently free port."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def _wait(running: _Running) -> str:

@@ -9,7 +9,7 @@ import csv
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
@@ -20,11 +20,7 @@ from pairwright.schemas.writing import ChatConfig, LaunchConfig
 GB = 1e9
 MARGIN = 3 * 10**9  # bytes of each GPU for CUDA's context and graphs, activations of a full batch, and its images
 ELEMENT = 2  # bytes of a number in the cache: vLLM computes in 16 bits, whatever the weights have
-FOUR_BITS = 0.42  # size of a 4-bit checkpoint relative to 16 bits: Qwen2-VL-7B's; larger models' is nearer to 0.26
 UNCHECKED = "memory not checked: "
-MAX_UTILIZATION = 0.95
-SHORTEST = 2048  # tokens of two images and an answer
-SMALLEST, SMALLEST_GB = "gpu-24", 12  # the least demanding profile, and a sufficient GPU memory
 DIVIDING = {f"--{kind}-parallel-size" for kind in ("tensor", "data", "pipeline")} | {"-tp", "-dp", "-pp"}
 """vLLM's flags for several GPUs."""
 CHANGING = DIVIDING | {"-q", "--quantization", "--cpu-offload-gb", "--kv-cache-dtype", "--dtype"}
@@ -44,7 +40,6 @@ class Needs:
     kv_heads: int
     head_dim: int
     groups: int  # quantization groups in a row of the widest layer; its width without quantization
-    quantized: bool
 
     @classmethod
     def of(cls, config: Mapping[str, Any], weights: int) -> Self:
@@ -61,7 +56,6 @@ class Needs:
                 kv_heads=int(text.get("num_key_value_heads") or heads),
                 head_dim=int(text.get("head_dim") or int(text["hidden_size"]) // heads),
                 groups=int(text["intermediate_size"]) // max(1, int(quantization.get("group_size") or 1)),
-                quantized=bool(quantization),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"config.json lacks the sizes of the cache ({error!r})") from error
@@ -83,7 +77,12 @@ def read_needs(chat: ChatConfig) -> Needs:
     """Return the needs of a local model; ``ValueError`` names what is unknown."""
     if changing := _names(chat.launch) & CHANGING:
         raise ValueError(f"launch.flags has {min(changing)}, which changes the estimate")
-    folder = _find_folder(chat)
+    folder = Path(chat.model).expanduser()
+    if not folder.is_dir():
+        from huggingface_hub import try_to_load_from_cache
+
+        found = try_to_load_from_cache(chat.model, "config.json", revision=chat.revision or None)
+        folder = Path(found).parent if isinstance(found, str) else folder
     if not (folder / "config.json").is_file():
         raise ValueError(f"{chat.model} is not on this machine")
     return Needs.of(*read_model(folder))
@@ -106,15 +105,6 @@ def read_model(folder: Path) -> tuple[Mapping[str, Any], int]:
 
 def _names(launch: LaunchConfig) -> set[str]:
     return {flag.partition("=")[0] for flag in launch.flags}
-
-
-def _find_folder(chat: ChatConfig) -> Path:
-    if (local := Path(chat.model).expanduser()).is_dir():
-        return local
-    from huggingface_hub import try_to_load_from_cache
-
-    found = try_to_load_from_cache(chat.model, "config.json", revision=chat.revision or None)
-    return Path(found).parent if isinstance(found, str) else local
 
 
 def gpu_memory() -> tuple[int, ...]:
@@ -148,7 +138,7 @@ def divide(launch: LaunchConfig, needs: Needs | None, gpus: Sequence[int]) -> tu
 def check_memory(chat: ChatConfig, field: str) -> str:
     """Return a model's needs in words, or (``UNCHECKED``) why they are unknown.
 
-    Raises ``ConfigError`` where it does not fit, with settings that do.
+    Raises ``ConfigError`` where it does not fit.
     """
     gpus, launch = gpu_memory(), chat.launch
     if not gpus:
@@ -175,31 +165,7 @@ def check_memory(chat: ChatConfig, field: str) -> str:
     )
     if each <= limit:
         return said
-    advice = "; ".join(_settings_that_fit(needs, launch, gpus, field)) or "take a smaller model"
-    raise ConfigError(f"{field}: {said}. Use one of: {advice}")
-
-
-def _settings_that_fit(needs: Needs, launch: LaunchConfig, gpus: Sequence[int], field: str) -> Iterator[str]:
-    least, limit = min(gpus), launch.gpu_memory_utilization * min(gpus)
-    shared, _ = divide(launch, needs, gpus)
-
-    def fits(tokens: int, number: int, size: float) -> bool:
-        return needs.divides(number) and needs.on_each(tokens, number) <= size
-
-    for number in range(1, len(gpus) + 1):
-        if fits(launch.max_model_len, number, limit):
-            yield f"--set {field}.launch.tensor_parallel={number} --set {field}.launch.data_parallel=0"
-            break
-    for tokens in range(launch.max_model_len // 1024 * 1024, SHORTEST - 1, -1024):
-        if fits(tokens, shared, limit):
-            yield f"--set {field}.launch.max_model_len={tokens}"
-            break
-    if launch.gpu_memory_utilization < MAX_UTILIZATION and fits(launch.max_model_len, shared, MAX_UTILIZATION * least):
-        yield f"--set {field}.launch.gpu_memory_utilization={MAX_UTILIZATION}"
-    small = int(needs.weights * FOUR_BITS)
-    if not needs.quantized and small // shared + needs.cache(launch.max_model_len, shared) + MARGIN <= limit:
-        yield f"a 4-bit checkpoint of it (AWQ or GPTQ; {small / GB:.0f} GB at most) as {field}.model"
-    if least < max(gpus) and fits(launch.max_model_len, 1, launch.gpu_memory_utilization * max(gpus)):
-        yield "CUDA_VISIBLE_DEVICES with the larger GPUs alone"
-    if least >= SMALLEST_GB * GB:
-        yield f"--profile {SMALLEST}"
+    raise ConfigError(
+        f"{field}: {said}. Lower {field}.launch.max_model_len, share it among more GPUs, or take a 4-bit checkpoint "
+        "(AWQ or GPTQ) or a smaller model"
+    )

@@ -4,7 +4,8 @@ The result is written into the configuration, on record and fixed for the build.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pairwright.schemas.errors import ConfigError, ServerError
@@ -13,7 +14,6 @@ from pairwright.schemas.writing import ChatConfig, Structured
 from pairwright.tasks.serving.chat import REFUSED, Grammar, Question, RefusedQuestionError, UnansweredError
 from pairwright.tasks.serving.client import Client
 from pairwright.tasks.serving.connection import PACE, FaultError, Pace
-from pairwright.tasks.serving.keys import load_key
 from pairwright.tasks.serving.launch import check_launch
 from pairwright.tasks.serving.loop import run
 from pairwright.tasks.store.images import encode_png
@@ -71,8 +71,10 @@ def _check_whole(model: str, field: str) -> None:
 
 
 async def _find(chat: ChatConfig, field: str, *, images: int, pace: Pace) -> ChatConfig:
-    load_key(chat.key, field=field)  # here the message names the field
-    names = {url: await _names(chat, url, pace) for url in chat.endpoint}
+    names: dict[str, tuple[str, ...]] = {}
+    for url in chat.endpoint:
+        async with _open(chat, url, pace) as client:
+            names[url] = tuple(dict.fromkeys(await client.endpoints.all[0].connection.models()))
     chat = chat.model_copy(update={"model": _model(names, chat, field)})
     for url in chat.endpoint if images else ():
         await _show(chat, url, images, field=field, pace=pace)
@@ -84,12 +86,18 @@ async def _find(chat: ChatConfig, field: str, *, images: int, pace: Pace) -> Cha
     return chat.model_copy(update={"structured_output": "none"})
 
 
-async def _names(chat: ChatConfig, url: str, pace: Pace) -> tuple[str, ...]:
-    client = _client(chat, url, "none", pace)
+@asynccontextmanager
+async def _open(chat: ChatConfig, url: str, pace: Pace, kind: Structured = "none") -> AsyncGenerator[Client]:
+    """Open a client of one server with little patience; its faults become ``ServerError``."""
+    waits = {"max_attempts": min(TRIES, chat.max_attempts), "timeout_seconds": min(chat.timeout_seconds, PATIENCE_S)}
+    waits |= {"patience_seconds": min(chat.patience_seconds, PATIENCE_S)}
+    client = Client(chat.model_copy(update={"endpoint": (url,), "structured_output": kind, **waits}), pace)
     try:
-        return tuple(dict.fromkeys(await client.endpoints.all[0].connection.models()))
+        yield client
     except FaultError as fault:
         raise ServerError(f"{url}: {fault}: {fault.advice}") from None
+    except UnansweredError as error:
+        raise ServerError(f"{url}: {error}") from None
     finally:
         await client.endpoints.close()
 
@@ -114,7 +122,8 @@ async def _show(chat: ChatConfig, url: str, images: int, *, field: str, pace: Pa
     picture = encode_png(np.full((56, 56, 3), (180, 90, 60), np.uint8))
     question = Question(prompt="probe", text=LOOK, images=(picture,) * images, max_tokens=8, temperature=0)
     try:
-        await _ask(_client(chat, url, "none", pace), question)
+        async with _open(chat, url, pace) as client:
+            await client.ask(question)
     except RefusedQuestionError as refused:
         if refused.reason == REFUSED:  # other refusals mean that it saw them
             raise ConfigError(
@@ -128,21 +137,7 @@ async def _obeys(chat: ChatConfig, url: str, kind: Structured, pace: Pace) -> bo
     """Return whether an answer has the required form; servers ignore or refuse unknown options."""
     question = Question(prompt="probe", text="Say hello.", max_tokens=64, temperature=0, grammar=FORM)
     try:
-        return KINDS[kind](await _ask(_client(chat, url, kind, pace), question))
+        async with _open(chat, url, pace, kind) as client:
+            return KINDS[kind]((await client.ask(question)).text)
     except (RefusedQuestionError, ValueError, RecursionError):
         return False
-
-
-def _client(chat: ChatConfig, url: str, kind: Structured, pace: Pace) -> Client:
-    waits = {"max_attempts": min(TRIES, chat.max_attempts), "timeout_seconds": min(chat.timeout_seconds, PATIENCE_S)}
-    waits |= {"patience_seconds": min(chat.patience_seconds, PATIENCE_S)}
-    return Client(chat.model_copy(update={"endpoint": (url,), "structured_output": kind, **waits}), pace)
-
-
-async def _ask(client: Client, question: Question) -> str:
-    try:
-        return (await client.ask(question)).text
-    except UnansweredError as error:
-        raise ServerError(f"{client.endpoints.all[0].connection.url}: {error.reason}: {error.detail}") from None
-    finally:
-        await client.endpoints.close()

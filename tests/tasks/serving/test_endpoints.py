@@ -11,9 +11,9 @@ import pytest
 
 from pairwright.schemas.errors import ServerError
 from pairwright.schemas.rows import Failed
-from pairwright.tasks.serving.connection import Completion, Connection, FaultError, Reason
+from pairwright.tasks.serving.chat import Answer
+from pairwright.tasks.serving.connection import Connection, FaultError, Reason, read_answer
 from pairwright.tasks.serving.endpoints import Endpoint, Endpoints, Limiter
-from pairwright.tasks.serving.keys import load_key
 from pairwright.tasks.serving.loop import run
 from tests.fixtures.asking import QUICK, ask_now, asked, config_of, items, texts
 from tests.fixtures.chat_server import Asked, Hang, Reply, Status, chat_server
@@ -134,16 +134,16 @@ class Scripted(Connection):
 
     fault: Exception | None = None
 
-    async def post(self, body: dict[str, object]) -> Completion:
+    async def post(self, body: dict[str, object]) -> Answer:
         await asyncio.sleep(0)
         if self.fault:
             raise self.fault
-        return Completion(text="", finish_reason="stop", model="", fingerprint="", prompt_tokens=0, completion_tokens=0)
+        return read_answer(b'{"choices": [{"message": {"content": ""}, "finish_reason": "stop"}]}')
 
 
 def open_endpoints(*, limit: int = 8, patience_s: float = 60.0) -> tuple[Endpoints, Scripted]:
     """Return an endpoint that is taken and answers without a server."""
-    connection = Scripted("http://127.0.0.1:1/v1", load_key("PAIRWRIGHT_TEST_KEY"), timeout_s=1, pace=QUICK)
+    connection = Scripted("http://127.0.0.1:1/v1", "PAIRWRIGHT_TEST_KEY", timeout_s=1, pace=QUICK)
     made = [Endpoint(connection, Limiter(limit, limit))]
     pace = replace(QUICK, rest_s=1.0, rest_most_s=1.0)
     return Endpoints(made, most=limit, patience_s=patience_s, pace=pace), connection

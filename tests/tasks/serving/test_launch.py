@@ -15,7 +15,7 @@ import pytest
 
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.writing import ChatConfig, LaunchConfig
-from pairwright.tasks.serving.launch import Servers, ask_version, find_cause, vllm_command
+from pairwright.tasks.serving.launch import Servers, find_cause
 from tests.fixtures import stand_in_vllm
 
 ROOT = Path(__file__).parents[3]
@@ -162,27 +162,6 @@ pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
 def test_of_a_long_log_the_line_that_matters_is_found(log, cause) -> None:
     text = log.replace("CAUSE", "" if cause == "its log is empty" else cause)
     assert find_cause(f"$ vllm serve x\n{text}") == cause
-
-
-def test_flags_are_those_of_the_version(tmp_path) -> None:
-    def flags(says: str, images: int = 0) -> set[str]:
-        launch = LaunchConfig(command=(sys.executable, str(stand_in_vllm.__file__), "--says", says), max_images=images)
-        version = ask_version(launch.command)
-        return {word for word in vllm_command(ChatConfig(model="m", launch=launch), 1, version) if word[:2] == "--"}
-
-    new = flags("0.18.0")
-    assert flags("0.32.1.dev7+g1b2c3d4") == flags("dev") == flags("1.0") == new
-    assert new - flags("0.17.1") == {"--shutdown-timeout"}
-    assert flags("0.17.1") - flags("0.11.2") == {"--limit-mm-per-prompt"}
-    assert "--limit-mm-per-prompt" in flags("0.11.2", images=2)
-
-
-def test_a_vllm_that_holds_answers_to_no_form_is_refused(servers, diary) -> None:
-    chat = local(diary)
-    old = chat.launch.model_copy(update={"command": (*chat.launch.command, "--says", "0.9.2")})
-    with pytest.raises(ConfigError, match=r"models.chat.launch.command: .*0\.9.*0\.11"):
-        servers.ready(chat.model_copy(update={"launch": old}), field=FIELD)
-    assert not diary.exists()
 
 
 @pytest.mark.parametrize("fault", ["never", "other"])

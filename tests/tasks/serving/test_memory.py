@@ -117,22 +117,19 @@ def flags(chat: ChatConfig) -> list[str]:
     return [f"{name[2:4]}{command[command.index(name) + 1]}" for name in command if name.endswith("-parallel-size")]
 
 
-def test_a_model_that_does_not_fit_names_each_setting_that_would(machine, tmp_path):
+def test_a_model_that_does_not_fit_is_refused_with_its_needs(machine, tmp_path):
     machine(81_559)
     with pytest.raises(ConfigError) as caught:
         check_memory(chat_of(tmp_path, "mixtral-8x7b"), "models.language")
-    said, _, advice = str(caught.value).partition("Use one of: ")
     # 93.4 + 1.07 + 3, and 0.9 of 81,559 MiB
-    assert "97.5 GB of each of 1 GPU (weights 93.4, cache of 8192 tokens 1.1, 3 overhead), of 77.0" in said
-    assert advice == "a 4-bit checkpoint of it (AWQ or GPTQ; 39 GB at most) as models.language.model; --profile gpu-24"
+    needed = "97.5 GB of each of 1 GPU (weights 93.4, cache of 8192 tokens 1.1, 3 overhead), of 77.0"
+    assert needed in str(caught.value)
     assert "28.7 GB" in check_memory(chat_of(tmp_path, "mixtral-8x7b-awq"), "models.language")
     machine(24_564)
-    check_memory(chat_of(tmp_path, "qwen2-vl-7b", max_model_len=32_768), "models.chat")
-    with pytest.raises(ConfigError) as caught:
-        check_memory(chat_of(tmp_path, "qwen2-vl-7b", max_model_len=65_536), "models.chat")
     # 0.9 of 24,564 MiB, less 3 GB and 16.58: 3,598,747,545 bytes, 62,757 tokens of 57,344
-    assert "--set models.chat.launch.max_model_len=62464; " in str(caught.value)
-    assert "--set models.chat.launch.gpu_memory_utilization=0.95; " in str(caught.value)
+    check_memory(chat_of(tmp_path, "qwen2-vl-7b", max_model_len=62_757), "models.chat")
+    with pytest.raises(ConfigError, match=r"models\.chat\.launch\.max_model_len"):
+        check_memory(chat_of(tmp_path, "qwen2-vl-7b", max_model_len=62_758), "models.chat")
 
 
 def test_gpus_are_shared_only_where_one_is_too_small_and_only_by_as_many_as_can(machine, tmp_path):
@@ -147,13 +144,8 @@ def test_gpus_are_shared_only_where_one_is_too_small_and_only_by_as_many_as_can(
     for wrong in ({"tensor_parallel": 8}, {"tensor_parallel": 4, "data_parallel": 4}):
         with pytest.raises(ConfigError, match=r"models\.chat\.launch"):
             check_memory(chat_of(tmp_path, "qwen2-vl-7b", **wrong), "models.chat")
-    with pytest.raises(ConfigError, match=r"tensor_parallel=2 .*a 4-bit checkpoint.*--profile gpu-24"):
-        check_memory(chat_of(tmp_path, "qwen2-vl-7b", tensor_parallel=1), "models.chat")
     machine(16_380)
     assert flags(ChatConfig(model="owner/unknown")) == []
-    machine(4_096, 24_564)
-    with pytest.raises(ConfigError, match=r"Use one of: CUDA_VISIBLE_DEVICES with the larger GPUs alone$"):
-        check_memory(chat_of(tmp_path, "qwen2-vl-7b"), "models.chat")
 
 
 def test_only_visible_gpus_count(machine, tmp_path, monkeypatch):
