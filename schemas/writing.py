@@ -35,10 +35,10 @@ class LaunchConfig(Section):
     """Maximum images of a prompt; 0 for models that see none."""
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of each GPU's memory that vLLM may take."""
-    tensor_parallel: Count = 0
-    """GPUs that share the model; 0: one if it is large enough, else all of the machine."""
+    tensor_parallel: Positive = 1
+    """GPUs that share the model."""
     data_parallel: Count = 0
-    """Copies of the model, each on its own GPUs; 0: as many as the GPUs allow."""
+    """Copies of the model, each on its own GPUs; 0: as many as there are GPUs for."""
     flags: tuple[str, ...] = ()
     """Further command-line arguments ("--quantization", "awq")."""
     download: bool = False
@@ -248,17 +248,10 @@ class JudgingConfig(SwitchedSection):
     """Whether a served model rates the descriptions."""
     model: ModelName = "judge"
     """The model that is asked, by its name in `models`."""
-    input: Literal["images", "captions"] = "images"
-    """Input of the judge beside the description."""
     min_rating: Annotated[int, Field(ge=0, le=5)] = 3
     """Minimum rating of a description that passes."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """Maximum tries for a rating, each with another seed."""
-
-    @property
-    def images(self) -> int:
-        """Return how many images the model is shown at once."""
-        return 2 if self.input == "images" else 0
 
 
 class ComparisonsConfig(WrittenSection):

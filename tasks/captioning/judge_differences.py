@@ -1,6 +1,6 @@
 """Rate each description from 0 to 5 by a served model (ours).
 
-Reads ``DifferenceRow``, the pairs, and either both images or their captions; writes ``CheckRow``, whose score is the
+Reads ``DifferenceRow``, the pairs and both images; writes ``CheckRow``, whose score is the
 rating. Needs the profile's ``judge``. The first question is asked at temperature 0, for a reproducible judgement; an
 answer without a rating is asked for again at the model's own temperature.
 
@@ -15,8 +15,8 @@ from pairwright.prompts import load
 from pairwright.schemas import rows
 from pairwright.schemas.checks import LOW_RATING, NO_RATING
 from pairwright.schemas.config import JudgingConfig
-from pairwright.schemas.rows import Captions, CheckRow, DifferenceRow, Dropped, Images, Pairs, RejectedTextRow
-from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, check_row, find_missing, pair_images
+from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, Images, Pairs, RejectedTextRow
+from pairwright.tasks.captioning.validators import IMAGES, PAIRS, check_row, pair_images
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import IMAGE, Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.serving.untrusted import quoted
@@ -46,27 +46,15 @@ RATINGS = tuple(
 
 @asking
 async def judge_differences(
-    row: DifferenceRow | RejectedTextRow,
-    chat: Chat,
-    *,
-    config: JudgingConfig,
-    pairs: Pairs,
-    images: Images = rows.NO_ROWS,
-    captions: Captions = rows.NO_ROWS,
+    row: DifferenceRow | RejectedTextRow, chat: Chat, *, config: JudgingConfig, pairs: Pairs, images: Images
 ) -> CheckRow | Dropped:
-    """Return the rating of a text against the images or the captions (``judging.input``)."""
+    """Return the rating of a text against the images."""
     if isinstance(row, RejectedTextRow) and not row.is_unchecked:
         return Dropped(source_key=row.key, reason="known to be false")
-    pair, first, second, shown = pairs[row.subject], IMAGE, IMAGE, ()
-    if config.input == "captions":
-        if missing := find_missing(row.key, pair, captions, "caption"):
-            return missing
-        first, second = quoted(captions[pair.first].text), quoted(captions[pair.second].text)
-    else:
-        shown = pair_images(row.key, pair, images)
-        if isinstance(shown, Dropped):
-            return shown
-    text = load(PROMPT).render(first=first, second=second, description=quoted(row.text))
+    shown = pair_images(row.key, pairs[row.subject], images)
+    if isinstance(shown, Dropped):
+        return shown
+    text = load(PROMPT).render(first=IMAGE, second=IMAGE, description=quoted(row.text))
     question = Question(prompt=PROMPT, text=text, images=shown, max_tokens=MOST_TOKENS, grammar=RATING)
     given: list[Answer] = []
     rating, why = UNRATED, NO_RATING
@@ -92,13 +80,6 @@ def read_rating(text: str, *, finish_reason: str = "stop") -> int | None:
     return None
 
 
-def _fit(stage: Stage, config: JudgingConfig) -> Stage:
-    """Return the stage with the judge's input; captions count, as no description's key hashes them."""
-    if config.input == "captions":
-        return replace(stage, uses=(PAIRS, CAPTIONS), by_source=True)
-    return replace(stage, uses=(PAIRS, IMAGES))
-
-
 STAGE = Stage(
     name="judged",
     version=2,
@@ -108,9 +89,8 @@ STAGE = Stage(
     function=judge_differences,
     config="judging",
     prompts=(PROMPT,),
-    fit=_fit,
     enabled=attrgetter("is_served"),
-    uses=(PAIRS, IMAGES, CAPTIONS),
+    uses=(PAIRS, IMAGES),
     remembers=True,
 )
 REJECTED = replace(STAGE, name="judged_rejected", group="rejected", reads=dict.fromkeys(rows.MAKERS, RejectedTextRow))

@@ -20,6 +20,7 @@ from pairwright.schemas.scene import SceneGraph, SceneObject
 Side = Literal[0, 1]
 SIDES: tuple[Side, Side] = (0, 1)
 CORE = ("shape", "colour", "material")
+Setting = Literal["place", "light", "viewpoint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def shown(side: Side, selector: Selector, graph: SceneGraph) -> Mention:
     return Mention(side, selector, count if count > 1 else None)
 
 
-def scene_claim(side: Side, kind: Literal["place", "light", "viewpoint"], graph: SceneGraph) -> Claim:
+def scene_claim(side: Side, kind: Setting, graph: SceneGraph) -> Claim:
     """Return the claim about the photograph's place, light or viewpoint."""
     return Claim(side=side, kind=kind, value=getattr(graph, kind))
 
@@ -167,10 +168,15 @@ def _word_ways(contrast: Contrast, graphs: Graphs, rng: Random) -> Iterator[Ment
         return
     if rng.random() < PLAIN_SHARE:
         extras.sort(key=len)
-    if contrast.first is not None and contrast.second is not None:
-        yield from sorted(
-            _mention_changed(contrast, graphs, extras), key=lambda way: any(mention.count for mention in way)
-        )
+    first, second = contrast.first, contrast.second
+    if first is not None and second is not None:  # by the changed attributes, and by places only where these are equal
+        named = [name for name in contrast.changed if name not in CORE]
+        ways: list[MentionPair] = []
+        for extra in extras:
+            same = [name for name in extra if name not in named and getattr(first, name) == getattr(second, name)]
+            names = [*named, *same]
+            ways.append((_mention(0, first, names, graphs=graphs), _mention(1, second, names, graphs=graphs)))
+        yield from sorted(ways, key=lambda way: any(mention.count for mention in way))
     for side, thing in contrast.lost:
         yield from _mention_lost(thing, side, graphs=graphs, extras=extras, denials=PLAIN_DENIALS)
     for look in (describe(thing) for _, thing in contrast.lost):
@@ -178,17 +184,6 @@ def _word_ways(contrast: Contrast, graphs: Graphs, rng: Random) -> Iterator[Ment
     # Last, because "two balls" and "one ball" say more than that there is no ball on the left.
     for side, thing in contrast.lost:
         yield from _mention_lost(thing, side, graphs=graphs, extras=extras, denials=EXTRAS)
-
-
-def _mention_changed(contrast: Contrast, graphs: Graphs, extras: list[Names]) -> Iterator[MentionPair]:
-    """Mention the object on both sides by the changed attributes, and by places only where these are equal."""
-    first, second = contrast.first, contrast.second
-    assert first is not None
-    assert second is not None
-    named = [name for name in contrast.changed if name not in CORE]
-    for extra in extras:
-        same = [name for name in extra if name not in named and getattr(first, name) == getattr(second, name)]
-        yield _mention(0, first, [*named, *same], graphs=graphs), _mention(1, second, [*named, *same], graphs=graphs)
 
 
 def _mention_lost(
@@ -247,19 +242,9 @@ def everything(side: Side, graph: SceneGraph) -> Mention:
     return Mention(side, Selector(), len(graph.objects))
 
 
-ADDITIONS: tuple[tuple[str, ...], ...] = (
-    (),
-    ("size",),
-    ("column",),
-    ("text",),
-    ("depth",),
-    ("size", "column"),
-    ("facing",),
-    ("pose",),
-    ("column", "depth"),
-    ("size", "column", "depth"),
-    ("column", "facing"),
-    ("column", "pose"),
+ADDITIONS = (
+    *("", "size", "column", "text", "depth", "size column", "facing", "pose"),
+    *("column depth", "size column depth", "column facing", "column pose"),
 )
 """Attributes to add to colour, material and shape, in this order, until a phrase describes one object only."""
 
@@ -286,7 +271,7 @@ class Related:
 
 def referring(thing: SceneObject, graph: SceneGraph) -> Selector | None:
     """Return the shortest selector of this object alone; ``None``: there is none."""
-    for names in ADDITIONS:
+    for names in map(str.split, ADDITIONS):
         if all(getattr(thing, name) is not None for name in names):
             selector = describe(thing, *names)
             if selects(selector, graph) == 1:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from pairwright.prompts import difference_verbs
 from pairwright.schemas.checks import AGAINST, SEEN_IN_SAME, without_bound
@@ -25,11 +25,9 @@ from pairwright.tasks.report.tables import WORDS, Tables
 from pairwright.tasks.scenes.vocabulary import COLOURS, DIRECTIONS, HEIGHTS, PLACES, SHAPES, TEXTS, TINTS
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.texts.comparisons import AXES
-from pairwright.tasks.texts.differences import Reason, inflections
+from pairwright.tasks.texts.differences import REASONS, inflections
 from pairwright.tasks.texts.words import split_by_rules
 
-REFUSALS = get_args(Reason)
-"""Reasons of refused answers; pairs dropped for other reasons had none."""
 MOST_SHOWN = 5
 PLAIN = "array_to_string(regexp_extract_all(coalesce(text, ''), '[^\\s]+'), ' ')"
 """Text with normalised white space, as SQL."""
@@ -120,7 +118,7 @@ class Differences:
 def measure_differences(tables: Tables, counts: Sequence[Counts]) -> Differences | None:
     """Measure all written descriptions, also those that failed a check; ``None``: none."""
     reasons = next((one.reasons for one in counts if one.stage == "described"), {})
-    refused = {reason: number for reason, number in reasons.items() if without_bound(reason) in REFUSALS}
+    refused = {reason: number for reason, number in reasons.items() if without_bound(reason) in REASONS}
     some = f"count(*) FILTER ({{0}}), count(DISTINCT hash({PLAIN})) FILTER ({{0}})"  # of 64 bits: none meet by chance
     columns = f"{some.format('true')}, {some.format(CHANGED)}, count(*) FILTER (attempts > 1)"
     found = tables.ask(f"SELECT {columns} FROM described", {"described": ["text", "no_change", "attempts"]})

@@ -26,7 +26,7 @@ from urllib.error import HTTPError
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving import guard
-from pairwright.tasks.serving.memory import divide, gpu_memory, read_needs
+from pairwright.tasks.serving.memory import divide, gpu_memory
 
 LOOK_SECONDS = 0.1
 ANSWER_SECONDS = 5
@@ -133,11 +133,7 @@ def _environment(command: Sequence[str]) -> dict[str, str]:
 def vllm_command(chat: ChatConfig, port: int) -> list[str]:
     """Return the command line of vLLM 0.18 or newer; the profile's own flags come last and win."""
     launch = chat.launch
-    try:
-        needs = read_needs(chat)
-    except ValueError:
-        needs = None
-    shared, copies = divide(launch, needs, gpu_memory())
+    shared, copies = divide(launch, gpu_memory())
     return [
         *(*launch.command, "serve", chat.model, "--served-model-name", chat.model),
         *("--host", "127.0.0.1", "--port", str(port)),

@@ -21,10 +21,11 @@ GB = 1e9
 MARGIN = 3 * 10**9  # bytes of each GPU for CUDA's context and graphs, activations of a full batch, and its images
 ELEMENT = 2  # bytes of a number in the cache: vLLM computes in 16 bits, whatever the weights have
 UNCHECKED = "memory not checked: "
-DIVIDING = {f"--{kind}-parallel-size" for kind in ("tensor", "data", "pipeline")} | {"-tp", "-dp", "-pp"}
-"""vLLM's flags for several GPUs."""
-CHANGING = DIVIDING | {"-q", "--quantization", "--cpu-offload-gb", "--kv-cache-dtype", "--dtype"}
-"""Flags that invalidate this estimate."""
+CHANGING = {
+    *(f"--{kind}-parallel-size" for kind in ("tensor", "data", "pipeline")),
+    *("-tp", "-dp", "-pp", "-q", "--quantization", "--cpu-offload-gb", "--kv-cache-dtype", "--dtype"),
+}
+"""vLLM's flags that invalidate this estimate."""
 INDEX = "model.safetensors.index.json"
 ASK = ("nvidia-smi", "--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits")
 ASK_SECONDS = 20
@@ -32,30 +33,25 @@ ASK_SECONDS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """Memory of a model in bytes, and its divisibility."""
+    """Sizes that determine a model's memory; ``weights`` in bytes."""
 
     weights: int
     layers: int
-    heads: int
     kv_heads: int
     head_dim: int
-    groups: int  # quantization groups in a row of the widest layer; its width without quantization
 
     @classmethod
     def of(cls, config: Mapping[str, Any], weights: int) -> Self:
         """Return the needs given by ``config.json`` and the weights' size; ``ValueError`` for missing fields."""
         text: Mapping[str, Any] = config.get("text_config") or config
-        quantization: Mapping[str, Any] = config.get("quantization_config") or text.get("quantization_config") or {}
         dtype = text.get("dtype") or text.get("torch_dtype") or config.get("torch_dtype")
         try:
             heads = int(text["num_attention_heads"])
             return cls(
                 weights=weights // 2 if dtype == "float32" else weights,
                 layers=int(text["num_hidden_layers"]),
-                heads=heads,
                 kv_heads=int(text.get("num_key_value_heads") or heads),
                 head_dim=int(text.get("head_dim") or int(text["hidden_size"]) // heads),
-                groups=int(text["intermediate_size"]) // max(1, int(quantization.get("group_size") or 1)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"config.json lacks the sizes of the cache ({error!r})") from error
@@ -68,14 +64,10 @@ class Needs:
         """Return the bytes needed on each of the GPUs that share the model."""
         return self.weights // gpus + self.cache(tokens, gpus) + MARGIN
 
-    def divides(self, gpus: int) -> bool:
-        """Return whether so many GPUs can share it: whole heads and whole groups for each."""
-        return self.heads % gpus == 0 and self.groups % gpus == 0
-
 
 def read_needs(chat: ChatConfig) -> Needs:
     """Return the needs of a local model; ``ValueError`` names what is unknown."""
-    if changing := _names(chat.launch) & CHANGING:
+    if changing := {flag.partition("=")[0] for flag in chat.launch.flags} & CHANGING:
         raise ValueError(f"launch.flags has {min(changing)}, which changes the estimate")
     folder = Path(chat.model).expanduser()
     if not folder.is_dir():
@@ -103,10 +95,6 @@ def read_model(folder: Path) -> tuple[Mapping[str, Any], int]:
     return cast("Mapping[str, Any]", config), weights
 
 
-def _names(launch: LaunchConfig) -> set[str]:
-    return {flag.partition("=")[0] for flag in launch.flags}
-
-
 def gpu_memory() -> tuple[int, ...]:
     """Return the bytes of each GPU in ``CUDA_VISIBLE_DEVICES``, by default of all."""
     try:
@@ -119,20 +107,10 @@ def gpu_memory() -> tuple[int, ...]:
     return tuple(size for name in named for index, uuid, size in rows if name == index or uuid.startswith(name))
 
 
-def divide(launch: LaunchConfig, needs: Needs | None, gpus: Sequence[int]) -> tuple[int, int]:
-    """Return how many GPUs share a model, and the number of copies.
-
-    Defaults: one GPU where it suffices, else all that can share the model; copies for the others.
-    """
-    if _names(launch) & DIVIDING:
-        return 1, 1
-    count, shared = max(1, len(gpus)), launch.tensor_parallel
-    if not shared:
-        free = max(1, count // (launch.data_parallel or 1))
-        able = [number for number in range(1, free + 1) if count % number == 0 and (not needs or needs.divides(number))]
-        alone = needs and gpus and needs.on_each(launch.max_model_len) <= launch.gpu_memory_utilization * min(gpus)
-        shared = 1 if alone or not able else able[-1]
-    return shared, launch.data_parallel or max(1, count // shared)
+def divide(launch: LaunchConfig, gpus: Sequence[int]) -> tuple[int, int]:
+    """Return how many GPUs share a model, and the number of copies: by default as many as there are GPUs for."""
+    shared = launch.tensor_parallel
+    return shared, launch.data_parallel or max(1, len(gpus) // shared)
 
 
 def check_memory(chat: ChatConfig, field: str) -> str:
@@ -147,15 +125,12 @@ def check_memory(chat: ChatConfig, field: str) -> str:
         needs = read_needs(chat)
     except ValueError as unknown:
         return f"{UNCHECKED}{unknown}"
-    shared, copies = divide(launch, needs, gpus)
+    shared, copies = divide(launch, gpus)
     if shared * copies > len(gpus):
         raise ConfigError(
             f"{field}.launch: tensor_parallel {shared} x data_parallel {copies} needs {shared * copies} GPUs, of "
-            f"{len(gpus)}; set either to 0 to use the available ones"
+            f"{len(gpus)}"
         )
-    if not needs.divides(shared):
-        able = ", ".join(str(number) for number in range(1, 17) if needs.divides(number))
-        raise ConfigError(f"{field}.launch.tensor_parallel: {chat.model} can be shared by {able} GPUs, not by {shared}")
     each, limit = needs.on_each(launch.max_model_len, shared), launch.gpu_memory_utilization * min(gpus)
     said = (
         f"{chat.model} needs {each / GB:.1f} GB of each of {shared} GPU{'s' * (shared > 1)} (weights "
@@ -166,6 +141,6 @@ def check_memory(chat: ChatConfig, field: str) -> str:
     if each <= limit:
         return said
     raise ConfigError(
-        f"{field}: {said}. Lower {field}.launch.max_model_len, share it among more GPUs, or take a 4-bit checkpoint "
-        "(AWQ or GPTQ) or a smaller model"
+        f"{field}: {said}. Lower {field}.launch.max_model_len, share it among GPUs ({field}.launch.tensor_parallel), "
+        "or take a 4-bit checkpoint (AWQ or GPTQ) or a smaller model"
     )

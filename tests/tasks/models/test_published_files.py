@@ -135,7 +135,7 @@ def test_names_and_shapes_add_up_to_the_published_size_and_are_read_from_the_ind
     write_shards(tmp_path, tensors, 5)
     (tmp_path / "config.json").write_text(json.dumps(described["config"]))
     needs = read_needs(ChatConfig(model=str(tmp_path)))
-    assert (needs.weights, needs.quantized) == (described["total_size"], False)
+    assert needs.weights == described["total_size"]
     assert needs.kv_heads * needs.head_dim == tensors["model.layers.0.self_attn.k_proj.weight"][1][0]
 
 
