@@ -74,7 +74,13 @@ class Client:
                     where = f"({tries} tries, last at {endpoint.connection.url})"
                     raise UnansweredError(fault.reason, f"{fault.detail} {where}") from None
             except RefusedQuestionError as refused:
-                self._count_refusal(endpoint, refused)
+                if self._refused is not None:
+                    self._refused += 1
+                    if self._refused >= self._pace.refusals:
+                        raise ServerError(
+                            f"{endpoint.connection.url}: refused each of the first {self._refused} questions "
+                            f"({refused.detail or refused.reason}). Start it with other limits, or correct the profile"
+                        ) from None
                 raise
             else:
                 self._refused = None
@@ -89,17 +95,6 @@ class Client:
                 return Answer(text=said.text, served=served)
             longest = min(self._pace.backoff_most_s, self._pace.backoff_s * 2 ** max(0, tries - 1))
             await asyncio.sleep(random.uniform(0, longest))
-
-    def _count_refusal(self, endpoint: Endpoint, refused: RefusedQuestionError) -> None:
-        """Raise ``ServerError`` where all questions from the start are refused: a wrong setup."""
-        if self._refused is None:
-            return
-        self._refused += 1
-        if self._refused >= self._pace.refusals:
-            raise ServerError(
-                f"{endpoint.connection.url}: refused each of the first {self._refused} questions "
-                f"({refused.detail or refused.reason}). Start it with other limits, or correct the profile"
-            ) from None
 
 
 def client_of(config: ChatConfig, pace: Pace = PACE) -> Client:

@@ -6,7 +6,6 @@ key goes only to the profile's address: redirects are not followed. Servers on t
 """
 
 import asyncio
-import ipaddress
 import json
 import logging
 import os
@@ -28,6 +27,7 @@ ADVICE: dict[Reason, str] = {
     "server error": "see the server's log",
     "broken answer": "check that models.*.endpoint is an OpenAI-compatible server (often ending in /v1)",
 }
+HERE = re.compile(r"localhost|.*\.localhost|127(\.\d+){3}|::1")  # hosts that are this machine
 _REASONS: dict[int, Reason] = {408: "no answer in time", 429: "server busy", 503: "server busy"}
 
 
@@ -70,7 +70,9 @@ class Connection:
         for name in ("httpx2", "httpcore2"):
             logging.getLogger(name).setLevel(logging.WARNING)  # they log headers of each request
         self.url = url
-        self._key_name, self._key = key_name, load_key(key_name)
+        self._key_name, self._key = key_name, os.environ.get(key_name, "").strip()
+        if any(not "!" <= character <= "~" for character in self._key):
+            raise ConfigError(f"models.*.key: the environment variable {key_name} has spaces or non-ASCII characters")
         self._timeout_s = timeout_s
         self.http = httpx2.AsyncClient(
             base_url=url,
@@ -78,7 +80,7 @@ class Connection:
             timeout=httpx2.Timeout(None, connect=pace.connect_s),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=pace.idle_s),
             verify=httpx2.create_ssl_context(),
-            trust_env=not is_here(urlsplit(url).hostname or ""),
+            trust_env=not HERE.fullmatch(urlsplit(url).hostname or ""),
         )
 
     async def post(self, body: dict[str, Any]) -> Answer:
@@ -141,22 +143,6 @@ def check_address(url: str) -> None:
             "models.*.endpoint: invalid address; use one like http://127.0.0.1:8000/v1, without password, query and "
             "fragment (keys are read from the environment variable named by models.*.key)"
         )
-
-
-def load_key(name: str) -> str:
-    """Return the key in an environment variable; empty: none."""
-    key = os.environ.get(name, "").strip()
-    if any(not "!" <= character <= "~" for character in key):
-        raise ConfigError(f"models.*.key: the environment variable {name} has spaces or non-ASCII characters")
-    return key
-
-
-def is_here(host: str) -> bool:
-    """Return whether a host is this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def read_answer(body: bytes) -> Answer:
