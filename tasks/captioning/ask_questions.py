@@ -68,8 +68,7 @@ class Round:
 
     question: str
     answer: str
-    about: str = ""
-    """Image that it claims to be about: "both", "first" or "second"; empty: not stated."""
+    about: str = ""  # image that it claims to be about: "both", "first" or "second"; empty: not stated
 
 
 def read_rounds(text: str, *, finish_reason: str = "stop") -> tuple[Round, ...] | RefusedText:

@@ -16,8 +16,7 @@ from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.words import says_no_change
 
 TABLES = ("controlled", "grounded", "judged")
-RANKS = ("judged", "grounded", "swapped")
-"""Checks that rank descriptions by their scores, the most important first."""
+RANKS = ("judged", "grounded", "swapped")  # checks that rank descriptions by their scores, the most important first
 Descriptions = Mapping[str, tuple[DifferenceRow, ...]]
 Outcomes = Mapping[str, tuple[CheckRow, ...]]
 Candidate = tuple[DifferenceRow, Mapping[str, float], Sequence[str]]

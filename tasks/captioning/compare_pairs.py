@@ -30,17 +30,9 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.captioning import validators
 from pairwright.tasks.captioning.compose_comparison import compose_comparison
 from pairwright.tasks.captioning.statements import SIDES, Side, describe
-from pairwright.tasks.captioning.validators import (
-    ask_again,
-    compose_true,
-    name_validators,
-    pair_captions,
-    pair_images,
-    validated,
-    writing,
-)
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question
 from pairwright.tasks.serving.untrusted import as_data, within_quotes
 from pairwright.tasks.store.stage import Stage, Uses
@@ -55,8 +47,7 @@ ASKED = {
 }
 SUMMARISE, RETRIEVE = "compare_images", "retrieve_image"
 WORD = re.compile(r"\w+")
-Given = Mapping[str, ComparisonRow]
-"""The source's own comparisons, by pair."""
+Given = Mapping[str, ComparisonRow]  # the source's own comparisons, by pair
 LABELS = (
     "Object types",
     "Object attributes",
@@ -77,11 +68,11 @@ def _compose(
 ) -> ComparisonRow | Dropped:
     if row.key in given:
         return replace(given[row.key], source_key=row.key)
-    found = compose_true(row, images, config, "comparison", compose_comparison, read_comparison)
+    found = validators.compose_true(row, images, config, "comparison", compose_comparison, read_comparison)
     if isinstance(found, Dropped):
         return found
     graphs, written, parts, _ = found
-    texts = pair_captions(row, captions)
+    texts = validators.pair_captions(row, captions)
     sides: list[Side] = [side for side in SIDES if false_of_other(texts[side], graphs[side], graphs[1 - side])]
     made = _row(row, config, replace(parts, text=written.text), texts=texts, sides=sides)
     return replace(made, key=row.key, model=config.writer)
@@ -121,14 +112,14 @@ async def _ask(
 ) -> ComparisonRow | Dropped:
     if row.key in given:
         return replace(given[row.key], source_key=row.key)
-    texts = pair_captions(row, captions)
+    texts = validators.pair_captions(row, captions)
     first, second = map(as_data, texts)
     human = " ".join(filter(None, map(as_data, row.human_differences)))
     if "captions" in config.input and not (first and second):
         return Dropped(source_key=row.key, reason="caption is missing", detail=row.second if first else row.first)
     if "differences" in config.input and not human:
         return Dropped(source_key=row.key, reason="no human difference to refine")
-    shown = pair_images(row.key, row, images) if "images" in config.input else ()
+    shown = validators.pair_images(row.key, row, images) if "images" in config.input else ()
     if isinstance(shown, Dropped):
         return shown
     prompt = ASKED[config.input]
@@ -136,8 +127,8 @@ async def _ask(
     question = Question(
         prompt=prompt, text=text, images=shown, max_tokens=config.max_tokens, grammar=comparison_grammar()
     )
-    found = await ask_again(
-        chat, row, question, lambda answer: validated(read_answer(answer), config), config, "comparisons"
+    found = await validators.ask_again(
+        chat, row, question, lambda answer: validators.validated(read_answer(answer), config), config, "comparisons"
     )
     if isinstance(found, Dropped):
         return found
@@ -146,7 +137,7 @@ async def _ask(
     return replace(written, model=tries[-1].model, shown=config.input, served=tries)
 
 
-compare_pairs = writing(_compose, _ask)
+compare_pairs = validators.writing(_compose, _ask)
 """Yields one comparison per pair, the source's own where there is one, or ``Dropped`` with its reason."""
 
 
@@ -242,7 +233,7 @@ STAGE = Stage(
     writes=ComparisonRow,
     function=compare_pairs,
     config="comparisons",
-    models=name_validators,
+    models=validators.name_validators,
     prompts=("comparison_sentences", "comparison_layout", "comparison_layout_list", SUMMARISE, RETRIEVE),
     uses=(
         Uses(table="images", row=ImageRow, on="images", without=("image",)),

@@ -14,17 +14,13 @@ from pairwright.tasks.captioning import statements
 from pairwright.tasks.captioning.statements import Mention, Statement
 
 THIRDS: Mapping[str, Sequence[str]] = {"column": tuple(COLUMNS), "depth": tuple(DEPTHS)}
-Region = Mapping[str, str]
-"""Third of the photograph, across or in depth, or the intersection of two."""
-MOST_IN_REGION = 4
-"""Most kinds of things of a third; a third with more is divided along the other axis."""
+Region = Mapping[str, str]  # third of the photograph, across or in depth, or the intersection of two
+MOST_IN_REGION = 4  # most kinds of things of a third; a third with more is divided along the other axis
 DETAILS: Mapping[str, float] = {"size": 0.7, "pose": 0.9, "text": 1.0, "facing": 0.6}
 """Attributes of a single thing, and how often a detailed mention has them."""
 MOST_WORDS = 120
-TARGETS = (60, 90)
-"""Range of the target length in words, up to which sentences are added."""
-TOLD_WHOLE = 8
-"""Most objects of a photograph of which a caption omits none."""
+TARGETS = (60, 90)  # range of the target length in words, up to which sentences are added
+TOLD_WHOLE = 8  # most objects of a photograph of which a caption omits none
 MOST_RELATIONS = 3
 TALLIED, MOST_TALLIED = ("colour", "material", "shape", "size"), 3
 

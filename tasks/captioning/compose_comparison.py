@@ -49,8 +49,7 @@ class Scope:
 
 
 MOST_PER_AXIS = 2
-LIST_SHARE = 0.25
-"""Share of comparisons with the commonalities as a numbered list instead of prose."""
+LIST_SHARE = 0.25  # share of comparisons with the commonalities as a numbered list instead of prose
 VIEWS: tuple[statements.Setting, ...] = ("viewpoint", "light")
 
 
@@ -223,7 +222,7 @@ def _write_commonalities(scope: Scope) -> list[Statement]:
 
 def _compare_views(scope: Scope) -> list[Statement]:
     first, second = scope.graphs
-    names = [name for name in VIEWS if getattr(first, name) != getattr(second, name)]
+    names: list[statements.Setting] = [name for name in VIEWS if getattr(first, name) != getattr(second, name)]
     values = {f"first_{name}": getattr(first, name) for name in names}
     values |= {f"second_{name}": getattr(second, name) for name in names}
     return [scope.say_all(f"other_{'_'.join(names)}", names, **values)] if names else []

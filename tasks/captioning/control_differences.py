@@ -36,12 +36,9 @@ from pairwright.tasks.texts.words import content_words, says_no_change
 SAME, REVERSED = "control_same", "control_reversed"
 NONE = "There is no difference between the two images."
 NONE_FORM = NONE.replace(".", r"\.")
-MOST_WORDS = 1000
-"""``max_tokens`` ends answers long before."""
-UNREADABLE = -1.0
-"""The score of a swapped pair where there is nothing to compare."""
-Outcome = tuple[float, str]
-"""Score of a control, and why it failed; empty: it passed."""
+MOST_WORDS = 1000  # ``max_tokens`` ends answers long before
+UNREADABLE = -1.0  # the score of a swapped pair where there is nothing to compare
+Outcome = tuple[float, str]  # score of a control, and why it failed; empty: it passed
 
 
 @asking

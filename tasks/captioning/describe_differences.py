@@ -18,27 +18,10 @@ from pairwright.schemas.claims import Claim, Graphs, Selector, dump_claims, is_n
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.phrases import joined, noun, some, within
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import (
-    CaptionRow,
-    Captions,
-    DifferenceRow,
-    Dropped,
-    ImageRow,
-    Images,
-    PairRow,
-    make_key,
-)
-from pairwright.tasks.captioning import statements
+from pairwright.schemas.rows import CaptionRow, Captions, DifferenceRow, Dropped, ImageRow, Images, PairRow, make_key
+from pairwright.tasks.captioning import statements, validators
 from pairwright.tasks.captioning.statements import Contrast, Mention, MentionPair, Statement
-from pairwright.tasks.captioning.validators import (
-    Two,
-    compose_true,
-    name_validators,
-    pair_captions,
-    pair_images,
-    validated,
-    writing,
-)
+from pairwright.tasks.captioning.validators import Two
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_until, seed_of
 from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.stage import Stage, Uses
@@ -46,15 +29,12 @@ from pairwright.tasks.texts.differences import Difference, read_composed, read_d
 from pairwright.tasks.texts.say_claims import VIEWS, Phrased, say_claims
 from pairwright.tasks.texts.words import ends_short, says_no_change
 
-LONGER = 2
-"""Token limit of later attempts, as a multiple of the first attempt's."""
+LONGER = 2  # token limit of later attempts, as a multiple of the first attempt's
 MOST_THINGS = 3
-ANCHOR_SHARE = 0.3
-"""Share of changes that name a neighbouring object."""
+ANCHOR_SHARE = 0.3  # share of changes that name a neighbouring object
 SPARED, SPARED_SHARE = ("material", "size"), 0.95
 """Attributes that a mention omits where it is unambiguous without them, and the share of mentions that do."""
-PLACE_SHARE = 0.25
-"""Share of halves that name the place."""
+PLACE_SHARE = 0.25  # share of halves that name the place
 
 
 def compose_difference(graphs: Graphs, rng: Random) -> Statement | None:
@@ -182,7 +162,9 @@ def _compose_unchanged(graphs: Graphs, rng: Random) -> Statement:
 def _compose(row: PairRow, config: DifferencesConfig, *, images: Images, captions: Captions) -> DifferenceRow | Dropped:
     del captions  # the graphs say more
     verbs = difference_verbs()
-    found = compose_true(row, images, config, "difference", compose_difference, lambda text: read_composed(text, verbs))
+    found = validators.compose_true(
+        row, images, config, "difference", compose_difference, lambda text: read_composed(text, verbs)
+    )
     if isinstance(found, Dropped):
         return found
     _, written, parts, attempts = found
@@ -212,7 +194,7 @@ async def _ask(
     row: PairRow, chat: Chat, *, config: DifferencesConfig, images: Images, captions: Captions
 ) -> Sequence[DifferenceRow] | Dropped:
     """Return up to ``candidates`` different descriptions, or the last refusal where all were refused."""
-    shown, told = pair_images(row.key, row, images), told_captions(row, captions)
+    shown, told = validators.pair_images(row.key, row, images), told_captions(row, captions)
     if isinstance(shown, Dropped):
         return shown
     kept: dict[str, DifferenceRow] = {}
@@ -238,7 +220,7 @@ async def _describe(
         return difference_question(instruction, shown, seed, longer * config.max_tokens)
 
     def read(answer: Answer) -> Difference | RefusedText:
-        return validated(read_answer(answer, config.max_words, "differences.max_words"), config)
+        return validators.validated(read_answer(answer, config.max_words, "differences.max_words"), config)
 
     found, tries = await ask_until(chat, ask, read, tries=config.max_attempts, first=first)
     if isinstance(found, RefusedText):
@@ -274,7 +256,7 @@ def difference_question(instruction: Instruction, images: Two[bytes], seed: int,
 
 def told_captions(row: PairRow, captions: Captions) -> Two[str] | None:
     """Return both captions quoted as data; ``None`` where one is missing."""
-    first, second = map(_clean, pair_captions(row, captions))
+    first, second = map(_clean, validators.pair_captions(row, captions))
     return (first, second) if first and second else None
 
 
@@ -291,7 +273,7 @@ def read_answer(answer: Answer, most_words: int, setting: str = "words") -> Diff
     return read if isinstance(read, RefusedText) else refuse_length(read, most_words, setting) or read
 
 
-describe_differences = writing(_compose, _ask)
+describe_differences = validators.writing(_compose, _ask)
 """Yields the description of each pair, or ``Dropped`` with the reason of the last refusal.
 
 A served model may write several descriptions of one pair (``differences.candidates``).
@@ -314,7 +296,7 @@ STAGE = Stage(
     function=describe_differences,
     config="differences",
     enabled=attrgetter("is_written"),
-    models=name_validators,
+    models=validators.name_validators,
     prompts=("difference_template", "difference_phrases", "answer_sentences"),
     uses=(
         Uses(table="images", row=ImageRow, on="images", without=("image",)),

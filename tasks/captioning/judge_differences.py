@@ -23,13 +23,10 @@ from pairwright.tasks.serving.untrusted import quoted
 from pairwright.tasks.store.stage import Stage
 
 PROMPT = "judge_difference"
-MOST_TOKENS = 32
-"""Enough for "Rating: 4/5"; paper 003's judge has 20."""
+MOST_TOKENS = 32  # enough for "Rating: 4/5"; paper 003's judge has 20
 RATING = Grammar(regex="[0-5]")
-UNRATED = -1.0
-"""Score without a rating: below all others."""
-SCALE = re.compile(r"\b(?:from |of )?0\s*(?:-|–|to)\s*5\b", re.IGNORECASE)
-"""The scale, which answers often repeat."""
+UNRATED = -1.0  # score without a rating: below all others
+SCALE = re.compile(r"\b(?:from |of )?0\s*(?:-|–|to)\s*5\b", re.IGNORECASE)  # the scale, which answers often repeat
 NUMBER = r"(?<![\w.,-])(-?\d+(?:[.,]\d+)*)(?![\w-])"
 RATINGS = tuple(
     re.compile(pattern, re.IGNORECASE)

@@ -98,8 +98,7 @@ class Contrast:
 
     first: SceneObject | None
     second: SceneObject | None
-    moved: bool = False
-    """Whether it was moved: otherwise its place differs at most by the viewpoint."""
+    moved: bool = False  # whether it was moved: otherwise its place differs at most by the viewpoint
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -143,8 +142,7 @@ MentionPair = tuple[Mention, Mention]
 Names = tuple[str, ...]
 EXTRAS: tuple[Names, ...] = ((), ("size",), ("column",), ("size", "column"), ("depth",), ("column", "depth"))
 """Attributes beside shape, colour and material that a description may add."""
-PLAIN_SHARE = 0.85
-"""Share of descriptions that are as short as possible."""
+PLAIN_SHARE = 0.85  # share of descriptions that are as short as possible
 PLAIN_DENIALS: tuple[Names, ...] = ((), ("size",))
 """Extra attributes of a denial without a place: "no red metal ball", "no small red metal ball"."""
 

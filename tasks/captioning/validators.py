@@ -42,10 +42,8 @@ from pairwright.tasks.texts.differences import Difference
 class Validator:
     """Rule that refuses texts."""
 
-    name: str
-    """Its name in ``captions.validators``, ``differences.validators`` and ``comparisons.validators``."""
-    version: int
-    """Raise it when the rule changes: texts are then written anew."""
+    name: str  # its name in ``captions.validators``, ``differences.validators`` and ``comparisons.validators``
+    version: int  # raise it when the rule changes: texts are then written anew
     refuse: Callable[[str], str]
     """``refuse(text)`` returns a short constant reason, which is counted; empty: the text is accepted."""
 
@@ -55,8 +53,7 @@ PAIRS = Uses(table="pairs", row=PairRow)
 IMAGES = Uses(table="images", row=ImageRow, on="images", of="pairs")
 CAPTIONS = Uses(table="captions", row=CaptionRow, on="images", of="pairs")
 T = TypeVar("T")
-Two = tuple[T, T]
-"""The first image's, and the second one's."""
+Two = tuple[T, T]  # the first image's, and the second one's
 WrittenConfig = CaptionsConfig | ComparisonsConfig | DifferencesConfig
 W = TypeVar("W", Difference, Comparison)
 
@@ -149,7 +146,7 @@ async def ask_again(
     row: Row,
     question: Question,
     read: Callable[[Answer], T | RefusedText],
-    config: CaptionsConfig | ComparisonsConfig | QuestionsConfig,
+    config: WrittenConfig | QuestionsConfig,
     section: str,
 ) -> tuple[T, tuple[Served, ...]] | Dropped:
     """Ask, each time with another seed, until an answer is accepted; return it parsed, and the record of all attempts.

@@ -42,10 +42,8 @@ from pairwright.tasks.texts.say_claims import KINDS, OF_ANY_PAIR, Kind, say_clai
 PROMPT = "ask_difference"
 SHARES: Mapping[Kind, int] = {"template": 1, "changes": 4, "sentences": 2, "list": 2, "short": 4}
 """Weights of the kinds of texts; the template, the kind of the descriptions, is the rarest."""
-ASKING: Mapping[str, str] = {"template": "ask"}
-"""Wordings of the question by kind of text, if named otherwise."""
-OWN = ("sampled", "refuted")
-"""Makers of the texts that a model wrote itself, and not to be wrong."""
+ASKING: Mapping[str, str] = {"template": "ask"}  # wordings of the question by kind of text, if named otherwise
+OWN = ("sampled", "refuted")  # makers of the texts that a model wrote itself, and not to be wrong
 NOT_MADE = "its rejected image cannot be made"
 
 

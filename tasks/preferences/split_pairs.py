@@ -66,8 +66,7 @@ def find_published(pairs: pa.Table, components: Mapping[str, str]) -> dict[str, 
     return dict(sorted(found, key=lambda one: ORDER.index(one[1])))
 
 
-ORDER = ("train", "validation", "test")
-"""Of several splits of a component, the last counts."""
+ORDER = ("train", "validation", "test")  # of several splits of a component, the last counts
 
 
 def draw_split(component: str, config: PreferencesConfig) -> str:

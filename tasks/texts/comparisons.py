@@ -273,8 +273,7 @@ def _clean_item(part: str) -> str:
     return " ".join(spoken.split())
 
 
-END = re.compile(r"(?<!\.\.)[.!?][\"'”’“»«›」)*_`]*$")
-"""A full stop, also within quotation marks; not "..."."""
+END = re.compile(r"(?<!\.\.)[.!?][\"'”’“»«›」)*_`]*$")  # a full stop, also within quotation marks; not "...".
 SHARED = re.compile(
     r"\b(?:both|in common|commonalit\w*|similarit\w*|similarly|likewise|shares?|shared|alike|same|each of the)\b",
     re.IGNORECASE,
@@ -296,8 +295,7 @@ class Comparison:
 
     commonalities: tuple[str, ...]
     differences: tuple[Item, ...]
-    text: str = field(default="", compare=False)
-    """The whole summary, without greeting and farewell."""
+    text: str = field(default="", compare=False)  # the whole summary, without greeting and farewell
 
 
 def read_comparison(text: str, *, finish_reason: str = "stop") -> Comparison | RefusedText:

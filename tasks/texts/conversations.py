@@ -11,8 +11,7 @@ from pairwright.schemas import rows
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, SplitRow, Turn
 
 TellingRow = rows.CaptionRow | rows.ComparisonRow | rows.DifferenceRow | rows.QuestionRow
-SHOWN = "Image 1: <image>\nImage 2: <image>\n"
-"""Prefix of a CaD-QA question, as published."""
+SHOWN = "Image 1: <image>\nImage 2: <image>\n"  # prefix of a CaD-QA question, as published
 ASK, DESCRIBE = "ask_difference", "describe_image"
 
 

@@ -27,8 +27,7 @@ SECOND_SENTENCE = re.compile(
     r"[.!?][\"'”’]?\s+(?:The|This|These|In|It|Both|Another|Additionally|Overall|There|However|Also|An?)\b"
 )
 PLACEHOLDER = re.compile(r"\[object description\]|\{descriptive verb\}", re.IGNORECASE)
-MIN_WORDS = 2
-"""Of each half, where length is checked."""
+MIN_WORDS = 2  # of each half, where length is checked
 AUXILIARIES = (
     "am is are was were be been being do does did doing done has have had having will would shall should can could may "
     "might must"

@@ -27,8 +27,7 @@ PLACED = ("rests_on", "column", "depth")
 Phrased = Literal["place", "light", "viewpoint"]
 VIEWS: tuple[Phrased, ...] = ("light", "viewpoint")
 LIGHT = re.compile(r"(dim|bright) (\w+) light (from .+)")
-VERSUS_SHARE = 0.12
-"""Share of changes worded as a contrast of the two images."""
+VERSUS_SHARE = 0.12  # share of changes worded as a contrast of the two images
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,7 @@ TITLES = "mr mrs ms dr prof gen col capt lt sgt rev fig figs vs approx cf al e.g
 SHORTENED = "st mt ave blvd rd sq jr sr co inc ltd corp etc dept est min max p.m a.m"
 NEVER_LAST, SOMETIMES_LAST = frozenset(TITLES.split()), frozenset(SHORTENED.split())
 """Abbreviations that never end a sentence, and those that may."""
-LETTERS = re.compile(r"[A-Z]|[^\W\d_](?:\.[^\W\d_])+")
-"""An initial ("J."), or letters with full stops ("U.S.")."""
+LETTERS = re.compile(r"[A-Z]|[^\W\d_](?:\.[^\W\d_])+")  # an initial ("J."), or letters with full stops ("U.S.").
 ENUMERATED = re.compile(r"\(?(?:\d{1,2}|[a-z])[.)]+", re.IGNORECASE)
 
 
@@ -75,10 +74,8 @@ def ends_short(text: str) -> bool:
 
 
 LETTERS_ONLY = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
-LONGEST_ROUND = 60
-"""Most words of a repeated piece."""
-LEAST_REPEATED = 24
-"""Least words that repetitions fill: "a dog, a dog, a dog" is no loop yet."""
+LONGEST_ROUND = 60  # most words of a repeated piece
+LEAST_REPEATED = 24  # least words that repetitions fill: "a dog, a dog, a dog" is no loop yet
 TIMES = 4
 RUN = re.compile(r"([^\w]{1,4}?)\1{60,}")
 """Runs of punctuation: a run of dashes is a rule of Markdown, an endless one is not."""
