@@ -20,7 +20,6 @@ from pairwright.tasks.mining import find_nouns
 from pairwright.tasks.models.check_packages import Check, check_gpus, check_packages, faiss_extra, missing, ok, warning
 from pairwright.tasks.models.weights import weights_folder
 from pairwright.tasks.rejected import find_mentions
-from pairwright.tasks.serving.memory import UNCHECKED, check_memory
 from pairwright.tasks.serving.probe import find_model
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import count_cores
@@ -89,8 +88,6 @@ def check_profile(profile: Profile, until: str) -> Iterator[Check]:
         yield from _look("weights", stage.section, partial(_check_weights, stage, sections[stage.name], profile.name))
     for field, chat in served_models(profile, until).items():
         yield from _look("served", field, partial(_check_served, chat, field))
-        if chat.launch.enabled:
-            yield from _look("memory", field, partial(_check_memory, chat, field))
 
 
 def _check_weights(stage: Stage, config: Section, profile: str) -> Iterator[Check]:
@@ -110,11 +107,6 @@ def _check_served(chat: ChatConfig, field: str) -> Iterator[Check]:
     waits = {"timeout_seconds": SERVER_SECONDS, "patience_seconds": SERVER_SECONDS, "structured_output": "none"}
     found = find_model(chat.model_copy(update=waits), field=field)
     yield ok("served", field, f"{found.model} at {', '.join(found.endpoint) or found.launch.command[0]}")
-
-
-def _check_memory(chat: ChatConfig, field: str) -> Iterator[Check]:
-    said = check_memory(chat, field)
-    yield (warning if said.startswith(UNCHECKED) else ok)("memory", field, said.removeprefix("memory "))
 
 
 def _check_prefect(url: str) -> Check:

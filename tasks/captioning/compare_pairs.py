@@ -9,7 +9,7 @@ match, or neither is known to fit its own image only (ours).
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from random import Random
 
 from pairwright.prompts import load
@@ -33,6 +33,7 @@ from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.captioning import validators
 from pairwright.tasks.captioning.compose_comparison import compose_comparison
 from pairwright.tasks.captioning.statements import SIDES, Side, describe
+from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question
 from pairwright.tasks.serving.untrusted import as_data, within_quotes
 from pairwright.tasks.store.stage import Stage, Uses
@@ -64,7 +65,7 @@ STOP = r"[.!?][\"')]?"
 
 
 def _compose(
-    row: PairRow, config: ComparisonsConfig, *, captions: Captions, images: Images = NO_ROWS, given: Given = NO_ROWS
+    row: PairRow, *, config: ComparisonsConfig, captions: Captions, images: Images = NO_ROWS, given: Given = NO_ROWS
 ) -> ComparisonRow | Dropped:
     if row.key in given:
         return replace(given[row.key], source_key=row.key)
@@ -101,7 +102,8 @@ def _row(
     )
 
 
-async def _ask(
+@partial(asking, compose=_compose)
+async def compare_pairs(
     row: PairRow,
     chat: Chat,
     *,
@@ -110,6 +112,7 @@ async def _ask(
     images: Images = NO_ROWS,
     given: Given = NO_ROWS,
 ) -> ComparisonRow | Dropped:
+    """Return a comparison, the source's own where there is one, or ``Dropped`` with the reason of the last refusal."""
     if row.key in given:
         return replace(given[row.key], source_key=row.key)
     texts = validators.pair_captions(row, captions)
@@ -135,10 +138,6 @@ async def _ask(
     read, tries = found
     written = _row(row, config, read, texts=texts, sides=sides_of_own_words(texts))
     return replace(written, model=tries[-1].model, shown=config.input, served=tries)
-
-
-compare_pairs = validators.writing(_compose, _ask)
-"""Yields one comparison per pair, the source's own where there is one, or ``Dropped`` with its reason."""
 
 
 def read_answer(answer: Answer) -> Comparison | RefusedText:

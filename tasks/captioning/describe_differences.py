@@ -9,6 +9,7 @@ drawn anew for each attempt. ``served`` of a row lists all attempts, the accepte
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from random import Random
 
@@ -22,6 +23,7 @@ from pairwright.schemas.rows import CaptionRow, Captions, DifferenceRow, Dropped
 from pairwright.tasks.captioning import statements, validators
 from pairwright.tasks.captioning.statements import Contrast, Mention, MentionPair, Statement
 from pairwright.tasks.captioning.validators import Two
+from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_until, seed_of
 from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.stage import Stage, Uses
@@ -159,7 +161,7 @@ def _compose_unchanged(graphs: Graphs, rng: Random) -> Statement:
     return Statement(say_claims(claims, "template", rng), tuple(claims))
 
 
-def _compose(row: PairRow, config: DifferencesConfig, *, images: Images, captions: Captions) -> DifferenceRow | Dropped:
+def _compose(row: PairRow, *, config: DifferencesConfig, images: Images, captions: Captions) -> DifferenceRow | Dropped:
     del captions  # the graphs say more
     verbs = difference_verbs()
     found = validators.compose_true(
@@ -190,10 +192,11 @@ def _make_row(row: PairRow, read: Difference, *, key: str, attempts: int, model:
     )
 
 
-async def _ask(
+@partial(asking, compose=_compose)
+async def describe_differences(
     row: PairRow, chat: Chat, *, config: DifferencesConfig, images: Images, captions: Captions
 ) -> Sequence[DifferenceRow] | Dropped:
-    """Return up to ``candidates`` different descriptions, or the last refusal where all were refused."""
+    """Return up to ``candidates`` different descriptions, or ``Dropped`` with the reason of the last refusal."""
     shown, told = validators.pair_images(row.key, row, images), told_captions(row, captions)
     if isinstance(shown, Dropped):
         return shown
@@ -271,13 +274,6 @@ def read_answer(answer: Answer, most_words: int, setting: str = "words") -> Diff
     if isinstance(read, Difference) and ends_short(read.text):
         return RefusedText("cut off", read.text[-40:])
     return read if isinstance(read, RefusedText) else refuse_length(read, most_words, setting) or read
-
-
-describe_differences = validators.writing(_compose, _ask)
-"""Yields the description of each pair, or ``Dropped`` with the reason of the last refusal.
-
-A served model may write several descriptions of one pair (``differences.candidates``).
-"""
 
 
 def _fit(stage: Stage, config: DifferencesConfig) -> Stage:

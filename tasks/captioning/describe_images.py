@@ -9,6 +9,7 @@ answer, and for keeping a model's sentences, are ours.
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 from pairwright.prompts import load
@@ -16,7 +17,8 @@ from pairwright.schemas.config import CaptionsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import CaptionRow, Dropped, ImageRow, Served, make_key
 from pairwright.tasks.captioning.compose_caption import compose_caption
-from pairwright.tasks.captioning.validators import ask_again, name_validators, refuse_text, writing
+from pairwright.tasks.captioning.validators import ask_again, name_validators, refuse_text
+from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Question
 from pairwright.tasks.serving.split_text import SPLIT, ask_split
 from pairwright.tasks.store.stage import Stage
@@ -36,7 +38,7 @@ MOST_REPEATS, LONG = 2, 4
 """Most repeats of one sentence, and the words that a sentence needs to be counted."""
 
 
-def _compose(row: ImageRow, config: CaptionsConfig) -> CaptionRow | Dropped:
+def _compose(row: ImageRow, *, config: CaptionsConfig) -> CaptionRow | Dropped:
     """Return a caption from the scene graph or the source; without either, the image is dropped."""
     if row.graph is not None:
         parts = compose_caption(row.graph, Random(make_key("caption", config.seed, row.key)))
@@ -69,7 +71,10 @@ def _row(
     )
 
 
-async def _ask(row: ImageRow, chat: Chat, *, config: CaptionsConfig) -> CaptionRow | Dropped:
+@partial(asking, compose=_compose)
+async def describe_images(row: ImageRow, chat: Chat, *, config: CaptionsConfig) -> CaptionRow | Dropped:
+    """Return a caption, or ``Dropped`` with the reason of the last refusal."""
+
     def read(answer: Answer) -> str | RefusedText:
         if refused := refuse_caption(answer.text, finish_reason=answer.finish_reason):
             return refused
@@ -91,10 +96,6 @@ async def _ask(row: ImageRow, chat: Chat, *, config: CaptionsConfig) -> CaptionR
         if answer and answer.finish_reason != "length" and (own := read_sentences(answer.text, text)):
             sentences, served = own, (*served, answer.served)
     return _row(row, text, sentences, model=model, served=served)
-
-
-describe_images = writing(_compose, _ask)
-"""Yields one caption per image, or ``Dropped`` with the reason of the last refusal."""
 
 
 def refuse_caption(text: str, *, finish_reason: str = "stop") -> RefusedText | None:

@@ -1,10 +1,9 @@
-"""Share of the writing stages: their skeleton, validators of plugins, missing inputs, and repeated questions."""
+"""Share of the writing stages: validators of plugins, true texts of graphs, missing inputs, repeated questions."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pairwright.prompts import load
 from pairwright.schemas.claims import Graphs, all_hold
@@ -30,9 +29,7 @@ from pairwright.schemas.writing import (
     ValidatedSection,
 )
 from pairwright.tasks.captioning.statements import Statement
-from pairwright.tasks.serving.ask_rows import Result, ask_rows
 from pairwright.tasks.serving.chat import Answer, Chat, Question, ask_until, seed_of
-from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Uses
 from pairwright.tasks.texts.comparisons import Comparison
 from pairwright.tasks.texts.differences import Difference
@@ -74,22 +71,6 @@ def validated(found: W | RefusedText, config: ValidatedSection) -> W | RefusedTe
         return found
     why = refuse_text(found.text, config)
     return RefusedText(why, found.text) if why else found
-
-
-def writing(
-    compose: Callable[..., Row | Dropped], ask: Callable[..., Awaitable[Result | Sequence[Result]]]
-) -> Callable[..., Iterator[Result]]:
-    """Return a stage's function, whose ``writer`` composes each row from scene graphs, or asks the served model."""
-
-    def write(
-        rows: Sequence[Row], config: WrittenConfig, *, answers: Answers | None = None, **tables: Any
-    ) -> Iterator[Result]:
-        if config.is_served:
-            yield from ask_rows(rows, partial(ask, config=config, **tables), config.served, answers=answers)
-        else:
-            yield from (compose(row, config, **tables) for row in rows)
-
-    return write
 
 
 def compose_true(

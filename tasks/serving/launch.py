@@ -26,7 +26,7 @@ from urllib.error import HTTPError
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving import guard
-from pairwright.tasks.serving.memory import divide, gpu_memory
+from pairwright.tasks.serving.memory import gpu_memory
 
 LOOK_SECONDS = 0.1
 ANSWER_SECONDS = 5
@@ -133,7 +133,8 @@ def _environment(command: Sequence[str]) -> dict[str, str]:
 def vllm_command(chat: ChatConfig, port: int) -> list[str]:
     """Return the command line of vLLM 0.18 or newer; the profile's own flags come last and win."""
     launch = chat.launch
-    shared, copies = divide(launch, gpu_memory())
+    shared = launch.tensor_parallel
+    copies = launch.data_parallel or max(1, len(gpu_memory()) // shared)
     return [
         *(*launch.command, "serve", chat.model, "--served-model-name", chat.model),
         *("--host", "127.0.0.1", "--port", str(port)),

@@ -1,23 +1,13 @@
 """Builds with encoders: weights are asked for before anything is done, and written down; real workers, real loaders."""
 
-import json
 import socket
-import sys
 from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
 
-from pairwright.flows.find_models import pin_served, run_served, servers_of
+from pairwright.flows.find_models import pin_served
 from pairwright.flows.load_profile import load_profile
-from pairwright.flows.run_build import Request, make_request, record_of, resume_request
-from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.captioning import describe_differences
-from pairwright.tasks.serving import memory
-from pairwright.tasks.store.dataset import write_record
-from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.stage import Planned
-from tests.fixtures import stand_in_vllm
 from tests.fixtures.chat_server import chat_server
 from tests.fixtures.checkpoints import write_dinov2_folder
 from tests.fixtures.command import run, words_of
@@ -114,40 +104,3 @@ def test_what_checks_or_samples_the_writer_asks_the_model_that_writes():
             found = pin_served(load_profile("scenes", [*settings, *given, *own]), "")
             sections = map(found.section, ("differences", "controls", "sampled_texts"))
             assert {section.model_dump()["chat"]["model"] for section in sections} == {name}
-
-
-def launched(command: str, model: str) -> list[str]:
-    """Return settings by which a build starts a server of a model of its own."""
-    described = f"models.own={{model: '{model}', launch: {{enabled: true, command: {command}}}}}"
-    return [described, "differences.writer=served", "differences.model=own"]
-
-
-def test_a_server_that_cannot_be_started_names_its_model(tmp_path: Path) -> None:
-    old = json.dumps([sys.executable, str(stand_in_vllm.__file__), "--says", "0.9.2"])
-    profile = pin_served(load_profile("scenes", launched(old, "tiny")), "")
-    planned = Planned(stage=describe_differences.STAGE, config=profile.section("differences"), fingerprint="")
-    with (
-        servers_of(Folder(str(tmp_path))) as servers,
-        pytest.raises(ConfigError, match=r"^models\.own\.launch\.command: "),
-    ):
-        list(run_served(lambda *_: iter(()), servers, profile, "", planned, [None]))
-
-
-def test_a_resumed_build_compares_its_models_with_the_gpus_that_are_here_now(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    published = json.loads((PUBLISHED / "qwen2-vl-7b.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(published["config"]))
-    index = {"metadata": {"total_size": published["total_size"]}, "weight_map": {}}
-    (tmp_path / memory.INDEX).write_text(json.dumps(index))
-    vllm = json.dumps([sys.executable, str(stand_in_vllm.__file__)])
-    for mebibytes in (81_559, 16_380):
-        (tmp_path / "said").write_text(f"0, GPU-0, {mebibytes}\n")
-        monkeypatch.setattr(memory, "ASK", ("cat", str(tmp_path / "said")))
-        if mebibytes == 81_559:
-            words = {"profile": "scenes", "settings": launched(vllm, str(tmp_path)), "limit": None, "until": ""}
-            request: Request = make_request(str(tmp_path / "out"), None, **words)
-            write_record(request.folder, record_of(request, ()))
-    with pytest.raises(ConfigError, match=r"^models\.own: .*needs 20\.1 GB of each of 1 GPU"):
-        resume_request(str(tmp_path / "out"), stage="", reason="")
-    assert resume_request(str(tmp_path / "out"), stage="images", reason="").only_stage == "images"
