@@ -19,11 +19,9 @@ from pairwright.schemas.phrases import noun, some, surface
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import (
     NO_ROWS,
-    CaptionRow,
     Captions,
     ComparisonRow,
     Dropped,
-    ImageRow,
     Images,
     PairRow,
     Turn,
@@ -234,10 +232,6 @@ STAGE = Stage(
     config="comparisons",
     models=validators.name_validators,
     prompts=("comparison_sentences", "comparison_layout", "comparison_layout_list", SUMMARISE, RETRIEVE),
-    uses=(
-        Uses(table="images", row=ImageRow, on="images", without=("image",)),
-        Uses(table="captions", row=CaptionRow, on="images", counts=True),
-        Uses(table="given_comparisons", row=ComparisonRow, counts=True, name="given"),
-    ),
+    uses=(*validators.OF_PAIRS, Uses(table="given_comparisons", row=ComparisonRow, counts=True, name="given")),
     fit=_fit,
 )

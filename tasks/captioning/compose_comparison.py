@@ -146,7 +146,7 @@ def _compare_counts(scope: Scope) -> list[Statement]:
     things = [thing for a in scope.contrasts for thing in (a.first, a.second) if thing is not None]
     for thing in things:
         selector = statements.describe(thing) if scope.one_world else Selector(shape=thing.shape)
-        first, second = (statements.selects(selector, graph) for graph in scope.graphs)
+        first, second = (len(selector.select(graph)) for graph in scope.graphs)
         if first and second and first != second:
             return [*found, _contrast((Mention(0, selector, first), Mention(1, selector, second)), scope)]
     return found

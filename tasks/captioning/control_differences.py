@@ -111,15 +111,11 @@ def judge_swapped(row: DifferenceRow, answer: Answer) -> Outcome:
         return UNREADABLE, checks.UNREADABLE_SWAPPED + read.reason
     if row.no_change:
         return UNREADABLE, checks.NOT_TURNED_ROUND
-    score = turned_round(row.halves, (read.first_half, read.second_half))
+    first, second = row.halves
+    crosswise = likeness(first, read.second_half) + likeness(second, read.first_half)
+    straight = likeness(first, read.first_half) + likeness(second, read.second_half)
+    score = round((crosswise - straight) / 2, 6)
     return score, "" if score > 0 else checks.NOT_TURNED_ROUND
-
-
-def turned_round(halves: tuple[str, str], others: tuple[str, str]) -> float:
-    """Return by how much two descriptions are more alike crosswise than straight."""
-    crosswise = likeness(halves[0], others[1]) + likeness(halves[1], others[0])
-    straight = likeness(halves[0], others[0]) + likeness(halves[1], others[1])
-    return round((crosswise - straight) / 2, 6)
 
 
 def likeness(one: str, other: str) -> float:

@@ -19,14 +19,14 @@ from pairwright.schemas.claims import Claim, Graphs, Selector, dump_claims, is_n
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.phrases import joined, noun, some, within
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import CaptionRow, Captions, DifferenceRow, Dropped, ImageRow, Images, PairRow, make_key
+from pairwright.schemas.rows import Captions, DifferenceRow, Dropped, Images, PairRow, make_key
 from pairwright.tasks.captioning import statements, validators
 from pairwright.tasks.captioning.statements import Contrast, Mention, MentionPair, Statement
 from pairwright.tasks.captioning.validators import Two
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_until, seed_of
 from pairwright.tasks.serving.untrusted import as_data
-from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.differences import Difference, read_composed, read_difference, refuse_length
 from pairwright.tasks.texts.say_claims import VIEWS, Phrased, say_claims
 from pairwright.tasks.texts.words import ends_short, says_no_change
@@ -294,9 +294,6 @@ STAGE = Stage(
     enabled=attrgetter("is_written"),
     models=validators.name_validators,
     prompts=("difference_template", "difference_phrases", "answer_sentences"),
-    uses=(
-        Uses(table="images", row=ImageRow, on="images", without=("image",)),
-        Uses(table="captions", row=CaptionRow, on="images", counts=True),
-    ),
+    uses=validators.OF_PAIRS,
     fit=_fit,
 )

@@ -72,14 +72,9 @@ def describe(thing: SceneObject, *attributes: str) -> Selector:
     return Selector(**{name: getattr(thing, name) for name in (*CORE, *attributes)})
 
 
-def selects(selector: Selector, graph: SceneGraph) -> int:
-    """Return the number of matching objects of the photograph."""
-    return len(selector.select(graph))
-
-
 def shown(side: Side, selector: Selector, graph: SceneGraph) -> Mention:
     """Mention the selected things of a photograph, several with their number."""
-    count = selects(selector, graph)
+    count = len(selector.select(graph))
     return Mention(side, selector, count if count > 1 else None)
 
 
@@ -178,7 +173,7 @@ def _word_ways(contrast: Contrast, graphs: Graphs, rng: Random) -> Iterator[Ment
     for side, thing in contrast.lost:
         yield from _mention_lost(thing, side, graphs=graphs, extras=extras, denials=PLAIN_DENIALS)
     for look in (describe(thing) for _, thing in contrast.lost):
-        yield Mention(0, look, selects(look, graphs[0])), Mention(1, look, selects(look, graphs[1]))
+        yield Mention(0, look, len(look.select(graphs[0]))), Mention(1, look, len(look.select(graphs[1])))
     # Last, because "two balls" and "one ball" say more than that there is no ball on the left.
     for side, thing in contrast.lost:
         yield from _mention_lost(thing, side, graphs=graphs, extras=extras, denials=EXTRAS)
@@ -272,7 +267,7 @@ def referring(thing: SceneObject, graph: SceneGraph) -> Selector | None:
     for names in map(str.split, ADDITIONS):
         if all(getattr(thing, name) is not None for name in names):
             selector = describe(thing, *names)
-            if selects(selector, graph) == 1:
+            if len(selector.select(graph)) == 1:
                 return selector
     return None
 

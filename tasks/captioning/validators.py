@@ -49,6 +49,10 @@ VALIDATORS = Registry("validators", Validator, ())
 PAIRS = Uses(table="pairs", row=PairRow)
 IMAGES = Uses(table="images", row=ImageRow, on="images", of="pairs")
 CAPTIONS = Uses(table="captions", row=CaptionRow, on="images", of="pairs")
+OF_PAIRS = (
+    Uses(table="images", row=ImageRow, on="images", without=("image",)),
+    Uses(table="captions", row=CaptionRow, on="images", counts=True),
+)
 T = TypeVar("T")
 Two = tuple[T, T]  # the first image's, and the second one's
 WrittenConfig = CaptionsConfig | ComparisonsConfig | DifferencesConfig

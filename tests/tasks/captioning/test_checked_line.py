@@ -216,15 +216,3 @@ def test_a_control_that_could_not_be_made_holds_the_pair_back_until_it_is(tmp_pa
     assert outcome(counts["controlled"]) == (6, 6, 0, 0, 0, 12)
     assert outcome(counts["differences"]) == (6, 2, 4, 0, 0, 2)
     assert asked_as(server, start) == {"write": 6, "same": 6}  # nothing is written or judged again
-
-
-def test_other_captions_owe_again_what_looked_at_them(tmp_path, clip):
-    with chat_server(answer) as server:
-        _, before = build(tmp_path, plan(server, clip))
-        start = len(server.asked)
-        counts, after = build(tmp_path, plan(server, clip, words="surface"), fresh=["captions"])
-    assert asked_as(server, start) == {"write": 12, "same": 6}
-    assert any("surface" in asked.text for asked in server.asked[start:])
-    # The model says the same words, so that the same rows stand.
-    assert {row.key for row in after["differences"]} == {row.key for row in before["differences"]}
-    assert outcome(counts["controlled"]) == (6, 6, 0, 0, 0, 12)

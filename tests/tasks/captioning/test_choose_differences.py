@@ -92,15 +92,6 @@ def test_the_reason_is_that_of_the_failed_check(found, reason):
     assert row.text in dropped.detail
 
 
-def test_the_reason_is_that_of_the_one_that_came_closest():
-    near, far = written("near"), written("far")
-    outcomes = [
-        *(check(one.check, near, 0.1, checks.LOW_RATING if one.check == "judged" else "") for one in passed(near)),
-        *(check(one.check, far, 9.0, f"{one.check} wrong") for one in passed(far)),
-    ]
-    assert choose([far, near], outcomes).reason == checks.LOW_RATING
-
-
 def test_a_check_without_an_outcome_is_not_passed():
     row = written("one")
     dropped = choose([row], [one for one in passed(row) if one.check != "grounded"])

@@ -10,15 +10,14 @@ import pytest
 
 from pairwright.schemas.errors import ConfigError, PairwrightError, ServerError
 from pairwright.schemas.rows import Dropped, Failed, ItemRow
-from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Chat
 from pairwright.tasks.serving.client import Client, client_of
 from pairwright.tasks.serving.connection import FaultError, message_of, read_answer, whole
 from pairwright.tasks.store.answers import Answers
-from tests.fixtures.asking import QUICK, ask_now, ask_once, asked, config_of, item, items, question, texts
+from tests.fixtures.asking import QUICK, ask_now, ask_once, asked, config_of, item, items, question
 from tests.fixtures.certificates import write_certificate
-from tests.fixtures.chat_server import Asked, Close, Fault, Hang, Raw, Reply, Status, body_of, chat_server
+from tests.fixtures.chat_server import Close, Fault, Hang, Raw, Reply, Status, body_of, chat_server
 
 GOOD = body_of(Reply("good", fingerprint="fp"), "tiny")
 STATUSES = {408: "no answer in time", 429: "server busy", 500: "server error", 504: "server error"}
@@ -63,23 +62,6 @@ def test_a_fault_that_stays_fails_the_row_with_a_constant_reason(name: str) -> N
     assert result.detail.startswith(detail)
     assert result.detail.endswith(f" tries, last at {server.url})")
     assert len(tries) >= 2
-
-
-def test_an_answer_cut_at_any_byte_is_asked_for_again() -> None:
-    sent: dict[str, int] = {}
-
-    def answer(asked: Asked) -> str | Raw:
-        sent[asked.text] = sent.get(asked.text, 0) + 1
-        # Half of them say how long they would have been, half of them that this is all.
-        cut = int(asked.text)
-        length = len(GOOD) if int(asked.text) % 2 else cut
-        return Raw(GOOD, headers={"Content-Length": str(length)}, cut=cut) if sent[asked.text] == 1 else "good"
-
-    count = len(GOOD)
-    with chat_server(answer) as server:
-        results = texts(list(asked(items(count), config_of(server))))
-    assert results == {str(number): "good" for number in range(count)}
-    assert set(sent.values()) == {2}
 
 
 @pytest.mark.parametrize(
@@ -288,11 +270,6 @@ def test_a_server_that_refuses_everything_from_the_start_is_wrong() -> None:
         config = config_of(server)
         assert ask_now(config).text == "good"
         assert sum(isinstance(each, Dropped) for each in asked(items(60), config)) == 59
-
-
-def test_no_address_at_all_is_said() -> None:
-    with pytest.raises(ConfigError, match=r"models\.\*\.endpoint"):
-        Client(ChatConfig(model="tiny"))
 
 
 @pytest.mark.parametrize("value", ["sk 123", "sk-\u00e9", "sk-\x01"])

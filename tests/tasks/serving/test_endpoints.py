@@ -84,12 +84,6 @@ def test_a_dead_endpoint_costs_no_row(caplog: pytest.LogCaptureFixture) -> None:
         assert dead.asked, "it is tried again"
 
 
-def test_an_endpoint_that_only_fails_is_left_alone() -> None:
-    with chat_server(lambda _: Status(500)) as bad, chat_server(lambda a: Reply(a.text, after=0.005)) as good:
-        assert len(texts(list(asked(items(300), config_of(bad, good, max_attempts=50))))) == 300
-        assert len(bad.asked) < 100
-
-
 def test_all_endpoints_together_get_no_more_than_the_limit() -> None:
     under_way: set[str] = set()
     most = 0
@@ -167,17 +161,6 @@ async def can_take(endpoints: Endpoints) -> int:
     for endpoint in taken:
         endpoint.limiter.under_way -= 1
     return len(taken)
-
-
-def test_faults_of_requests_that_were_together_count_once() -> None:
-    async def act() -> None:
-        endpoints, connection = open_endpoints()
-        connection.fault = FaultError("broken answer", "test")
-        taken = [await endpoints.take() for _ in range(8)]
-        await asyncio.gather(*(endpoints.post(one, {}, 1) for one in taken), return_exceptions=True)
-        assert await can_take(endpoints) == 8
-
-    run(act())
 
 
 @pytest.mark.parametrize(("reason", "faults"), [("broken answer", 3), ("no connection", 1)])
@@ -262,18 +245,3 @@ def test_requests_that_were_together_halve_the_limit_once_and_a_whole_round_lets
     assert [feed(limiter, 7), feed(limiter, 1)] == [8, 9]
     assert [feed(limiter, 8), feed(limiter, 1)] == [9, 10]
     assert overload(limiter, together=8) == 4
-
-
-def test_a_request_that_was_alone_says_nothing_of_the_number() -> None:
-    limiter = Limiter(most=64, start=2)
-    assert overload(limiter, together=1) == 2
-    assert overload(limiter, together=2) == 1
-    assert overload(limiter, together=1) == 1
-
-
-def test_rounds_with_too_little_to_ask_teach_nothing() -> None:
-    limiter = Limiter(most=64, start=4)
-    for _ in range(500):
-        limiter.under_way = 3
-        limiter.answered()
-    assert limiter.limit == 4

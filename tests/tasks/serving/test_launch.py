@@ -216,28 +216,3 @@ def test_a_build_that_is_killed_leaves_no_server(tmp_path, diary, kill, how) -> 
 def start_build(folder: Path, chat: ChatConfig, **more) -> "subprocess.Popen[str]":
     command = [sys.executable, "-c", BUILD, str(folder / "logs"), chat.model_dump_json()]
     return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
-
-
-@pytest.mark.live
-def test_a_real_vllm_serves_one_model_after_the_other(tmp_path, vllm_servers, monkeypatch) -> None:
-    from openai import OpenAI
-
-    from tests.fixtures.vllm_server import CPU_FLAGS, ENVIRONMENT, require_vllm
-
-    server = LaunchConfig(
-        enabled=True, command=(str(require_vllm()),), max_model_len=4096, flags=CPU_FLAGS, start_timeout_seconds=300
-    )
-    vllm_servers.stop()  # for the memory
-    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", ENVIRONMENT["VLLM_CPU_KVCACHE_SPACE"])
-    pids = []
-    with Servers(tmp_path / "logs") as servers:
-        for model, images in (("qwen2-vl", 2), ("mixtral", 0)):
-            folder = str(vllm_servers.checkpoint(model))
-            launched = server.model_copy(update={"max_images": images})
-            chat = servers.ready(ChatConfig(model=folder, launch=launched), field=FIELD)
-            with OpenAI(base_url=chat.endpoint[0], api_key="none", max_retries=0) as client:
-                turns = [{"role": "user", "content": "Say."}]
-                said = client.chat.completions.create(model=folder, messages=turns, max_tokens=8, seed=1)
-            assert said.usage.completion_tokens > 0
-            pids.append(servers._running.guard.pid)
-    assert not any(is_there(pid) for pid in pids)

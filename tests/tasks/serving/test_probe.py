@@ -134,12 +134,6 @@ def test_several_servers_must_serve_the_same() -> None:
         assert f'{second.url} does not serve "one"' in refusal(ConfigError, first, second, model="one")
 
 
-def test_several_servers_are_asked_in_the_way_that_all_know() -> None:
-    with chat_server(obeys_all) as first, chat_server(obeys_schemas) as second:
-        assert find(first, first).structured_output == "vllm"
-        assert find(first, second).structured_output == "json"
-
-
 def test_an_address_of_something_else() -> None:
     with chat_server(obeys_all) as server, pytest.raises(ServerError) as caught:
         find_model(ChatConfig(endpoint=(server.url.removesuffix("/v1"),)), pace=QUICK)
@@ -195,12 +189,3 @@ def test_what_is_wrong_with_a_server_is_told_apart(path: str | None, said: str) 
             server.shutdown()
             thread.join()
     assert ("check that the server is running" in str(caught.value)) == (path is None)
-
-
-@pytest.mark.live
-def test_a_real_vllm_holds_to_choices(qwen_server, mixtral_server) -> None:
-    for server in (qwen_server, mixtral_server):
-        found = find_model(ChatConfig(endpoint=(server.endpoint,)))
-        assert (found.model, found.structured_output) == (server.model, "vllm")
-    with pytest.raises(ConfigError, match=r"another.*mixtral"):
-        find_model(ChatConfig(endpoint=(mixtral_server.endpoint,), model="another"))
