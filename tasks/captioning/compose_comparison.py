@@ -86,32 +86,31 @@ def _contrast(pair: MentionPair, scope: Scope) -> Statement:
 
 def _compare_objects(scope: Scope) -> list[Statement]:
     """State which things (in unrelated photographs: which kinds of things) only one photograph has."""
-    found = [part for side in SIDES if (part := _say_gone(side, scope))]
+    found: list[Statement] = []
+    for side in SIDES:
+        things = [thing for a, thing in scope.lost() if a == side]
+        look = statements.describe if scope.one_world else lambda thing: Selector(shape=thing.shape)
+        looks = {look(thing): thing for thing in things}
+        absent = [a for a in looks if not a.select(scope.graphs[1 - side])][: None if scope.one_world else 3]
+        if not absent:
+            continue
+        # Of one world, also what a thing rests on is said.
+        whole = [statements.describe(looks[a], "rests_on") if scope.one_world else a for a in absent]
+        here = [statements.shown(side, selector, scope.graphs[side]) for selector in whole]
+        there = [Mention(SIDES[1 - side], selector, 0) for selector in absent]
+        text = scope.say(
+            "gone",
+            here=side + 1,
+            there=2 - side,
+            things=joined([mention.text for mention in here]),
+            no_things=joined([mention.text for mention in there]),
+        )
+        found.append(Statement(text, statements.claims_of([*here, *there])))
     for contrast in scope.contrasts:
         pair = statements.word_contrast(contrast, scope.graphs, scope.rng) if "shape" in contrast.changed else None
         if pair and pair[0].count is None:
             found.append(_contrast(pair, scope))
     return scope.limited(found)
-
-
-def _say_gone(side: Side, scope: Scope) -> Statement | None:
-    """State what one photograph has and the other lacks; of one world, also what it rests on."""
-    things = [thing for a, thing in scope.lost() if a == side]
-    looks = {statements.describe(thing) if scope.one_world else Selector(shape=thing.shape): thing for thing in things}
-    absent = [a for a in looks if not a.select(scope.graphs[1 - side])][: None if scope.one_world else 3]
-    if not absent:
-        return None
-    whole = [statements.describe(looks[a], "rests_on") if scope.one_world else a for a in absent]
-    here = [statements.shown(side, selector, scope.graphs[side]) for selector in whole]
-    there = [Mention(SIDES[1 - side], selector, 0) for selector in absent]
-    text = scope.say(
-        "gone",
-        here=side + 1,
-        there=2 - side,
-        things=joined([mention.text for mention in here]),
-        no_things=joined([mention.text for mention in there]),
-    )
-    return Statement(text, statements.claims_of([*here, *there]))
 
 
 def _compare_actions(scope: Scope) -> list[Statement]:

@@ -20,14 +20,7 @@ from pairwright.tasks.store.stage import Stage, Uses
 def split_pairs(
     rows: Sequence[PairRow], config: PreferencesConfig, *, everything: pa.Table, images: pa.Table
 ) -> Iterator[SplitRow]:
-    """Yield one split for each pair of the shard, decided from all pairs.
-
-    Args:
-        rows: the pairs of the shard.
-        config: seed and shares.
-        everything: ``first``, ``second`` and ``split`` of every pair of the collection.
-        images: ``subject`` and ``group`` of every image.
-    """
+    """Yield one split for each pair of the shard, decided from ``first``, ``second`` and ``split`` of all pairs."""
     components = find_components(everything, images)
     published = find_published(everything, components) if config.split == "published" else {}
     for pair in rows:

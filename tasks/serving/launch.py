@@ -16,7 +16,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -32,16 +31,8 @@ LOOK_SECONDS = 0.1
 ANSWER_SECONDS = 5
 DRAIN_SECONDS = 15  # time in which vLLM finishes its requests at the end
 GRACE_SECONDS = DRAIN_SECONDS + 30  # time from SIGTERM to SIGKILL; vLLM has drained and freed its GPU by then
-SOURCE = re.compile(r"^(?:\([^)]*\) ?)?(?:(?:ERROR|CRITICAL|WARNING|INFO) [\d :-]+\[[^\]]*\] ?)?")
-"""Prefix of a line in vLLM's log: "(EngineCore_0 pid=7) ERROR 11-23 12:00:00 [core.py:700]"."""
-MATTERS = (
-    re.compile(
-        "No available memory for the cache|CUDA out of memory|KV cache is needed|unrecognized arg|^Value error, "
-    ),
-    re.compile(r"^(?:[\w.]*(?:Error|Exception)|[\w. ]+: error): (?!.*root cause above|WorkerProc init)"),
-    re.compile(r"\S"),
-)
-"""Lines with the cause of vLLM's end, the most specific first; worker processes only report failures of others."""
+CAUSE = re.compile(r"(?:[\w. ]*(?:Error|Exception|error): |Value error, )(?!.*(?:root cause above|WorkerProc init)).*")
+"""Cause of vLLM's end in its log; worker processes only report failures of others."""
 QUIET = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "NO_COLOR": "1"}
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # variables of the project's own environment, not for vLLM
@@ -118,18 +109,6 @@ def check_launch(chat: ChatConfig, field: str) -> None:
         )
 
 
-def _environment(command: Sequence[str]) -> dict[str, str]:
-    """Return vLLM's environment: its own programs (``ninja``) first on the PATH, GPUs numbered as by nvidia-smi."""
-    kept = {name: value for name, value in os.environ.items() if name not in OURS}
-    own = Path(shutil.which(command[0]) or "").resolve().parent
-    return {
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        **kept,
-        **QUIET,
-        "PATH": f"{own}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-    }
-
-
 def vllm_command(chat: ChatConfig, port: int) -> list[str]:
     """Return the command line of vLLM 0.18 or newer; the profile's own flags come last and win."""
     launch = chat.launch
@@ -157,6 +136,14 @@ def _launch(chat: ChatConfig, logs: Path) -> _Running:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = vllm_command(chat, port)
+    own = Path(shutil.which(command[0]) or "").resolve().parent  # with its own programs (ninja)
+    environment = {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # GPUs are numbered as by nvidia-smi
+        **{name: value for name, value in os.environ.items() if name not in OURS},
+        **QUIET,
+        **({} if chat.launch.download else OFFLINE),
+        "PATH": f"{own}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+    }
     logs.mkdir(parents=True, exist_ok=True)
     log = logs / f"vllm-{re.sub(r'[^A-Za-z0-9._-]+', '-', chat.model).strip('-')}.log"
     _log.info("starting vLLM with %s; its log: %s", chat.model, log)
@@ -168,7 +155,7 @@ def _launch(chat: ChatConfig, logs: Path) -> _Running:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**_environment(command), **({} if chat.launch.download else OFFLINE)},
+            env=environment,
             start_new_session=True,
         )
     return _Running(chat, port, log, guarded)
@@ -191,10 +178,10 @@ def _wait(running: _Running) -> str:
 
 
 def find_cause(log: str) -> str:
-    """Return the log line with the most specific cause of vLLM's end."""
-    lines = [SOURCE.sub("", line).strip() for line in log.splitlines()[1:]]  # without the command
-    told = next((told for pattern in MATTERS if (told := [line for line in lines if pattern.search(line)])), [""])
-    return told[-1][:500] or "its log is empty"
+    """Return the last cause in vLLM's log, without the line's prefix, or else its last line."""
+    lines = [line.strip() for line in log.splitlines()[1:] if line.strip()]  # without the command
+    causes = [found[0].strip() for line in lines if (found := CAUSE.search(line))]
+    return [*lines[-1:], *causes][-1][:500] if lines else "its log is empty"
 
 
 def _serves(running: _Running) -> bool:

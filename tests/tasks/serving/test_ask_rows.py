@@ -99,7 +99,7 @@ def test_fifty_faults_of_all_kinds_lose_no_row_and_double_none() -> None:
         return f"answer {number}"
 
     with chat_server(answer) as server:
-        results = texts(list(asked(items(500), config_of(server, timeout_seconds=0.5))))
+        results = texts(list(asked(items(500), config_of(server, timeout_seconds=1.5))))
         assert results == {str(number): f"answer {number}" for number in range(500)}
         assert len(server.asked) == 550
 
