@@ -71,11 +71,17 @@ def _check_whole(model: str, field: str) -> None:
 
 
 async def _find(chat: ChatConfig, field: str, *, images: int, pace: Pace) -> ChatConfig:
-    names: dict[str, tuple[str, ...]] = {}
+    model = chat.model
     for url in chat.endpoint:
         async with _open(chat, url, pace) as client:
-            names[url] = tuple(dict.fromkeys(await client.endpoints.all[0].connection.models()))
-    chat = chat.model_copy(update={"model": _model(names, chat, field)})
+            names = tuple(dict.fromkeys(await client.endpoints.all[0].connection.models()))
+        listed = ", ".join(names[:SHOWN]) or "none"
+        if not model and len(names) != 1:
+            raise ConfigError(f"{field}.model: name one of those that {url} serves: {listed}")
+        model = model or names[0]
+        if model not in names:
+            raise ConfigError(f'{field}.model: {url} does not serve "{model}"; it serves {listed}')
+    chat = chat.model_copy(update={"model": model})
     for url in chat.endpoint if images else ():
         await _show(chat, url, images, field=field, pace=pace)
     if chat.structured_output != "auto":
@@ -100,19 +106,6 @@ async def _open(chat: ChatConfig, url: str, pace: Pace, kind: Structured = "none
         raise ServerError(f"{url}: {error}") from None
     finally:
         await client.endpoints.close()
-
-
-def _model(served: Mapping[str, tuple[str, ...]], chat: ChatConfig, field: str) -> str:
-    listed = {url: ", ".join(names[:SHOWN]) or "none" for url, names in served.items()}
-    for url, names in served.items():
-        if chat.model and chat.model not in names:
-            raise ConfigError(f'{field}.model: {url} does not serve "{chat.model}"; it serves {listed[url]}')
-        if not chat.model and len(names) != 1:
-            raise ConfigError(f"{field}.model: name one of those that {url} serves: {listed[url]}")
-    if not chat.model and len(set(served.values())) > 1:
-        each = "; ".join(f"{url} serves {names}" for url, names in listed.items())
-        raise ConfigError(f"{field}.endpoint: the servers must serve the same model, but {each}")
-    return chat.model or next(iter(served.values()))[0]
 
 
 async def _show(chat: ChatConfig, url: str, images: int, *, field: str, pace: Pace) -> None:
