@@ -19,33 +19,19 @@ TABLES = ("controlled", "grounded", "judged")
 RANKS = ("judged", "grounded", "swapped")  # checks that rank descriptions by their scores, the most important first
 Descriptions = Mapping[str, tuple[DifferenceRow, ...]]
 Outcomes = Mapping[str, tuple[CheckRow, ...]]
-Candidate = tuple[DifferenceRow, Mapping[str, float], Sequence[str]]
-"""Description, the scores of its checks by name, and the reasons of those that failed."""
 
 
 def choose_differences(
-    rows: Sequence[PairRow],
-    config: DifferencesConfig,
-    *,
-    described: Descriptions = NO_ROWS,
-    controlled: Outcomes | None = None,
-    grounded: Outcomes | None = None,
-    judged: Outcomes | None = None,
+    rows: Sequence[PairRow], config: DifferencesConfig, *, described: Descriptions = NO_ROWS, **checks: Outcomes
 ) -> Iterator[DifferenceRow | Dropped]:
-    """Yield the descriptions of each pair, or why it has none; ``None`` stands for a disabled check."""
-    tables = {
-        name: table for name, table in zip(TABLES, (controlled, grounded, judged), strict=True) if table is not None
-    }
+    """Yield the descriptions of each pair, or why it has none; ``checks``: outcomes by table, of those that are on."""
     for pair in rows:
         given = _given(pair) if "given" in config.writer else []
         yield from given
-        candidates = [_candidate(row, pair, tables) for row in described.get(pair.key, ())]
         if not config.is_written:
             best = Dropped(source_key=pair.key, reason="nobody wrote about its difference")
-        elif candidates:
-            best = _choose(pair, candidates)
         else:
-            best = Dropped(source_key=pair.key, reason="no description")
+            best = _choose(pair, described.get(pair.key, ()), checks)
         if isinstance(best, DifferenceRow) or not given:
             yield best
 
@@ -72,25 +58,26 @@ def _given(pair: PairRow) -> list[DifferenceRow]:
     ]
 
 
-def _candidate(row: DifferenceRow, pair: PairRow, tables: Mapping[str, Outcomes]) -> Candidate:
-    scores: dict[str, float] = {}
-    reasons: list[str] = []
-    for name, table in tables.items():
-        own = [check for check in table.get(pair.key, ()) if check.description == row.key]
-        scores |= {check.check: check.score for check in own}
-        own.sort(key=lambda check: check.check)
-        reasons += [check.why for check in own if not check.passed] if own else [f"no outcome: {name}"]
-    return row, scores, reasons
-
-
-def _choose(pair: PairRow, candidates: Sequence[Candidate]) -> DifferenceRow | Dropped:
-    def rank(candidate: Candidate) -> tuple[float | int | str, ...]:
-        row, scores, reasons = candidate
-        return (len(reasons), *(-scores.get(name, 0.0) for name in RANKS), row.attempts, row.key)
-
-    best, scores, reasons = min(candidates, key=rank)
+def _choose(
+    pair: PairRow, described: Sequence[DifferenceRow], checks: Mapping[str, Outcomes]
+) -> DifferenceRow | Dropped:
+    """Return the best description that failed no check, with its scores, or the best one's first failure."""
+    ranked: list[tuple[tuple[float | int | str, ...], DifferenceRow, dict[str, float], list[str]]] = []
+    for row in described:
+        scores: dict[str, float] = {}
+        reasons: list[str] = []
+        for table in [name for name in TABLES if name in checks]:
+            own = [check for check in checks[table].get(pair.key, ()) if check.description == row.key]
+            scores |= {check.check: check.score for check in own}
+            own.sort(key=lambda check: check.check)
+            reasons += [check.why for check in own if not check.passed] if own else [f"no outcome: {table}"]
+        rank = (len(reasons), *(-scores.get(name, 0.0) for name in RANKS), row.attempts, row.key)
+        ranked.append((rank, row, scores, reasons))
+    if not ranked:
+        return Dropped(source_key=pair.key, reason="no description")
+    _, best, scores, reasons = min(ranked, key=lambda one: one[0])
     if reasons:
-        return Dropped(source_key=pair.key, reason=reasons[0], detail=f"best of {len(candidates)}: {best.text}")
+        return Dropped(source_key=pair.key, reason=reasons[0], detail=f"best of {len(ranked)}: {best.text}")
     rounded = {name: round(score, 6) for name, score in scores.items()}  # as before float32
     return replace(best, source_key=pair.key, checks=json.dumps(rounded, sort_keys=True) if rounded else "")
 
