@@ -48,11 +48,7 @@ SUMMARISE, RETRIEVE = "compare_images", "retrieve_image"
 WORD = re.compile(r"\w+")
 Given = Mapping[str, ComparisonRow]  # the source's own comparisons, by pair
 LABELS = (
-    "Object types",
-    "Object attributes",
-    "Counting the objects",
-    "Object actions",
-    "Object locations",
+    *("Object types", "Object attributes", "Counting the objects", "Object actions", "Object locations"),
     "Relative positions between objects",
 )
 """The paper's axes by the words of its published summaries."""

@@ -1,6 +1,6 @@
 """Share of the writing stages: validators of plugins, true texts of graphs, missing inputs, repeated questions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeVar
@@ -89,8 +89,9 @@ def compose_true(
 
     ``name`` seeds the attempts.
     """
-    if missing := find_missing(row.key, row, images, "image"):
-        return missing
+    shown = pair_images(row.key, row, images)
+    if isinstance(shown, Dropped):
+        return shown
     first, second = images[row.first], images[row.second]
     if first.graph is None or second.graph is None:
         return Dropped(source_key=row.key, reason="no scene graph", detail=first.name if second.graph else second.name)
@@ -150,12 +151,6 @@ async def ask_again(
     return found, tries
 
 
-def find_missing(source: str, pair: PairRow, table: Mapping[str, Row], what: str) -> Dropped | None:
-    """Return a ``Dropped`` where a table lacks one of the pair's images."""
-    missing = next((key for key in (pair.first, pair.second) if key not in table), None)
-    return Dropped(source_key=source, reason=f"{what} is missing", detail=missing) if missing is not None else None
-
-
 def pair_captions(pair: PairRow, captions: Captions) -> Two[str]:
     """Return both captions; a missing one is empty."""
     first, second = (captions[key].text if key in captions else "" for key in (pair.first, pair.second))
@@ -164,5 +159,7 @@ def pair_captions(pair: PairRow, captions: Captions) -> Two[str]:
 
 def pair_images(source: str, pair: PairRow, images: Images) -> Two[bytes] | Dropped:
     """Return both files of a pair, or a ``Dropped`` where one is missing."""
-    missing = find_missing(source, pair, images, "image")
-    return missing or (images[pair.first].image, images[pair.second].image)
+    for key in (pair.first, pair.second):
+        if key not in images:
+            return Dropped(source_key=source, reason="image is missing", detail=key)
+    return images[pair.first].image, images[pair.second].image
