@@ -77,12 +77,11 @@ def _row(
     row: PairRow, config: ComparisonsConfig, read: Comparison, *, texts: Sequence[str], sides: Sequence[Side]
 ) -> ComparisonRow:
     """Return the row with its conversation; ``sides``: images whose caption is false of the other image."""
-    sides = () if nearly_match(texts, config.max_caption_overlap) else sides
-    turns = (
-        Turn(role="user", text=load(SUMMARISE).render()),
-        Turn(role="assistant", text=read.text),
-        *retrieval_turns(row, texts, sides, seed=config.seed),
-    )
+    turns = [Turn(role="user", text=load(SUMMARISE).render()), Turn(role="assistant", text=read.text)]
+    if sides and not nearly_match(texts, config.max_caption_overlap):
+        side = Random(make_key("retrieval", config.seed, row.key)).choice(sides)
+        turns.append(Turn(role="user", text=load(RETRIEVE).render(caption=within_quotes(texts[side]))))
+        turns.append(Turn(role="assistant", text="AB"[side]))
     return ComparisonRow(
         key=make_key("comparison", row.key, config.input, *(part for turn in turns for part in (turn.role, turn.text))),
         source_key=row.key,
@@ -91,7 +90,7 @@ def _row(
         commonalities=read.commonalities,
         differences=tuple(item.text for item in read.differences),
         axes=tuple(", ".join(item.axes) for item in read.differences),
-        conversation=turns,
+        conversation=tuple(turns),
         model="",
     )
 
@@ -143,15 +142,6 @@ def read_answer(answer: Answer) -> Comparison | RefusedText:
         return RefusedText("cut off", read.text[-40:])
     why = "control tokens" if has_tokens(read.text) else "speaks of captions" if names_captions(read.text) else ""
     return RefusedText(why, read.text[:60]) if why else read
-
-
-def retrieval_turns(pair: PairRow, captions: Sequence[str], sides: Sequence[Side], *, seed: int) -> tuple[Turn, ...]:
-    """Return the second turn, about the caption of one of the sides, drawn by the pair's key; none without sides."""
-    if not sides:
-        return ()
-    side = Random(make_key("retrieval", seed, pair.key)).choice(sides)
-    question = load(RETRIEVE).render(caption=within_quotes(captions[side]))
-    return Turn(role="user", text=question), Turn(role="assistant", text="AB"[side])
 
 
 def nearly_match(captions: Sequence[str], most: float) -> bool:

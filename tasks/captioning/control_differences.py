@@ -55,10 +55,10 @@ async def control_differences(
         "same": ask_same(row, pair, shown, config),
     }
     found: list[CheckRow] = []
-    for kind, judge in (("swapped", judge_swapped), ("same", judge_same)):
+    for kind, question in questions.items():
         if kind in config.kinds:
-            answer = await chat.ask(questions[kind])
-            score, why = judge(row, answer)
+            answer = await chat.ask(question)
+            score, why = _judge(kind, row, answer)
             if answer.finish_reason == "length":
                 why = f"{why} (controls.max_tokens={config.max_tokens})"
             found.append(check_row(row, kind, score=score, why=why, answers=[answer]))
@@ -102,10 +102,15 @@ def ask_same(row: DifferenceRow, pair: PairRow, shown: Two[bytes], config: Contr
     )
 
 
-def judge_swapped(row: DifferenceRow, answer: Answer) -> Outcome:
-    """Return whether an answer about the other order is the description the other way round."""
+def _judge(kind: str, row: DifferenceRow, answer: Answer) -> Outcome:
+    """Return whether an answer is the description the other way round, or finds no difference in one image."""
     read = read_answer(answer, MOST_WORDS)
-    if says_none(answer, read):
+    is_none = says_none(answer, read)
+    if kind == "same" and is_none:
+        return 1.0, ""
+    if kind == "same":
+        return 0.0, checks.UNREADABLE_SAME + read.reason if isinstance(read, RefusedText) else checks.SEEN_IN_SAME
+    if is_none:
         return (1.0, "") if row.no_change else (UNREADABLE, checks.NONE_IN_SWAPPED)
     if isinstance(read, RefusedText):
         return UNREADABLE, checks.UNREADABLE_SWAPPED + read.reason
@@ -128,14 +133,6 @@ def likeness(one: str, other: str) -> float:
     first, second = (Counter([*((word,) for word in found), *pairwise(found)]) for found in words)
     total = first.total() + second.total()
     return 2 * (first & second).total() / total if total else 0.0
-
-
-def judge_same(_row: DifferenceRow, answer: Answer) -> Outcome:
-    """Return whether an answer about one image, shown twice, finds no difference."""
-    read = read_answer(answer, MOST_WORDS)
-    if says_none(answer, read):
-        return 1.0, ""
-    return 0.0, checks.UNREADABLE_SAME + read.reason if isinstance(read, RefusedText) else checks.SEEN_IN_SAME
 
 
 def says_none(answer: Answer, read: Difference | RefusedText) -> bool:
