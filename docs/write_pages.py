@@ -21,7 +21,7 @@ from pairwright.flows.stages import BY_NAME
 from pairwright.schemas import rows
 from pairwright.schemas.section import with_field
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.serving.memory import GB, MARGIN, Needs, divide
+from pairwright.tasks.serving.memory import GB, MARGIN
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.training.memory import PATCH, TEXT, Sizes, count_trained, demand_of
 
@@ -33,7 +33,7 @@ PUBLISHED = Path(__file__).parents[1] / "tests" / "fixtures" / "published"
 MACHINES = {"gpu-24": (24 * 10**9,), "gpu-80": (80 * 10**9,), "gpu-8x80": (80 * 10**9,) * 8}
 INSTALL = """\
 vLLM's pins and this project's exclude each other (Prefect needs a newer FastAPI), so that it has an environment of its
-own: 0.11 or newer; from 0.18 on it answers what it was asked before it ends. A build finds it on the PATH, or where
+own: 0.18 or newer. A build finds it on the PATH, or where
 `models.chat.launch.command` says:
 
 ```console
@@ -145,9 +145,9 @@ def write_memory_page() -> str:
         "In GB. *Weights* and *cache* are those on each GPU; the cache holds a sequence of `max_model_len` tokens, and "
         f"what is left of the GPU holds more of them at once. To compute, {MARGIN / GB:.0f} GB are set aside: CUDA's "
         "context and graphs, the activations of a full batch, images. *Of* is `gpu_memory_utilization` of the GPU. "
-        "`build` and `doctor` compare the same numbers with the GPUs of the machine and the models on it, and name the "
-        "settings that fit. Models of the build itself compute in batches that are halved until they fit, one stage "
-        "after the other; a stage has let go of the GPU when the next begins. Their *activations* are those of the "
+        "A model that does not fit ends with vLLM's own reason. Models of the build itself compute in batches that are "
+        "halved until they fit, one stage after the other; a stage has let go of the GPU when the next begins. Their "
+        "*activations* are those of the "
         "first batch, and each GPU needs them of one image to all of these: photographs of 4:3, for boxes with 256 "
         "tokens of tags, for masks with 8 boxes, for removals crops of 1,024 pixels. They were counted on tensors "
         "without numbers, with attention in plain steps: an upper bound."
@@ -215,12 +215,16 @@ def _served(profile: str, gpus: tuple[int, ...]) -> Iterator[tuple[str, ...]]:
     """Yield what vLLM loads, divided as a build divides it."""
     known = {one["model"]: one for path in PUBLISHED.glob("*.json") if "model" in (one := _read_published(path.stem))}
     for name, chat in load_profile(profile).models.items():
-        needs = Needs.of(known[chat.model]["config"], known[chat.model]["total_size"])
-        shared, copies = divide(chat.launch, needs, gpus)
-        tokens, limit = chat.launch.max_model_len, chat.launch.gpu_memory_utilization * min(gpus)
-        sizes = (needs.weights / shared, needs.cache(tokens, shared), needs.on_each(tokens, shared), limit)
+        config, weights = known[chat.model]["config"], known[chat.model]["total_size"]
+        shared = chat.launch.tensor_parallel
+        copies = chat.launch.data_parallel or len(gpus) // shared
+        heads, width = config["num_attention_heads"], config["hidden_size"]
+        held = max(1, config.get("num_key_value_heads", heads) // shared)  # keys and values of 16 bits, by layer
+        cache = 2 * config["num_hidden_layers"] * held * (width // heads) * 2 * chat.launch.max_model_len
+        limit = chat.launch.gpu_memory_utilization * min(gpus)
+        sizes = (weights, weights // shared, cache, weights // shared + cache + MARGIN, limit)
         spread = f"{shared} x {copies} copies" if copies > 1 else f"{shared}"
-        disk, *each = (f"{size / GB:.1f}" for size in (needs.weights, *sizes))
+        disk, *each = (f"{size / GB:.1f}" for size in sizes)
         yield f"texts of `models.{name}`", chat.model, disk, spread, *each
 
 

@@ -21,7 +21,6 @@ from pairwright.tasks.mining import find_nouns
 from pairwright.tasks.models.check_packages import Check, check_gpus, check_packages, faiss_extra, missing, ok, warning
 from pairwright.tasks.models.weights import weights_folder
 from pairwright.tasks.rejected import find_mentions
-from pairwright.tasks.serving.memory import UNCHECKED, check_memory
 from pairwright.tasks.serving.probe import find_model
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import count_cores
@@ -73,7 +72,7 @@ def check_profile(profile: Profile, until: str) -> Iterator[Check]:
     stages = Pipeline(profile, until).running
     sections = {stage.name: profile.section(stage.section) for stage in stages}
     loading = any(one.processes and one.processes(sections[one.name]) is not None for one in stages)
-    extras = [*(["models"] if loading else []), *(["nouns"] if {*NOUNS, "regions"} & sections.keys() else [])]
+    extras = [*(["models"] if loading else []), *(["nouns"] if NOUNS & sections.keys() else [])]
     yield from (check for check in check_packages([faiss_extra(), *extras]) if check.name in extras)
     for stage in {one.section: one for one in stages if one.pin}.values():
         config = sections[stage.name]
@@ -82,8 +81,6 @@ def check_profile(profile: Profile, until: str) -> Iterator[Check]:
             yield check
     for field, chat in served_models(profile, until).items():
         yield _look("served", field, partial(_check_served, chat, field))
-        if chat.launch.enabled:
-            yield _look("memory", field, partial(_check_memory, chat, field))
 
 
 def _check_weights(stage: Stage, config: Section, profile: str) -> Check:
@@ -102,11 +99,6 @@ def _check_served(chat: ChatConfig, field: str) -> Check:
     waits = {"timeout_seconds": SERVER_SECONDS, "patience_seconds": SERVER_SECONDS, "structured_output": "none"}
     found = find_model(chat.model_copy(update=waits), field=field)
     return ok("served", field, f"{found.model} at {', '.join(found.endpoint) or found.launch.command[0]}")
-
-
-def _check_memory(chat: ChatConfig, field: str) -> Check:
-    said = check_memory(chat, field)
-    return (warning if said.startswith(UNCHECKED) else ok)("memory", field, said.removeprefix("memory "))
 
 
 def _check_prefect(url: str) -> Check:

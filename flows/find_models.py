@@ -25,7 +25,6 @@ from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.verify_weights import Verified, verify_lookups, verify_served
 from pairwright.tasks.models.weights import is_local
 from pairwright.tasks.serving.launch import Servers
-from pairwright.tasks.serving.memory import check_memory
 from pairwright.tasks.serving.probe import find_model
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
@@ -59,15 +58,7 @@ def pin_served(profile: Profile, until: str) -> ResolvedProfile:
         except ServerError as error:  # nothing has begun: the address is wrong, or no server runs
             raise ConfigError(str(error)) from error
         found.update(changed_fields(own, served, place))
-    check_served(profile, until)
     return resolve(profile, found)
-
-
-def check_served(profile: Profile, until: str) -> None:
-    """Refuse models that need more memory than vLLM would have; log the needs of the others."""
-    for place, own in served_models(profile, until).items():
-        if own.launch.enabled:
-            log.info("%s: %s", place, check_memory(own, place))
 
 
 def served_models(profile: Profile, until: str) -> dict[str, ChatConfig]:

@@ -183,7 +183,6 @@ def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[
         stage in (one.name, one.group) for one in list_stages(request.profile.stages) if one.pin or one.models
     ):
         request = replace(request, profile=find_models.pin_models(request.profile, request.until))
-        find_models.check_served(request.profile, request.until)
     return replace(request, only_stage=stage, only_reason=reason)
 
 

@@ -13,9 +13,9 @@ Structured = Literal["auto", "vllm", "json", "none"]
 
 
 def _no_key_itself(value: object) -> object:
-    if isinstance(value, str) and re.fullmatch(r"[A-Z_][A-Z0-9_]*|block:[\w.-]+", value):
+    if isinstance(value, str) and re.fullmatch(r"[A-Z_][A-Z0-9_]*", value):
         return value
-    raise ValueError("must be the name of an environment variable, in capitals, or block:NAME; never the key itself")
+    raise ValueError("must be the name of an environment variable, in capitals; never the key itself")
 
 
 KeyName = Annotated[str, BeforeValidator(_no_key_itself)]
@@ -35,10 +35,10 @@ class LaunchConfig(Section):
     """Maximum images of a prompt; 0 for models that see none."""
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of each GPU's memory that vLLM may take."""
-    tensor_parallel: Count = 0
-    """GPUs that share the model; 0: one if it is large enough, else all of the machine."""
+    tensor_parallel: Positive = 1
+    """GPUs that share the model."""
     data_parallel: Count = 0
-    """Copies of the model, each on its own GPUs; 0: as many as the GPUs allow."""
+    """Copies of the model, each on its own GPUs; 0: as many as there are GPUs for."""
     flags: tuple[str, ...] = ()
     """Further command-line arguments ("--quantization", "awq")."""
     download: bool = False
@@ -60,7 +60,7 @@ class ChatConfig(Section):
     revision: str = ""
     """Commit of the model, for the record: servers do not report it."""
     key: KeyName = "PAIRWRIGHT_API_KEY"
-    """Environment variable that holds the server's key, or `block:NAME` for a Prefect Secret block; never the key."""
+    """Environment variable that holds the server's key; never the key itself."""
     max_pixels: Annotated[int, Field(ge=784)] = 1_003_520
     """Maximum pixels of an image; larger ones are scaled down (1,003,520 are 1,280 tokens of Qwen2-VL)."""
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.7
@@ -225,17 +225,10 @@ class JudgingConfig(ServedSection):
     """Whether a served model rates the descriptions."""
     model: ModelName = "judge"
     """The model that is asked, by its name in `models`."""
-    input: Literal["images", "captions"] = "images"
-    """Input of the judge beside the description."""
     min_rating: Annotated[int, Field(ge=0, le=5)] = 3
     """Minimum rating of a description that passes."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """Maximum tries for a rating, each with another seed."""
-
-    @property
-    def images(self) -> int:
-        """Return how many images the model is shown at once."""
-        return 2 if self.input == "images" else 0
 
 
 class ComparisonsConfig(WrittenSection):

@@ -18,7 +18,6 @@ from pairwright.schemas.rows import (
     PairRow,
     PreferenceRow,
     QuestionRow,
-    RegionsRow,
     RejectedTextRow,
 )
 from pairwright.tasks.report.tables import CHECKS, Tables
@@ -53,8 +52,7 @@ class Texts:
         self.captions = {row.subject: row for row in tables.find("captions", CaptionRow, images)}
         self.differences = {row.subject: row for row in tables.find("differences", DifferenceRow, keys)}
         self.described = _grouped(tables.find("described", DifferenceRow, keys))  # all, where they were checked
-        rows = {"regions": RegionsRow}
-        self._checks = _grouped(row for name in CHECKS for row in tables.find(name, rows.get(name, CheckRow), keys))
+        self._checks = _grouped(row for name in CHECKS for row in tables.find(name, CheckRow, keys))
         self.comparisons = {row.subject: row for row in tables.find("comparisons", ComparisonRow, keys)}
         self.questions = _grouped(tables.find("questions", QuestionRow, keys))
         self.rejected = _grouped(row for name in MAKERS for row in tables.find(name, RejectedTextRow, keys))

@@ -26,8 +26,6 @@ from pairwright.schemas.rows import (
     PairRow,
     PreferenceRow,
     QuestionRow,
-    RegionBox,
-    RegionsRow,
     RejectedTextRow,
     Row,
     SplitRow,
@@ -88,11 +86,6 @@ class PairView:
     decision: Decision | None
 
     @property
-    def places(self) -> Sequence[RegionBox]:
-        """Return the boxes of the check "regions", of the chosen description or else the first."""
-        rows = (*([self.difference] if self.difference else ()), *self.candidates)
-        checks = (check for row in rows for check in self.checks.get(row.text, ()))
-        return next((check.places for check in checks if isinstance(check, RegionsRow)), ())
 
 
 class SingleView(NamedTuple):

@@ -22,7 +22,7 @@ from pairwright.tasks.store.ledger import MEMORY_LIMIT
 from pairwright.tasks.store.snapshot import live_index
 from pairwright.tasks.store.stage import Planned
 
-CHECKS = ("controlled", "grounded", "regions", "judged")
+CHECKS = ("controlled", "grounded", "judged")
 """Tables of checks, in the order in which descriptions pass them."""
 PREFERENCES = ("preferences", "given_preferences")
 """Tables of preferences, the latest first."""

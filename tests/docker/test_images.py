@@ -15,6 +15,7 @@ from pairwright.flows.find_models import left_out, profile_to_fetch
 from pairwright.flows.load_profile import load_profile
 from pairwright.tasks.models.weights import CACHE, weights_folder
 from pairwright.tasks.serving.launch import vllm_command
+from pairwright.tasks.serving.memory import MARGIN
 from tests.docker.dockerfiles import FILES, FOLDER, instructions, pip_installs
 
 ROOT = FOLDER.parent
@@ -112,6 +113,20 @@ def test_vllm_serves_the_models_of_the_profile_as_a_build_would(services: dict[s
     assert {flag for flag in wanted if not re.match(its_own, flag)} == {
         flag for flag in service["command"][1:] if not re.match(its_own, flag)
     }
+
+
+def test_both_servers_and_the_builds_own_models_fit_on_one_card(services: dict[str, Any]) -> None:
+    """Of 80 GB; the build's largest encoder, RAM, has 5.6, and its batches are halved until they fit."""
+    published = [json.loads(path.read_bytes()) for path in (ROOT / "tests" / "fixtures" / "published").glob("*.json")]
+    left = 80e9
+    for name in ("vllm-chat", "vllm-language"):
+        model, *flags = services[name]["command"]
+        said = dict(flag.split("=", 1) for flag in flags if "=" in flag)
+        (known,) = (one for one in published if one.get("model") == model)
+        share = float(said["--gpu-memory-utilization"]) * 80e9
+        assert known["total_size"] + MARGIN < share
+        left -= share
+    assert left >= 20e9 - 1
 
 
 def test_nothing_secret_reaches_a_build(services: dict[str, Any]) -> None:

@@ -12,7 +12,6 @@ from pairwright.flows import check_machine
 from pairwright.flows.check_machine import check_profile
 from pairwright.flows.find_models import profile_to_fetch
 from pairwright.tasks.models.check_packages import Check
-from pairwright.tasks.serving import memory
 from tests.fixtures.command import run, words_of
 
 NOWHERE = "models.chat.endpoint=http://127.0.0.1:9/v1"
@@ -51,24 +50,6 @@ def test_what_a_profile_lacks_is_named_with_what_mends_it(capsys: pytest.Capture
     assert run("doctor", "--profile", "none") == 2
     assert run("doctor", "--profile", "scenes", "--until", "nowhere") == 2
     assert "nowhere: " in capsys.readouterr().err
-
-
-def test_a_model_that_no_gpu_holds_ends_a_build_before_anything_is_done(tmp_path, monkeypatch, capsys) -> None:
-    published = json.loads((Path(__file__).parents[1] / "fixtures/published/mixtral-8x7b.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(published["config"]))
-    (tmp_path / memory.INDEX).write_text(json.dumps({"metadata": {"total_size": published["total_size"]}}))
-    (tmp_path / "said").write_text("0, GPU-5f, 81559\n")
-    monkeypatch.setattr(memory, "ASK", ("cat", str(tmp_path / "said")))
-    launch = f"{{enabled: true, command: [{sys.executable}]}}"
-    served = words_of(["differences.writer=served", f"models.chat={{model: {tmp_path}, launch: {launch}}}"])
-    assert run("doctor", "--profile", "scenes", *served, "--json") == 1
-    found = json.loads(capsys.readouterr().out)["profiles"]["scenes"]["checks"]
-    ((state, words),) = [(check["state"], check["found"]) for check in found if check["area"] == "memory"]
-    assert state == "missing"
-    assert run("build", "--out", tmp_path / "out", *served) == 2
-    assert words in capsys.readouterr().err
-    assert "needs 97.5 GB" in words
-    assert not (tmp_path / "out").exists()
 
 
 def test_only_what_comes_until_a_stage_counts() -> None:

@@ -178,7 +178,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
         # thresholds are for trained ones.
         # The server's answers would pass no check, and the tiny CLIP reads no text.
         "--profile laptop": f"--profile laptop {own_weights} {WIDE} --set run.workers=1 --set rejections.enabled=false "
-        "--set controls.enabled=false --set grounding.enabled=false --set regions.enabled=false",
+        "--set controls.enabled=false --set grounding.enabled=false",
         "--out demo": f"--out demo {SMALL}",
         "docker/": f"{ROOT}/docker/",
         "HOST:8786": f"127.0.0.1:{port}",

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.models import dinov2_embedder, grounding_dino, open_clip_embedder, ram, sam
-from pairwright.tasks.serving.memory import read_needs
+from pairwright.tasks.serving.memory import read_model
 from tests.fixtures.big_lama import BigLama
 from tests.fixtures.published_files import (
     TAGS,
@@ -111,9 +110,7 @@ def test_names_and_shapes_add_up_to_the_published_size_and_are_read_from_the_ind
     assert size_of(tensors) == described["total_size"]
     write_shards(tmp_path, tensors, 5)
     (tmp_path / "config.json").write_text(json.dumps(described["config"]))
-    needs = read_needs(ChatConfig(model=str(tmp_path)))
-    assert (needs.weights, needs.quantized) == (described["total_size"], False)
-    assert needs.kv_heads * needs.head_dim == tensors["model.layers.0.self_attn.k_proj.weight"][1][0]
+    assert read_model(tmp_path) == (described["config"], described["total_size"])
 
 
 def test_big_lama_of_the_tests_has_the_published_names_and_shapes():
