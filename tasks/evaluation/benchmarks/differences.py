@@ -7,7 +7,6 @@ coco-caption. Needs pycocoevalcap; METEOR and SPICE need Java, too.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from pairwright.prompts import load_wordings
@@ -82,7 +81,7 @@ def with_references(exam: benchmark.Exam, references: References) -> benchmark.E
     return replace(exam, mark=mark, notes=(*exam.notes, references.note()))
 
 
-def _open(data: benchmark.Data, kind: str) -> benchmark.Exam:
+def open_published(data: benchmark.Data, kind: str) -> benchmark.Exam:
     if not is_installed():
         raise ConfigError(INSTALL)
     listed: dict[str, Mapping[str, Any]] = {}
@@ -112,20 +111,3 @@ def _read_references(data: benchmark.Data, kind: str, about: Mapping[str, Mappin
     same = {name for name, one in about.items() if one.get("change_types") == [NO_CHANGE]}
     groups = {name: "no change" if name in same else "change" for name in about}
     return References(records=records, blank=data.blank, groups=groups if same else {})
-
-
-BENCHMARKS = tuple(
-    benchmark.Benchmark(
-        name=kind,
-        measures=f"how near a description of what differs comes to what people wrote: {what}",
-        layout=f"the published layout (`pairwright sources {kind}`), whose test split is asked about",
-        open=partial(_open, kind=kind),
-        rule=RULE,
-    )
-    for kind, what in {
-        SPOT: "frames of surveillance cameras, by the three protocols that papers use",
-        "clevr-change": "rendered scenes, with a change and without",
-        "clevr-dc": "rendered scenes from far viewpoints",
-        "image-editing-request": "edited photographs, and the requests",
-    }.items()
-)

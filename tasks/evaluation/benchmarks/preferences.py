@@ -12,8 +12,8 @@ from typing import Literal
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.evaluation.benchmark import Benchmark, Data, Exam, Marked, Replies
-from pairwright.tasks.evaluation.benchmarks.choices import RULE, Choice, judge_statement, read_choice
+from pairwright.tasks.evaluation.benchmark import Data, Exam, Marked, Replies
+from pairwright.tasks.evaluation.benchmarks.choices import Choice, judge_statement, read_choice
 from pairwright.tasks.evaluation.measured import Measured, measure_mean, measure_ratios
 
 NAME = "preferences"
@@ -55,12 +55,3 @@ def _marks(said: Sequence[tuple[str, str | None, str | None]]) -> Iterator[Measu
     for maker in sorted({maker for maker, _, _ in said}):
         own = [text for other, _, text in said if other == maker]
         yield measure_ratios({"rejected taken for true": believed(own)}, category=maker)
-
-
-BENCHMARK = Benchmark(
-    name=NAME,
-    measures="of a dataset, not of the model: which chosen and rejected texts a judge that sees takes for true",
-    layout="a dataset with preferences about two images; its report shows what was found",
-    open=open_exam,
-    rule=RULE,
-)
