@@ -341,10 +341,6 @@ def check_launcher(config: TrainConfig) -> None:
     if not is_spread():
         return
     fsdp, model = os.environ.get(FSDP, "").lower() == "true", config.model
-    if config.objective == NAMC:
-        raise ConfigError(
-            "accelerate: NAMC does not support FSDP and DeepSpeed; start it with: torchrun -m pairwright train ..."
-        )
     if fsdp and (version := os.environ.get("FSDP_VERSION", "1")) != "2":
         raise ConfigError(f"accelerate: fsdp_version is {version}; give --fsdp_version 2")
     if fsdp and os.environ.get("FSDP_STATE_DICT_TYPE") == "FULL_STATE_DICT" and model.tuning == "lora":

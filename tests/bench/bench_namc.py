@@ -31,8 +31,7 @@ from pairwright.prompts.differences import fill_template
 from pairwright.schemas.namc import CnnConfig, DualEncoderConfig, NamcConfig, VocabularyConfig, VqganConfig
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.namc import Namc, NamcSizes
-from pairwright.tasks.models.namc_batch import Described
+from pairwright.tasks.models.namc import Described, Namc, NamcSizes
 from pairwright.tasks.models.namc_places import (
     CLIP,
     SIDE,
@@ -134,9 +133,9 @@ class SeenAnew(Batches):
         """Return what the CNN sees."""
         return self._look(load_grids(self.config.cnn.model_dump_json()), rows)
 
-    def make(self, rows: Sequence[int], *, rank: int = 0, ranks: int = 1) -> Described:
+    def make(self, rows: Sequence[int]) -> Described:
         """Return a batch with the codes that VQGAN gives."""
-        batch = super().make(rows, rank=rank, ranks=ranks)
+        batch = super().make(rows)
         if not self.config.noise_enabled:
             return batch
         return replace(batch, codes=self._look(load_codes(self.config.vqgan.model_dump_json()), rows))

@@ -82,6 +82,7 @@ def with_references(exam: benchmark.Exam, references: References) -> benchmark.E
 
 
 def open_published(data: benchmark.Data, kind: str) -> benchmark.Exam:
+    """Return a question per pair of the test split of a published layout."""
     if not is_installed():
         raise ConfigError(INSTALL)
     listed: dict[str, Mapping[str, Any]] = {}

@@ -235,9 +235,7 @@ HALBENCH_NOTES = (
     "response: answers that name an object that is not there, of those that name any; mention: such objects, of all "
     "that are named, each once per answer; recall: objects in the images that are named",
 )
-HALBENCH_RULE = (
-    "Each word of CHAIR's list, also in the plural, is an object; answers of three words or fewer name none."
-)
+HALBENCH_RULE = "Each word of CHAIR's list, or its plural, is an object; answers of three words or fewer name none."
 FEW = 3  # answers of so few words name nothing
 ANIMALS = ("bird", "cat", "dog", "horse", "sheep", "cow", "elephant", "bear", "zebra", "giraffe", "animal", "cub")
 SPECIAL = {"bow tie": "tie", "toilet seat": "toilet", "home plate": "home plate", "train track": "train track"}

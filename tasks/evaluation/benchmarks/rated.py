@@ -53,7 +53,7 @@ class _OmnidiffLine(Given):
     image1: str
     image2: str
     caption: str | None = None
-    captions: list[str] = []
+    captions: list[str] = Field(default_factory=list[str])
     source: str = ""
 
 

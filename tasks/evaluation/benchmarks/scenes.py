@@ -124,7 +124,7 @@ def _count(graphs: tuple[SceneGraph, ...], text: str) -> tuple[int, int, int, in
     if len(graphs) == 1:
         wanted = {one.shape for one in graphs[0].objects}
     else:
-        wanted = {one.shape for a, b in (graphs, graphs[::-1]) for one in _only_in(a, b)}
+        wanted = {one.shape for side in (0, 1) for one in _only_in(graphs[side], graphs[1 - side])}
     return len(found), absent, len(wanted & {shape for shape, _ in found}), len(wanted)
 
 
@@ -140,6 +140,7 @@ def _only_in(graph: SceneGraph, other: SceneGraph) -> list[Selector]:
 
 
 def open_scenes(data: Data) -> Exam:
+    """Return one question per photograph that was not trained on."""
     images, trained = _read_images(data), _trained_images(data)
     shown = [images[key] for key in sorted(images.keys() - trained)]
     text, note = f"<image>\n{load('describe_image').render()}", _note(len(shown), len(images), data)
@@ -203,6 +204,7 @@ def _read_claims(text: str) -> list[Claim]:
 
 
 def open_scene_pairs(data: Data) -> Exam:
+    """Return a true and a false statement about each held-out pair."""
     pairs, of = _held_out_pairs(data)
     choices = [choice for pair in pairs for choice in _make_statements(pair)]
     return exam_of(choices, UNITS, notes=(_note(len(choices) // 2, of, data), BOTH_NOTE))

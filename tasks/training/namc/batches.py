@@ -8,7 +8,6 @@ row and epoch, and decodes both images for CLIP.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,15 +18,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 from pairwright.prompts import difference_verbs
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.models.namc import NO_WORD
-from pairwright.tasks.models.namc_batch import Described
+from pairwright.tasks.models.namc import NO_WORD, Described
 from pairwright.tasks.models.namc_places import SMALL_SIDE, crop_small, split_patches, to_codes
 from pairwright.tasks.models.namc_words import ClipWords, DecoderWords, Words
 from pairwright.tasks.store.images import RefusedImageError, decode_rgb
 from pairwright.tasks.texts.differences import Difference, read_difference
 from pairwright.tasks.training.freeze_rows import PAIR, FrozenRows, Refused
 from pairwright.tasks.training.namc.tables import Copies
-from pairwright.tasks.training.ranks import count_ranks, own_rank
 
 NO_HALVES, NOT_SEEN = "no implicit-change description", "an image could not be encoded"
 
@@ -128,12 +125,10 @@ class Batches:
         found = self._look_up(self._copies.grids, rows)
         return found / 127.5 - 1 if found.dtype is torch.uint8 else found
 
-    def make(self, batch: Sequence[int], *, rank: int = 0, ranks: int = 1) -> Described:
-        """Return a batch of these rows; of several processes, one's part of it."""
+    def make(self, rows: Sequence[int]) -> Described:
+        """Return a batch of these rows."""
         numbers: dict[str, int] = {}
-        texts = [[numbers.setdefault(text, len(numbers)) for text in self._sentences[row].spelled] for row in batch]
-        own = np.array_split(np.arange(len(batch)), ranks)[rank]
-        rows = [batch[place] for place in own]
+        texts = [[numbers.setdefault(text, len(numbers)) for text in self._sentences[row].spelled] for row in rows]
         sentences, features = [self._sentences[row] for row in rows], self.features(rows)
         pixels = codes = torch.empty(len(rows), PAIR, 0, dtype=torch.long)
         if self._show:
@@ -146,7 +141,6 @@ class Batches:
             tokens=_stack_pairs(half.tokens for one in sentences for half in one.halves),
             words=_stack_pairs(half.numbers for one in sentences for half in one.halves),
             texts=torch.tensor(texts),
-            rows=torch.from_numpy(own),
             written=_pad_rows([one.written.tokens for one in sentences], self._pad),
             numbers=_pad_rows([one.written.numbers for one in sentences], NO_WORD),
         )
@@ -155,12 +149,11 @@ class Batches:
         return _stack_pairs(values[self._copies.images[key]] for row in rows for key in self.texts[row].images)
 
     def ahead(self, orders: Iterable[Sequence[int]]) -> Iterator[Described]:
-        """Yield this process' part of the batches, the next one made while the caller computes."""
-        make = partial(self.make, rank=own_rank(), ranks=count_ranks())
+        """Yield the batches, the next one made while the caller computes."""
         with ThreadPoolExecutor(1) as thread:
             made = None
             for rows in orders:
-                before, made = made, thread.submit(make, rows)
+                before, made = made, thread.submit(self.make, rows)
                 if before:
                     yield before.result()
             if made:
