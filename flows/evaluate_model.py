@@ -90,8 +90,6 @@ class EvaluationConfig:
     """Perturbation of the questions: "noise:5", "fog:5", "words:0.4"."""
     resamples: int = 1000
     seed: int = 0
-    blank: str = "keep"
-    """Blank references: "keep" (published scores count them), or "drop"."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +116,6 @@ class Evaluated:
             "version": self.config.version,
             "limit": self.config.limit,
             "perturbed": self.config.perturb,
-            "blank": self.config.blank,
         }
 
     def as_json(self) -> dict[str, Any]:
@@ -152,7 +149,6 @@ class Evaluated:
         """Yield the scores as rows of a dataset's table."""
         about = self.about()
         given = {name: about[name] for name in ("version", "limit", "perturbed", "judge")}
-        given["blank"] = "" if about["blank"] == "keep" else about["blank"]
         asked = ", ".join(f"{name} {value}" for name, value in given.items() if value)
         at = datetime.now(UTC).isoformat(timespec="seconds")
         whose = {"run": run, "model": self.identity, "benchmark": self.benchmark.name, "asked": asked, "at": at}
@@ -175,7 +171,7 @@ def evaluate_model(config: EvaluationConfig, *, watch: Watch) -> Evaluated:
         source = Profile(source=f"{kind}:{config.data}", reading=ReadingConfig(splits=(split,))).sources
         yield from ((item.name, json.loads(item.locator)) for item in READERS[kind].list_items(source, None))
 
-    exam = benchmark.open(Data(folder=config.data, rows=rows, entries=entries, blank=config.blank))
+    exam = benchmark.open(Data(folder=config.data, rows=rows, entries=entries))
     asked = first_items(exam.questions, config.limit)
     check_questions(asked)
     change = find_change(config.perturb, asked, seed=config.seed)

@@ -79,7 +79,6 @@ def model(
     max_pixels: Annotated[int, Option(min=784, help="Larger images are scaled down first.")] = 448 * 448,
     resamples: Annotated[int, Option(min=0, max=100_000, help="Bootstrap resamples for intervals; 0: none.")] = 1000,
     seed: Annotated[int, Option(min=0, help="Seed of the resamples and of --perturb.")] = 0,
-    blank: Annotated[str, Option(help="Blank references: keep (as published scores do), drop.")] = "keep",
     version: Version = None,
     as_json: AsJson = False,
 ) -> None:
@@ -115,7 +114,6 @@ def model(
         perturb=perturb,
         resamples=resamples,
         seed=seed,
-        blank=blank,
     )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as above
     found = evaluate_model(config, watch=show_steps)

@@ -71,7 +71,6 @@ class Data:
     """Returns the rows of a named table of a Pairwright dataset, ``without`` some columns."""
     entries: Callable[[str, str], Iterator[tuple[str, Mapping[str, Any]]]]
     """Returns names and locators of a source of a named kind in a split."""
-    blank: str = "keep"  # treatment of blank references (``BLANK`` of ``read_captions``)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,6 @@ IDS, ONE, SEVERAL = ("image_id", "img_id", "id"), ("text", "caption"), ("sentenc
 PROTOCOLS = ("coco", "spot-the-diff", "spot-the-diff-records", "spot-the-diff-multi")
 MISSING = ("refuse", "empty", "leave-out")
 """Treatment of references without a prediction: an error, an empty prediction, or no item."""
-BLANK = ("drop", "keep")  # treatment of blank references; published scores of Spot-the-Diff "keep" its seven
 SHOWN = 3  # ids named in a message
 
 
@@ -111,10 +110,10 @@ def match_captions(
     *,
     protocol: str = "coco",
     missing: str = "refuse",
-    blank: str = "drop",
+    keep_blank: bool = False,
 ) -> Matched:
-    """Return the items of a protocol."""
-    options = (("protocol", protocol, PROTOCOLS), ("missing", missing, MISSING), ("blank", blank, BLANK))
+    """Return the items of a protocol; published scores of Spot-the-Diff keep its seven blank references."""
+    options = (("protocol", protocol, PROTOCOLS), ("missing", missing, MISSING))
     for option, value, known in options:
         if value not in known:
             raise ConfigError(f"--{option} {value}: unknown; choose from {', '.join(known)}")
@@ -127,7 +126,7 @@ def match_captions(
         )
     groups = _group(references, protocol)
     scored = [(name, texts) for name, texts in groups if name in written or missing == "empty"]
-    kept = [(name, tuple(text for text in texts if text.strip() or blank == "keep")) for name, texts in scored]
+    kept = [(name, tuple(text for text in texts if text.strip() or keep_blank)) for name, texts in scored]
     items = [Item(name, written.get(name, ""), texts) for name, texts in kept if texts]
     if not items:
         raise ConfigError("nothing to score: no prediction has a non-blank reference")

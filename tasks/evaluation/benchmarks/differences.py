@@ -31,13 +31,12 @@ class References:
     """References of answers; a record is named after its question."""
 
     records: Sequence[Record]  # several per item are possible
-    blank: str  # treatment of blank references
     protocols: tuple[str, ...] = ("coco",)  # the first scores all items; each other one is a category
     groups: Mapping[str, str] = field(default_factory=dict[str, str])  # categories of items, scored separately, too
 
     def names(self) -> list[str]:
         """Return the names of the items with references."""
-        matched = match_captions([], self.records, protocol=self.protocols[0], missing="empty", blank=self.blank)
+        matched = match_captions([], self.records, protocol=self.protocols[0], missing="empty", keep_blank=True)
         return [item.name for item in matched.items]
 
     def note(self) -> str:
@@ -46,7 +45,7 @@ class References:
         pairs, asked = len({one.name for one in self.records}), len(self.names())
         said = f"{len(texts):,} references of {pairs:,} pairs"
         if blank := sum(not text.strip() for text in texts):
-            said += f"; blank ones, {blank:,}, {'count' if self.blank == 'keep' else 'do not'} (--blank {self.blank})"
+            said += f"; blank ones, {blank:,}, count"
         if asked < pairs:
             said += f"; {pairs - asked:,} pairs have none, and are not asked about"
         return f"{said}. CIDEr-D is what coco-caption, and papers after it, print as CIDEr"
@@ -65,7 +64,7 @@ class References:
             if records:
                 said = {one.name: replies.texts.get(one.name, "") for one in records}
                 answers = [Record(name, (text,), is_list=False, where="answers") for name, text in said.items()]
-                matched = match_captions(answers, records, protocol=protocol, blank=self.blank)
+                matched = match_captions(answers, records, protocol=protocol, keep_blank=True)
                 measured, skipped = measure_captions(matched, ScoringConfig())
                 marks += [replace(one, category=category) for one in measured]
         return benchmark.Marked(marks=marks, notes=tuple(f"{name} was skipped: {why}" for name, why in skipped.items()))
@@ -106,9 +105,9 @@ def _read_references(data: benchmark.Data, kind: str, about: Mapping[str, Mappin
     if kind == SPOT:
         held = read_captions(benchmark.find_file(data.folder, *SPOT_LISTS))
         records = [record for record in held if record.name in about]
-        return References(records=records, blank=data.blank, protocols=SPOT_PROTOCOLS)
+        return References(records=records, protocols=SPOT_PROTOCOLS)
     texts = {name: tuple(one.get("human_differences", ())) for name, one in about.items()}
     records = [Record(name, own, is_list=True, where=name) for name, own in texts.items()]
     same = {name for name, one in about.items() if one.get("change_types") == [NO_CHANGE]}
     groups = {name: "no change" if name in same else "change" for name in about}
-    return References(records=records, blank=data.blank, groups=groups if same else {})
+    return References(records=records, groups=groups if same else {})

@@ -121,7 +121,7 @@ def open_omnidiff(data: benchmark.Data) -> benchmark.Exam:
     lines = read_records(benchmark.find_file(data.folder, OMNIDIFF), _OmnidiffLine)
     texts = {str(one.id): (*([] if one.caption is None else [one.caption]), *one.captions) for one, _ in lines}
     records = [Record(str(line.id), texts[str(line.id)], is_list=True, where=where) for line, where in lines]
-    references = References(records=records, blank=data.blank, groups={str(line.id): line.source for line, _ in lines})
+    references = References(records=records, groups={str(line.id): line.source for line, _ in lines})
     named, prompt = set(references.names()), "describe_difference"
     asked: list[tuple[benchmark.ExamQuestion, str]] = []
     for line, where in lines:

@@ -164,7 +164,7 @@ def open_scene_differences(data: Data) -> Exam:
     for row in _rows_of(data, "differences"):
         written.get(row.subject, []).append(row.text)
     records = [Record(key, tuple(texts), is_list=True, where=key) for key, texts in written.items() if texts]
-    return with_references(exam, References(records=records, blank=data.blank)) if records else exam
+    return with_references(exam, References(records=records)) if records else exam
 
 
 def _with_truth(exam: Exam, pairs: Sequence[Shown]) -> Exam:

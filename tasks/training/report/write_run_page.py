@@ -47,10 +47,7 @@ def write_run_page(folder: Path) -> Path:
         raise ConfigError(f"{folder}: not a training run (no config.yaml)")
     metrics, retriever = arrange(read_metrics(run.metrics).entries), _read_json(folder / RETRIEVER)
     samples = read_samples(folder)
-    with _store_errors(folder / RETRIEVER):
-        alarms = [(f"The retriever: {one['name']}", one["text"]) for one in retriever.get("alarms", ())]
-        common = [(one["text"], one["count"], one["pairs"]) for one in retriever["common"]] if retriever else []
-        facts = [("steps", retriever["steps"]), ("texts to choose from", retriever["pool"])] if retriever else []
+    alarms = [(f"The retriever: {one['name']}", one["text"]) for one in retriever.get("alarms", ())]
     defaults = TrainConfig(objective=config.objective)
     changes = find_changes(defaults.model_dump(mode="json"), config.model_dump(mode="json"))
     page = make_environment(HERE).get_template("run.html.j2").render(
@@ -64,8 +61,7 @@ def write_run_page(folder: Path) -> Path:
         totals=list(list_totals(metrics)),
         alarms=[*find_alarms(metrics, config), *alarms],
         sections=draw_run(metrics),
-        facts=facts,
-        common=common,
+        retriever=retriever,
         samples=samples,
         refused=_read_refused(folder / "refused.jsonl"),
     )  # fmt: skip

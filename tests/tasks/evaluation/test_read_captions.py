@@ -127,7 +127,7 @@ def test_what_is_missing_or_blank_is_said_and_counted():
     found = match_captions([one("1", " "), one("2", "x")], [several("1", "x"), several("2", " ", "")])
     assert [item.name for item in found.items] == ["1"]
     assert (found.unreferenced, found.blank, found.empty) == (1, 2, 1)
-    kept = match_captions(PREDICTIONS, REFERENCES, blank="keep")
+    kept = match_captions(PREDICTIONS, REFERENCES, keep_blank=True)
     assert ([item.references for item in kept.items][1], kept.blank) == (("no change", ""), 0)
     with pytest.raises(ConfigError, match="score"):
         match_captions([one("2", "x")], [several("2", "")])
@@ -135,10 +135,10 @@ def test_what_is_missing_or_blank_is_said_and_counted():
 
 @pytest.mark.parametrize(
     ("option", "words"),
-    [({"protocol": "std"}, "--protocol std"), ({"missing": "no"}, "--missing no"), ({"blank": "no"}, "--blank no")],
+    [({"protocol": "std"}, "--protocol std"), ({"missing": "no"}, "--missing no")],
 )
 def test_unknown_names(option, words):
-    with pytest.raises(ConfigError, match=f"{words}: .*(coco|refuse|keep)"):
+    with pytest.raises(ConfigError, match=f"{words}: .*(coco|refuse)"):
         match_captions(PREDICTIONS, REFERENCES, **option)
 
 
