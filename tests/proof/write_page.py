@@ -20,7 +20,7 @@ COLUMNS = {
     "CIDEr-D": ("cider", 1),
     "CPU seconds": ("cpu", 1),
 }
-SIZES = {"data": "texts", "people": "people's texts", "noise": "writer", "room": "", "namc": "NAMC"}
+SIZES = {"data": "texts", "people": "people's texts", "noise": "writer", "room": ""}
 PLACE = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 LINE, LEFT, WIDTH, TOP = 22, 330, 400, 30
 """Pixels of the chart: height of a line, where the axis begins and how long it is, where the first line stands."""

@@ -50,18 +50,17 @@ def read_texts(rows: FrozenRows, *, halves: bool, limit: int = 0, seed: int = 0)
         seed: of the draw.
     """
     drawn = set(np.random.default_rng(seed).permutation(len(rows))[: limit or None].tolist())
-    read = [_read(place, row, halves=halves) for place, row in enumerate(rows.read_texts()) if place in drawn]
-    return [one for one in read if isinstance(one, Text)], [one for one in read if isinstance(one, Refused)]
-
-
-def _read(place: int, row: PreferenceRow, *, halves: bool) -> Text | Refused:
-    if len(row.image_keys) != PAIR:
-        return Refused(key=row.key, reason="not about two images", detail=f"{len(row.image_keys)} images")
-    text = description_of(row)
-    parts = read_difference(text, difference_verbs())
-    if halves and not isinstance(parts, Difference):
-        return Refused(key=row.key, reason=NO_HALVES, detail=parts.reason)
-    return Text(place, row.key, text, row.image_keys, parts if isinstance(parts, Difference) else None)
+    texts, refused = list[Text](), list[Refused]()
+    for place, row in ((place, row) for place, row in enumerate(rows.read_texts()) if place in drawn):
+        text = description_of(row)
+        parts = read_difference(text, difference_verbs())
+        if len(row.image_keys) != PAIR:
+            refused.append(Refused(key=row.key, reason="not about two images"))
+        elif isinstance(parts, Difference) or not halves:
+            texts.append(Text(place, row.key, text, row.image_keys, parts if isinstance(parts, Difference) else None))
+        else:
+            refused.append(Refused(key=row.key, reason=NO_HALVES, detail=parts.reason))
+    return texts, refused
 
 
 def description_of(row: PreferenceRow) -> str:

@@ -74,12 +74,11 @@ class Captioner:
 
     def write(self, features: Tensor) -> list[str]:
         """Return the descriptions of pairs, from ``(B, 2, places, features)``."""
-        words = self.words
-        banned = (words.mask, words.pad, words.unknown, words.start)
-        model = self.model.eval()
+        words, model = self.words, self.model.eval()
+        own = {"start": words.start, "end": words.end, "length": self.length}
         with torch.no_grad():
             compared = model.compare(features.to(self.device))
-        said = model.describer.write(compared, start=words.start, end=words.end, banned=banned, length=self.length)
+        said = model.describer.write(compared, banned=(words.mask, words.pad, words.unknown, words.start), **own)
         return [words.read(tokens) for tokens in said]
 
 

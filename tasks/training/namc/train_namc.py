@@ -140,10 +140,9 @@ def open_batches(job: Job, captioner: Captioner, *, held_out: bool = False) -> B
     rows, texts, refused = find_texts(job, held_out=held_out)
     paper = config.size == PAPER
     copies = open_copies(job.run.folder / PLACES) if paper else read_small(rows, texts)
-    known = [text for text in texts if copies.images.keys() >= set(text.images)]
-    refused += [
-        Refused(key=text.key, reason=NOT_SEEN) for text in texts if not copies.images.keys() >= set(text.images)
-    ]
+    seen = [copies.images.keys() >= set(text.images) for text in texts]
+    known = [text for text, both in zip(texts, seen, strict=True) if both]
+    refused += [Refused(key=text.key, reason=NOT_SEEN) for text, both in zip(texts, seen, strict=True) if not both]
     runs.append_refused(job.run.refused, refused)
     if not (known or held_out):
         raise ConfigError(f"{job.run.folder}: no row can be trained on; see the reasons in {job.run.refused}")
