@@ -26,7 +26,7 @@ from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.evaluation.ask_model import Change, ask_served, find_change, prepare_questions
 from pairwright.tasks.evaluation.benchmark import Benchmark, Data, ExamQuestion, check_questions, first_items
 from pairwright.tasks.evaluation.benchmark_list import find_benchmark
-from pairwright.tasks.evaluation.benchmarks.preferences import NAME as PREFERENCES
+from pairwright.tasks.evaluation.benchmarks.own_datasets import PREFERENCES
 from pairwright.tasks.evaluation.judge_answers import Rating, judge_answers
 from pairwright.tasks.evaluation.measured import CONFIDENCE
 from pairwright.tasks.evaluation.results import ANSWERS, ROWS, Results, write_results

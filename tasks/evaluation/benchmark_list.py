@@ -4,7 +4,7 @@ from functools import partial
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation.benchmark import Benchmark, Rubric
-from pairwright.tasks.evaluation.benchmarks import differences, hallucinations, preferences, rated, scenes, two_images
+from pairwright.tasks.evaluation.benchmarks import differences, hallucinations, own_datasets, rated, two_images
 from pairwright.tasks.evaluation.benchmarks.choices import RULE as CHOICE
 
 SCENES = "a dataset of rendered scenes: pairwright build --profile scenes"
@@ -21,22 +21,22 @@ ALL = (
         "scenes",
         "whether a description of a rendered photograph names things that are not there (CHAIR)",
         SCENES,
-        scenes.open_scenes,
-        scenes.CHAIR_RULE,
+        own_datasets.open_scenes,
+        own_datasets.CHAIR_RULE,
     ),
     Benchmark(
         "scene-differences",
         "whether a description of how two rendered photographs differ is true of each of them (CHAIR by halves, and "
         "statement by statement), and how near it comes to what is written about them",
         SCENES,
-        scenes.open_scene_differences,
-        scenes.HALVES_RULE,
+        own_datasets.open_scene_differences,
+        own_datasets.HALVES_RULE,
     ),
     Benchmark(
         "scene-pairs",
         "whether true and false statements about what only one of two rendered photographs shows are told apart",
         SCENES,
-        scenes.open_scene_pairs,
+        own_datasets.open_scene_pairs,
         CHOICE,
     ),
     _of_people("spot-the-diff", "frames of surveillance cameras, by the three protocols that papers use"),
@@ -128,10 +128,10 @@ ALL = (
         hallucinations.HALBENCH_RULE,
     ),
     Benchmark(
-        preferences.NAME,
+        own_datasets.PREFERENCES,
         "of a dataset, not of the model: which chosen and rejected texts a judge that sees takes for true",
         "a dataset with preferences about two images; its report shows what was found",
-        preferences.open_exam,
+        own_datasets.open_preferences,
         CHOICE,
     ),
 )

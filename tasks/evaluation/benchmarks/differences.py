@@ -7,6 +7,7 @@ coco-caption. Needs pycocoevalcap; METEOR and SPICE need Java, too.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import Any
 
 from pairwright.prompts import load_wordings
@@ -14,7 +15,7 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation import benchmark
 from pairwright.tasks.evaluation.measured import Measured
 from pairwright.tasks.evaluation.read_captions import Record, match_captions, read_captions
-from pairwright.tasks.evaluation.score_captions import INSTALL, ScoringConfig, is_installed, measure_captions
+from pairwright.tasks.evaluation.score_captions import INSTALL, ScoringConfig, measure_captions, require_installed
 
 TEST = "test"
 PROMPT, KIND = "ask_difference", "given"  # prompt file, and the kind of its wordings used; the first wording is taken
@@ -52,7 +53,7 @@ class References:
 
     def mark(self, replies: benchmark.Replies) -> benchmark.Marked:
         """Return the scores of the answers: over all, by other protocols, and by group."""
-        if not is_installed():
+        if not find_spec("pycocoevalcap"):  # needed for these scores alone
             return benchmark.Marked(marks=(), notes=(INSTALL,))
         first, *others = self.protocols
         marks: list[Measured] = []
@@ -82,8 +83,7 @@ def with_references(exam: benchmark.Exam, references: References) -> benchmark.E
 
 def open_published(data: benchmark.Data, kind: str) -> benchmark.Exam:
     """Return a question per pair of the test split of a published layout."""
-    if not is_installed():
-        raise ConfigError(INSTALL)
+    require_installed()
     listed: dict[str, Mapping[str, Any]] = {}
     for name, place in data.entries(kind, TEST):
         if listed.setdefault(name, place) != place:

@@ -47,14 +47,6 @@ def singular_in(word: str, known: Container[str]) -> str | None:
 
 VECTORS = "en_core_web_lg"
 GENERATIVE = "generative"
-TYPES = {
-    "discriminative-hallucination": "existence",
-    "discriminative-attribute-state": "attribute: state",
-    "discriminative-attribute-number": "attribute: number",
-    "discriminative-attribute-action": "attribute: action",
-    "discriminative-relation": "relation",
-    "relation": "relation",
-}
 ALIKE = 0.8
 NO_NOUNS = frozenset(("can", "file", "hot", "leave", "sound", "support", "watch"))
 """Words of the lists that are rarely nouns in descriptions, ignored without a tagger (ours)."""
@@ -153,13 +145,11 @@ def _question(query: _Query, image: Path, one: _Annotation, where: str, *, lists
     name, text = str(query.id), f"<image>\n{benchmark.as_written(query.query)}"
     tokens = benchmark.LONG if one.type == GENERATIVE else benchmark.SHORT
     asked = AmberQuestion(name=name, item=name, text=text, images=(image,), prompt="amber", max_tokens=tokens)
-    if one.type != GENERATIVE:
-        if one.type not in TYPES or one.truth not in ("yes", "no"):
-            known = ", ".join(TYPES)
-            raise ConfigError(f"{where}: type must be {GENERATIVE} or one of {known}; truth of those: yes or no")
-        return replace(asked, truth=str(one.truth), category=TYPES[one.type])
+    if one.truth in ("yes", "no"):
+        category = one.type.removeprefix("discriminative-").replace("-", ": ").replace("hallucination", "existence")
+        return replace(asked, truth=str(one.truth), category=category)
     if not isinstance(one.truth, list) or one.hallu is None:
-        raise ConfigError(f"{where}: truth and hallu must be lists of words")
+        raise ConfigError(f"{where}: truth must be yes or no, or truth and hallu lists of words")
     if unknown := [word for word in (*one.truth, *one.hallu) if word not in lists.associated]:
         raise ConfigError(f"{where}: relation.json has no {unknown[0]!r}")
     return replace(asked, truths=tuple(one.truth), decoys=tuple(one.hallu))

@@ -15,7 +15,6 @@ Needs PyTorch and safetensors.
 import hashlib
 import json
 import logging
-import pickle
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -32,7 +31,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from pairwright.schemas.encoders import ClipConfig
-from pairwright.schemas.errors import ConfigError, ModelError, StoreError, TrainingError
+from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
@@ -44,6 +43,7 @@ from pairwright.tasks.training.retriever.encoders import Clip4IdcEncoder, Encode
 from pairwright.tasks.training.retriever.material import CLIP, Material, open_material
 from pairwright.tasks.training.retriever.pool import NONE
 from pairwright.tasks.training.retriever.retriever import Average, Proposal, Retriever, warm_up
+from pairwright.tasks.training.save_checkpoints import reading
 
 log = logging.getLogger(__name__)
 PAGE = "retriever.json"
@@ -181,12 +181,9 @@ class RetrieverAdversary:
 
     def load(self, folder: Path) -> None:
         """Restore the state of a checkpoint."""
-        path = folder / STATE
-        try:
-            state: Any = torch.load(path, map_location="cpu", weights_only=True)
+        with reading(folder / STATE):
+            state: Any = torch.load(folder / STATE, map_location="cpu", weights_only=True)
             own, seen = state["retriever"], state["watch"]
-        except (OSError, RuntimeError, EOFError, ValueError, LookupError, TypeError, pickle.UnpicklingError) as error:
-            raise TrainingError(f"{path}: the retriever's state cannot be read: {error}") from error
         self.retriever.load_state_dict(own)
         self.watch.load_state_dict(seen)
 
@@ -261,10 +258,7 @@ def _image_reader(material: Material, config: TrainConfig, *, rows: Path, datase
         where |= {key: (frozen, place) for place, key in enumerate(frozen.keys())}
 
     def read(place: int) -> Sequence[NDArray[Any]]:
-        key = material.entries[place].key
-        if key not in where:
-            raise StoreError(f"{rows}: has no row {key}")
-        frozen, number = where[key]
+        frozen, number = where[material.entries[place].key]
         return [np.asarray(decode_rgb(image)) for image in frozen.read(number).images]
 
     return read

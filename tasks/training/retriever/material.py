@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow.feather import read_table, write_feather
 
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.plain_text import plain_text
@@ -34,7 +35,7 @@ from pairwright.tasks.training.embed_chosen_texts import embed_chosen_texts, tex
 from pairwright.tasks.training.freeze_rows import FrozenRows
 from pairwright.tasks.training.retriever.pool import Entry, Places, Pool, make_pool, may_say_no_change
 
-CLIP = "clip.json"
+CLIP, ENTRIES = "clip.json", "entries.arrow"
 COPIES = "perceptual-hash"  # vector for finding copies; photographs of one scene have nearly the same
 Tables = Mapping[str, Planned]  # a dataset's settled tables by name
 Floats = NDArray[np.float32]
@@ -126,12 +127,17 @@ def freeze_material(build: Build, tables: Tables, folder: Path, *, frozen: Seque
 def write_entries(folder: Path, entries: Sequence[Entry]) -> None:
     """Write the rows' entries."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "entries.arrow", map(asdict, entries))
+    write_feather(pa.Table.from_pylist(list(map(asdict, entries))), str(folder / ENTRIES), compression="uncompressed")
 
 
 def open_material(folder: Path) -> Material:
     """Open frozen material."""
-    rows: list[dict[str, Any]] = [{**row, "images": tuple(row["images"])} for row in _read(folder / "entries.arrow")]
+    try:
+        rows: list[dict[str, Any]] = read_table(folder / ENTRIES, memory_map=True).to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"{folder / ENTRIES}: cannot be read: {error}. Start over with another --name") from error
+    for row in rows:
+        row["images"] = tuple(row["images"])
     entries = tuple(Entry(**row) for row in rows)
     pool = make_pool(entries)
     images, texts = (open_vectors(folder / name) if (folder / name).exists() else {} for name in ("images", "texts"))
@@ -190,17 +196,3 @@ def make_entry(row: Mapping[str, Any], *, in_pool: bool, no_change: bool | None)
         in_pool=in_pool,
         no_change=may_say_no_change(chosen) if no_change is None else no_change,
     )
-
-
-def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    table = pa.Table.from_pylist(list(rows))
-    with pa.ipc.new_file(str(path), table.schema) as writer:
-        writer.write_table(table)
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    try:
-        with pa.memory_map(str(path)) as source:
-            return pa.ipc.open_file(source).read_all().to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"{path}: cannot be read: {error}. Start over with another --name") from error

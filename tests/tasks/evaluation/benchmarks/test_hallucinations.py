@@ -104,9 +104,8 @@ def test_amber_with_words_that_are_alike(amber: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("annotations.json", [{"id": 1, "type": "generative", "truth": ["sky"]}], "record 1: truth and hallu"),
+        ("annotations.json", [{"id": 1, "type": "generative", "truth": ["sky"]}], "record 1: truth .*lists"),
         ("annotations.json", [{"id": 1, "type": "generative", "truth": ["cow"], "hallu": []}], "relation.*'cow'"),
-        ("annotations.json", [{"id": 1, "type": "other", "truth": "yes"}], "record 1: type .*generative"),
         ("annotations.json", [{"id": 9, "type": "relation", "truth": "yes"}], "record 1: id: .* annotations"),
         ("relation.json", {"sky": "blue"}, r"relation\.json: "),
         ("query_all.json", [{"id": 1, "image": "/etc/x", "query": "?"}], r"query_all\.json record 1: '/etc/x'"),

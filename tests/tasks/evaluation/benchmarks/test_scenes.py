@@ -12,7 +12,7 @@ from pairwright.schemas.rows import Row, SplitRow
 from pairwright.schemas.scene import SceneChange
 from pairwright.tasks.evaluation.benchmark import Data, Exam, Replies
 from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
-from pairwright.tasks.evaluation.benchmarks.scenes import find_shapes
+from pairwright.tasks.evaluation.benchmarks.own_datasets import find_shapes
 from pairwright.tasks.evaluation.measured import conclude
 from tests.fixtures.descriptions import person_said
 from tests.fixtures.graphs import graph, image_row, pair_row, thing

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pairwright.schemas.errors import ConfigError, ModelError, TrainingError
+from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.freeze_rows import RefusedRowError
 from pairwright.tasks.training.losses import TEXTS
@@ -168,7 +168,7 @@ def test_a_state_that_is_none_is_refused_by_name(tmp_path, state, capsys):
         (tmp_path / STATE).write_bytes(state)
     elif state is not None:
         torch.save(state, tmp_path / STATE)
-    with pytest.raises(TrainingError, match=STATE):
+    with pytest.raises(ModelError, match=STATE):
         made().load(tmp_path)
     assert "run" not in capsys.readouterr().out
 

@@ -1,16 +1,17 @@
-"""Rendered scenes with all objects known: CHAIR on descriptions and differences, and statements (ours).
+"""Benchmarks on datasets of Pairwright (ours): rendered scenes with all objects known, and preferences.
 
-After CHAIR (Rohrbach et al. 2018), without its gaps in annotation. Reads ``ImageRow`` with graphs, ``PairRow``, and
-``PreferenceRow``: training images are left out. Differences are asked for on the test split (``SplitRow``), and also
-scored against written ones (``DifferenceRow``). Nouns are the rendered shapes and some synonyms (``ALSO``, ours);
-denied ones ("but no mug") are left out.
+Scenes: CHAIR (Rohrbach et al. 2018), without its gaps in annotation, on descriptions and differences; and statements.
+Reads ``ImageRow`` with graphs, ``PairRow``, and ``PreferenceRow``: training images are left out. Differences are asked
+for on the test split (``SplitRow``), and also scored against written ones (``DifferenceRow``). Nouns are the rendered
+shapes and some synonyms (``ALSO``, ours); denied ones ("but no mug") are left out.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from heapq import nsmallest
+from typing import Any, Literal
 
 from pairwright.prompts import difference_verbs, load, load_wordings
 from pairwright.schemas.claims import Claim, Graphs, Selector, holds
@@ -18,9 +19,16 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, make_key
 from pairwright.schemas.scene import PLURALS, SceneGraph
 from pairwright.tasks.evaluation.benchmark import Data, Exam, Marked, Replies, ask_at_length
-from pairwright.tasks.evaluation.benchmarks.choices import ACCURACY, Choice, Units, exam_of, judge_statement
+from pairwright.tasks.evaluation.benchmarks.choices import (
+    ACCURACY,
+    Choice,
+    Units,
+    exam_of,
+    judge_statement,
+    read_choice,
+)
 from pairwright.tasks.evaluation.benchmarks.differences import PROMPT, TEST, References, with_references
-from pairwright.tasks.evaluation.measured import measure_mean, measure_ratios
+from pairwright.tasks.evaluation.measured import Measured, measure_mean, measure_ratios
 from pairwright.tasks.evaluation.read_captions import Record
 from pairwright.tasks.scenes.read_phrases import read_phrases
 from pairwright.tasks.texts.differences import Difference, read_composed
@@ -55,6 +63,8 @@ HALVES_RULE = (
 TRUE, UNREADABLE = "true", "unreadable"
 """Shares of answers about pairs that are entirely true, and that have no readable statement."""
 BOTH_NOTE = "both: pairs of statements of which the true one and the false one were judged rightly (chance: 25 %)"
+PREFERENCES = "preferences"
+MAX_ROWS = 1_000  # preferences whose images are in memory together
 UNITS: Units = {**ACCURACY, "both": lambda one: one.item}
 
 
@@ -187,20 +197,14 @@ def _with_truth(exam: Exam, pairs: Sequence[Shown]) -> Exam:
 
 def _check_claims(text: str, graphs: Graphs) -> tuple[bool, int, int]:
     """Return whether an answer is true and specific to the order, its true statements, and readable ones."""
-    claims = _read_claims(text)
-    own = [holds(claim, graphs) for claim in claims]
-    same = any(claim.kind == "no_change" for claim in claims)
-    tells = same or not all(holds(claim, (graphs[1], graphs[0])) for claim in claims)
-    return bool(own) and all(own) and tells, sum(own), len(own)
-
-
-def _read_claims(text: str) -> list[Claim]:
     unchanged = tuple(wording.text for wording in load_wordings("answer_sentences").kinds["unchanged"])
     same = text.lower().startswith(unchanged) or says_no_change(text)
     claims, read = [Claim(side=0, kind="no_change")] * same, read_composed(text, difference_verbs())
     if isinstance(read, Difference) and (read.verbs or same):
         claims += read_phrases(read.first_half, read.second_half if read.verbs else read.first_half).claims
-    return claims
+    own = [holds(claim, graphs) for claim in claims]
+    tells = same or not all(holds(claim, (graphs[1], graphs[0])) for claim in claims)
+    return bool(own) and all(own) and tells, sum(own), len(own)
 
 
 def open_scene_pairs(data: Data) -> Exam:
@@ -220,3 +224,44 @@ def _make_statements(pair: Shown) -> Iterator[Choice]:
         said = f"The {SIDES[place]} image shows a {words}, and the {SIDES[1 - place]} image shows none."
         name, prompt = f"{pair.key}_{answer}", "judge_pair_statement"
         yield judge_statement(name, pair.images, said, answer=answer, prompt=prompt, item=pair.key)
+
+
+def open_preferences(data: Data) -> Exam:
+    """Return two questions for each of a dataset's preferences about two images; the model is the judge.
+
+    A rejected text judged true may be no negative. Complements the report's checks by claims, for texts without claims.
+    If there are many, those with the first keys are asked about, a random sample.
+    """
+    held: Iterator[PreferenceRow] = data.rows("preferences", without=("rejected_images",))
+    both = (row for row in held if len(row.images) == 2 and row.chosen and row.rejected)
+    rows = nsmallest(MAX_ROWS, both, key=lambda row: row.key)
+    if not rows:
+        raise ConfigError(f"--data {data.folder}: has no preferences about two images with two texts")
+    asked = [(row, _ask_side(row, "chosen"), _ask_side(row, "rejected")) for row in rows]
+
+    def mark(replies: Replies) -> Marked:
+        choices = [choice for _, *own in asked for choice in own]
+        read = {one.name: read_choice(replies.texts.get(one.name, ""), one) for one in choices}
+        said = [(row.rejected_maker, read[a.name], read[b.name]) for row, a, b in asked if row.key in replies.items]
+        taken = {name: option for name, option in read.items() if option}
+        return Marked(marks=list(_mark_preferences(said)), taken=taken)
+
+    notes = ("told apart: the chosen text was judged true, and the rejected one false (chance: 25 %)",)
+    return Exam(questions=[choice for _, *own in asked for choice in own], mark=mark, notes=notes)
+
+
+def _ask_side(row: PreferenceRow, side: Literal["chosen", "rejected"]) -> Choice:
+    name, text, answer = f"{row.key}_{side}", getattr(row, side), str(side == "chosen")
+    return judge_statement(name, row.images, text, answer=answer, prompt="judge_pair_statement", item=row.key)
+
+
+def _mark_preferences(said: Sequence[tuple[str, str | None, str | None]]) -> Iterator[Measured]:
+    def believed(texts: Sequence[str | None]) -> tuple[list[float], list[float]]:
+        return [text == "True" for text in texts], [text is not None for text in texts]
+
+    chosen, rejected = [one for _, one, _ in said], [one for _, _, one in said]
+    yield measure_ratios({"chosen taken for true": believed(chosen), "rejected taken for true": believed(rejected)})
+    yield measure_mean("told apart", [texts == ["True", "False"] for _, *texts in said])
+    for maker in sorted({maker for maker, _, _ in said}):
+        own = [text for other, _, text in said if other == maker]
+        yield measure_ratios({"rejected taken for true": believed(own)}, category=maker)
