@@ -71,8 +71,6 @@ def run_java(words: Sequence[str], given: bytes, *, limit_s: float, folder: Path
         done = subprocess.run(command, input=given, capture_output=True, timeout=limit_s, cwd=folder)  # noqa: S603  (ours)
     except subprocess.TimeoutExpired:
         raise UnavailableError(f"Java exceeded {limit_s:g} s and was killed") from None
-    except OSError as error:
-        raise UnavailableError(f"Java cannot be started: {error}") from error
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or ["nothing said"]
         raise UnavailableError(f"Java ended with {done.returncode}: {lines[0][:300]}")

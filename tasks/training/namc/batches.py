@@ -20,7 +20,7 @@ from pairwright.prompts import difference_verbs
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.models.namc import NO_WORD, Described
 from pairwright.tasks.models.namc_places import SMALL_SIDE, crop_small, split_patches, to_codes
-from pairwright.tasks.models.namc_words import ClipWords, DecoderWords, Words
+from pairwright.tasks.models.namc_words import ClipWords, DecoderWords
 from pairwright.tasks.store.images import RefusedImageError, decode_rgb
 from pairwright.tasks.texts.differences import Difference, read_difference
 from pairwright.tasks.training.freeze_rows import PAIR, FrozenRows, Refused
@@ -86,15 +86,6 @@ def _decode(data: bytes) -> NDArray[np.uint8] | None:
         return None
 
 
-@dataclass(frozen=True)
-class Sentence:
-    """Text in both vocabularies; halves are empty where words cannot be masked."""
-
-    halves: tuple[Words, Words]
-    written: Words
-    spelled: tuple[str, str]  # equal where halves are the same text
-
-
 class Batches:
     """Batches of texts and image features.
 
@@ -114,7 +105,14 @@ class Batches:
         show: Callable[[Sequence[Text], Tensor], Tensor] | None = None,
     ) -> None:
         self.texts, self._copies, self._pad, self._show = texts, copies, words.pad, show
-        self._sentences = [_sentence(text, clip, words, length) for text in texts]
+        self._spelled = [tuple(half.lower() for half in _halves(text)) for text in texts]  # equal for equal halves
+        self._halves = [(clip.split(first), clip.split(second)) for first, second in map(_halves, texts)]
+        self._written = [
+            words.write(halves, text.parts.verbs, length=length)
+            if text.parts
+            else words.write_text(text.chosen, length=length)
+            for text, halves in zip(texts, self._halves, strict=True)
+        ]
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -127,8 +125,8 @@ class Batches:
     def make(self, rows: Sequence[int]) -> Described:
         """Return a batch of these rows."""
         numbers: dict[str, int] = {}
-        texts = [[numbers.setdefault(text, len(numbers)) for text in self._sentences[row].spelled] for row in rows]
-        sentences, features = [self._sentences[row] for row in rows], self.features(rows)
+        texts = [[numbers.setdefault(text, len(numbers)) for text in self._spelled[row]] for row in rows]
+        features, halves = self.features(rows), [half for row in rows for half in self._halves[row]]
         pixels = codes = torch.empty(len(rows), PAIR, 0, dtype=torch.long)
         if self._show:
             pixels = self._show([self.texts[row] for row in rows], features)
@@ -137,11 +135,11 @@ class Batches:
             features=features,
             pixels=pixels,
             codes=codes,
-            tokens=_stack_pairs(half.tokens for one in sentences for half in one.halves),
-            words=_stack_pairs(half.numbers for one in sentences for half in one.halves),
+            tokens=_stack_pairs(half.tokens for half in halves),
+            words=_stack_pairs(half.numbers for half in halves),
             texts=torch.tensor(texts),
-            written=_pad_rows([one.written.tokens for one in sentences], self._pad),
-            numbers=_pad_rows([one.written.numbers for one in sentences], NO_WORD),
+            written=_pad_rows([self._written[row].tokens for row in rows], self._pad),
+            numbers=_pad_rows([self._written[row].numbers for row in rows], NO_WORD),
         )
 
     def _look_up(self, values: NDArray[Any], rows: Sequence[int]) -> Tensor:
@@ -159,13 +157,9 @@ class Batches:
                 yield made.result()
 
 
-def _sentence(text: Text, clip: ClipWords, words: DecoderWords, length: int) -> Sentence:
-    if text.parts is None:
-        empty = clip.split("")
-        return Sentence((empty, empty), words.write_text(text.chosen, length=length), ("", ""))
-    first, second = text.parts.first_half, text.parts.second_half
-    halves = (clip.split(first), clip.split(second))
-    return Sentence(halves, words.write(halves, text.parts.verbs, length=length), (first.lower(), second.lower()))
+def _halves(text: Text) -> tuple[str, str]:
+    """Return the texts in which words can be masked; empty without a template."""
+    return (text.parts.first_half, text.parts.second_half) if text.parts else ("", "")
 
 
 def _stack_pairs(rows: Iterable[NDArray[np.int64]]) -> Tensor:

@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.namc import PAPER, CnnConfig, NamcConfig
+from pairwright.schemas.namc import PAPER, SMALL, CnnConfig, NamcConfig
 from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.models import namc_places
@@ -51,11 +51,6 @@ class About(BaseModel, frozen=True):
     noise: bool  # whether the noise module is saved, too
     cnn: CnnConfig | None  # CNN of the paper's size; ``None``: the small size reads pixels
     length: Annotated[int, Field(ge=1)]  # maximum tokens of a description
-
-    @property
-    def size(self) -> Literal["small", "paper"]:
-        """Return the size's name in the settings."""
-        return "paper" if self.cnn else "small"
 
 
 @dataclass(frozen=True)
@@ -139,10 +134,11 @@ def load_captioner(folder: Path, config: NamcConfig | None = None) -> Captioner:
     """
     refuse_damage(folder, field=FIELD)
     about, words = read_about(folder), saved_words(folder / WORDS)
-    config = config or NamcConfig(size=about.size, noise_enabled=False)
-    if about.size != config.size or (config.noise_enabled and not about.noise):
+    size = PAPER if about.cnn else SMALL
+    config = config or NamcConfig(size=size, noise_enabled=False)
+    if size != config.size or (config.noise_enabled and not about.noise):
         raise ModelError(
-            f"{FIELD}: {folder} holds a NAMC of --size {about.size} {'with' if about.noise else 'without'} its "
+            f"{FIELD}: {folder} holds a NAMC of --size {size} {'with' if about.noise else 'without'} its "
             f"noise module, not of --size {config.size}{' with it' if config.noise_enabled else ''}"
         )
     sizes = about.sizes

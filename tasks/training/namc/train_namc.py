@@ -72,14 +72,15 @@ def check_settings(config: TrainConfig) -> None:
     """Refuse settings that this training does not support."""
     if count_ranks() > 1:
         raise ConfigError("NAMC is trained by one process: start it with `pairwright train`, without a launcher")
-    if config.negatives_from:
-        raise ConfigError("negatives_from: NAMC is trained on chosen texts alone; leave it out")
-    if config.optimiser.precision == "fp16":
-        raise ConfigError("optimiser.precision: NAMC supports bf16 and fp32")
-    if config.optimiser.optim != OptimiserConfig().optim or config.data.group_by_length:
-        raise ConfigError("optimiser.optim, data.group_by_length: not supported by NAMC; leave them out")
-    if config.output.report_to:
-        raise ConfigError("output.report_to: not supported by NAMC; see its run page")
+    refused = {
+        "negatives_from": config.negatives_from,
+        "optimiser.precision=fp16": config.optimiser.precision == "fp16",
+        "optimiser.optim": config.optimiser.optim != OptimiserConfig().optim,
+        "data.group_by_length": config.data.group_by_length,
+        "output.report_to": config.output.report_to,
+    }
+    if named := [name for name, given in refused.items() if given]:
+        raise ConfigError(f"{', '.join(named)}: not supported by NAMC; leave it out")
 
 
 def train_namc(job: Job) -> Ended:

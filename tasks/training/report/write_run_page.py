@@ -35,7 +35,6 @@ from pairwright.tasks.training.runs import HELD_OUT, Run, read_metrics
 
 HERE = Path(__file__).parent
 RETRIEVER, SAMPLES = "retriever/retriever.json", "samples/samples.jsonl"
-MOST_LISTED = 50  # refused rows listed individually
 MOST_SIDE = 480  # longest side of an image, in pixels
 
 
@@ -63,7 +62,7 @@ def write_run_page(folder: Path) -> Path:
         sections=draw_run(metrics),
         retriever=retriever,
         samples=samples,
-        refused=_read_refused(folder / "refused.jsonl"),
+        refused=_count_refused(folder / "refused.jsonl"),
     )  # fmt: skip
     with replacing(folder / "report") as new:
         (new / "images").mkdir()
@@ -94,16 +93,11 @@ def _list_data(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(name.replace("_", " "), str(value)) for name, value in plain.items()]
 
 
-def _read_refused(path: Path) -> dict[str, Any]:
-    counts: Counter[str] = Counter()
-    listed: list[tuple[str, str, str]] = []
-    if path.is_file():
-        with _store_errors(path), path.open(encoding="utf-8") as lines:
-            for row in map(json.loads, lines):
-                counts[row["reason"]] += 1
-                if len(listed) < MOST_LISTED:
-                    listed.append((row["key"], row["reason"], row.get("detail", "")))
-    return {"total": counts.total(), "reasons": counts.most_common(), "listed": listed}
+def _count_refused(path: Path) -> list[tuple[str, int]]:
+    if not path.is_file():
+        return []
+    with _store_errors(path), path.open(encoding="utf-8") as lines:
+        return Counter(row["reason"] for row in map(json.loads, lines)).most_common()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

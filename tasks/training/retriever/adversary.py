@@ -195,7 +195,6 @@ class RetrieverAdversary:
         page: dict[str, Any] = {
             "steps": self.retriever.steps,
             "pool": len(self.retriever.pool.texts),
-            "metrics": self.watch.metrics(),
             "alarms": [{"name": name, "text": text} for name, text in self.watch.alarms().items()],
             "common": self.watch.common(),
         }

@@ -85,7 +85,6 @@ def make_run(folder: Path) -> Run:
     page = {
         "steps": 1000,
         "pool": 4321,
-        "metrics": {},
         "alarms": [{"name": "generic negatives", "text": f"one text is 12%: {HOSTILE}"}],
         "common": [{"text": HOSTILE, "count": 40, "pairs": 31}, {"text": LONG, "count": 9, "pairs": 9}],
     }

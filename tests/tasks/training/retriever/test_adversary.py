@@ -139,7 +139,6 @@ def test_what_is_published_makes_the_network_again_and_tells_the_page(tmp_path):
     page = json.loads((tmp_path / PAGE).read_text())
     assert (page["steps"], page["pool"]) == (10, 9)
     assert page["common"][0]["count"] >= page["common"][-1]["count"] > 0
-    assert page["metrics"]["retriever/most common share"] == page["common"][0]["count"] / 270
 
 
 @pytest.mark.parametrize(
