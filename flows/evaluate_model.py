@@ -26,7 +26,7 @@ from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.evaluation.ask_model import ask_served, find_change, prepare_questions
 from pairwright.tasks.evaluation.benchmark import Benchmark, Data, check_questions, first_items
 from pairwright.tasks.evaluation.benchmark_list import find_benchmark
-from pairwright.tasks.evaluation.benchmarks.preferences import NAME as PREFERENCES
+from pairwright.tasks.evaluation.benchmarks.own_datasets import PREFERENCES
 from pairwright.tasks.evaluation.judge_answers import Rating, judge_answers
 from pairwright.tasks.evaluation.measured import CONFIDENCE
 from pairwright.tasks.evaluation.results import ANSWERS, ROWS, Results, write_results
@@ -75,7 +75,6 @@ class EvaluationConfig:
     batch: int = 8  # questions per batch of a model that is loaded here
     max_pixels: int = PIXELS  # maximum pixels of an image for a model that is loaded here; larger ones are scaled down
     perturb: str = ""  # perturbation of the questions: "noise:5", "fog:5", "words:0.4"
-    blank: str = "keep"  # blank references: "keep" (published scores count them), or "drop"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +99,6 @@ class Evaluated:
             "version": self.config.version,
             "limit": self.config.limit,
             "perturbed": self.config.perturb,
-            "blank": self.config.blank,
         }
 
     def as_json(self) -> dict[str, Any]:
@@ -134,7 +132,6 @@ class Evaluated:
         """Yield the scores as rows of a dataset's table."""
         about = self.about()
         given = {name: about[name] for name in ("version", "limit", "perturbed", "judge")}
-        given["blank"] = about["blank"] if about["blank"] != "keep" else ""
         asked = ", ".join(f"{name} {value}" for name, value in given.items() if value)
         at = datetime.now(UTC).isoformat(timespec="seconds")
         whose = {"run": run, "model": self.identity, "benchmark": self.benchmark.name, "asked": asked, "at": at}
@@ -157,7 +154,7 @@ def evaluate_model(config: EvaluationConfig, *, watch: Watch) -> Evaluated:
         source = Profile(source=f"{kind}:{config.data}", reading=ReadingConfig(splits=(split,))).sources
         yield from ((item.name, json.loads(item.locator)) for item in READERS[kind].list_items(source, None))
 
-    exam = benchmark.open(Data(folder=config.data, rows=rows, entries=entries, blank=config.blank))
+    exam = benchmark.open(Data(folder=config.data, rows=rows, entries=entries))
     asked = first_items(exam.questions, config.limit)
     check_questions(asked)
     change = find_change(config.perturb, asked, seed=SEED)

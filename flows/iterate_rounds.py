@@ -24,7 +24,7 @@ from pairwright.flows.train_model import train
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError, TrainingError
 from pairwright.schemas.training import NAMC
-from pairwright.tasks.evaluation.benchmarks.scenes import TRUE, UNREADABLE
+from pairwright.tasks.evaluation.benchmarks.own_datasets import TRUE, UNREADABLE
 from pairwright.tasks.models.devices import release
 from pairwright.tasks.serving.launch import check_launch
 from pairwright.tasks.store.dataset import RECORD, read_record

@@ -21,13 +21,11 @@ from pairwright.flows.show_training import TrainingLines
 from pairwright.flows.train_model import Trained
 from pairwright.schemas.training import Objective
 from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
-from pairwright.tasks.evaluation.read_captions import BLANK
 from pairwright.tasks.export.formats import FORMATS
 from pairwright.tasks.export.tally_rows import EVERYTHING, Selection
 
 FormName = Annotated[str, Field(json_schema_extra={"enum": [*FORMATS]})]
 BenchmarkName = Annotated[str, Field(json_schema_extra={"enum": [*BENCHMARKS]})]
-BlankRule = Annotated[str, Field(json_schema_extra={"enum": [*BLANK]})]
 
 
 @flow(name="export-dataset", flow_run_name="export-{dataset}", persist_result=False)
@@ -104,7 +102,6 @@ def evaluate_model(
     judge: str = "",
     perturb: str = "",
     limit: Annotated[int, Field(ge=0)] = 0,
-    blank: BlankRule = "keep",
 ) -> State[None]:
     """Ask a model a benchmark's questions, and score its answers; answered questions are not asked again.
 
@@ -117,9 +114,8 @@ def evaluate_model(
         judge: Judge: a server's address, or a profile.
         perturb: noise:5, fog:5 or words:0.4.
         limit: Only the first N items; 0: all.
-        blank: Blank references: keep (as published scores do) or drop.
     """
-    place: dict[str, Any] = {"data": Path(data), "to": Path(to) if to else None, "blank": blank}
+    place: dict[str, Any] = {"data": Path(data), "to": Path(to) if to else None}
     asked: dict[str, Any] = {"server": server, "judge": judge, "perturb": perturb, "limit": limit or None}
     config = models.EvaluationConfig(model=checkpoint, benchmark=benchmark, **place, **asked)
     with logged(), tagged(dataset_name(checkpoint), benchmark):

@@ -101,7 +101,6 @@ def model(
     perturb: Annotated[str, Option(help="Perturb the questions: noise:5, fog:5 or words:0.4.")] = "",
     batch: Annotated[int, Option(min=1, help="Questions per batch; halved on out-of-memory.")] = 8,
     max_pixels: Annotated[int, Option(min=784, help="Larger images are scaled down first.")] = 448 * 448,
-    blank: Annotated[str, Option(help="Blank references: keep (as published scores do), drop.")] = "keep",
     version: options.Version = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -124,7 +123,7 @@ def model(
 
     asked: dict[str, Any] = {"model": checkpoint, "benchmark": benchmark, "data": data, "version": version, "to": to}
     asked |= {"limit": limit, "server": server, "judge": judge, "judge_model": judge_model, "batch": batch}
-    config = EvaluationConfig(**asked, max_pixels=max_pixels, perturb=perturb, blank=blank)
+    config = EvaluationConfig(**asked, max_pixels=max_pixels, perturb=perturb)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as above
     found = evaluate_model(config, watch=show_steps)
     if as_json:

@@ -9,7 +9,7 @@ import torch
 
 from pairwright.flows.prepare_training import choose_text_vectors, prepare_retriever
 from pairwright.flows.version import open_present, open_version
-from pairwright.schemas.claims import CLAIMS, all_hold
+from pairwright.schemas.claims import CLAIMS, may_hold
 from pairwright.schemas.config import EmbeddingConfig
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.plain_text import plain_text
@@ -20,7 +20,7 @@ from pairwright.tasks.store.snapshot import find_live
 from pairwright.tasks.training.freeze_rows import FILE, freeze_rows
 from pairwright.tasks.training.losses import needs_of
 from pairwright.tasks.training.retriever.adversary import NETWORK, PAGE, open_adversary
-from pairwright.tasks.training.retriever.material import TRUE, UNKNOWN, open_material
+from pairwright.tasks.training.retriever.material import open_material
 
 CONFIG = TrainConfig.model_validate(
     {"objective": "adpo", "adpo": {"projection_dim": 16, "candidates": 8, "samples": 2, "warmup_steps": 20}}
@@ -73,19 +73,6 @@ def test_what_is_frozen_is_what_the_tables_hold(run: Path, folder: Folder) -> No
         assert entry.no_change == differences[row.subject].no_change
     train = {plain_text(row.chosen) for row in preferences.values() if row.split == "train"} - held
     assert {plain_text(text) for text in material.pool.texts} == train
-    material = open_material(run / "retriever")
-    assert material.truth is not None
-    images = {row.key: row for row in rows_of(folder, "images", ImageRow)}
-    claims = {row.chosen: CLAIMS.validate_json(row.claims) for row in rows_of(folder, "preferences", PreferenceRow)}
-    ids = np.arange(len(material.pool.texts))
-    everything = np.broadcast_to(ids, (len(material.entries), len(ids)))
-    found = material.truth.of(np.arange(len(material.entries)), everything)
-    assert (found != UNKNOWN).all()
-    for place, entry in enumerate(material.entries):
-        graphs = tuple(images[key].graph for key in entry.images)
-        assert [bool(one) for one in found[place] == TRUE] == [
-            all_hold(claims[text], graphs) for text in material.pool.texts
-        ]
 
 
 def batches(keys: list[str]) -> Iterator[list[str]]:

@@ -21,7 +21,6 @@ CAPTIONS = {"first_caption", "second_caption"}
 DATA = {
     "ask_contradiction": {"first", "second"},
     "ask_questions": CAPTIONS | {"summary"},
-    "choose_caption": {"first", "second"},
     "choose_image": {"caption"},
     "compare_captions": CAPTIONS,
     "compare_images_captions": CAPTIONS,
