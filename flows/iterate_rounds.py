@@ -133,8 +133,6 @@ class Rounds:
 
     def _make(self, number: int) -> bool:
         """Make a round; return whether its training finished."""
-        from pairwright.tasks.training.score_rows import release_scorer
-
         run, asked = self._run(number), self.config
         self._check()
         version = run.data()["snapshot"] if run.config() else self._build(number)

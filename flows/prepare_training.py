@@ -90,8 +90,6 @@ def _vectors(version: Version, embedding: EmbeddingConfig) -> list[Planned]:
     return made
 
 
-
-
 def tell_table(version: Version, config: TrainConfig) -> list[Planned]:
     """Make ``conversations`` of the table that is trained on, if it is not preferences; return that, behind splits."""
     table, there = config.data.table, {planned.stage.name: planned.stage for planned in version.planned}

@@ -85,8 +85,6 @@ class PairView:
     heat: Heat
     decision: Decision | None
 
-    @property
-
 
 class SingleView(NamedTuple):
     """Preference about one image from a source; a dataset of these has no pairs."""

@@ -1,5 +1,6 @@
 """The images and the services, as far as they can be looked at where there is no engine that runs them."""
 
+import json
 import re
 import subprocess
 import sys

@@ -1,7 +1,6 @@
 """The doctor as a user meets it: what a profile lacks, what mends it, and exit codes."""
 
 import json
-import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from pairwright.flows import check_machine
 from pairwright.flows.check_machine import check_profile
 from pairwright.flows.find_models import profile_to_fetch
 from pairwright.tasks.models.check_packages import Check
-from tests.fixtures.command import run, words_of
+from tests.fixtures.command import run
 
 NOWHERE = "models.chat.endpoint=http://127.0.0.1:9/v1"
 

@@ -1,6 +1,8 @@
 """Builds with encoders: weights are asked for before anything is done, and written down; real workers, real loaders."""
 
+import json
 import socket
+import sys
 from pathlib import Path
 
 import pytest

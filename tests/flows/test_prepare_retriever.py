@@ -3,23 +3,21 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from pairwright.flows.prepare_training import choose_text_vectors, prepare_retriever
 from pairwright.flows.version import open_present, open_version
-from pairwright.schemas.claims import CLAIMS, may_hold
 from pairwright.schemas.config import EmbeddingConfig
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.plain_text import plain_text
-from pairwright.schemas.rows import DifferenceRow, ImageRow, PreferenceRow
+from pairwright.schemas.rows import DifferenceRow, PreferenceRow
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import find_live
 from pairwright.tasks.training.freeze_rows import FILE, freeze_rows
 from pairwright.tasks.training.losses import needs_of
-from pairwright.tasks.training.retriever.adversary import NETWORK, PAGE, open_adversary
+from pairwright.tasks.training.retriever.adversary import open_adversary
 from pairwright.tasks.training.retriever.material import open_material
 
 CONFIG = TrainConfig.model_validate(
@@ -88,8 +86,6 @@ def work(adversary, some: list[list[str]]) -> list:
         rewards = torch.tensor([[len(one.ids) % 7 / 10 for one in own] or [torch.nan] * 2 for own in answers])
         seen.append((answers, adversary.learn(rewards, step=step % 2 == 1)))
     return seen
-
-
 
 
 def test_texts_have_the_space_of_the_images_where_that_is_clip_s() -> None:
