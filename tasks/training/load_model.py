@@ -291,17 +291,13 @@ def trained_beside(model: Any) -> dict[str, Tensor]:
 def restore_beside(model: Any, folder: Path) -> None:
     """Restore a checkpoint's weights of ``trained_beside``, all of them."""
     if tuned := trained_beside(model):
-        placed = _copy_weights(tuned, folder / TUNED)
-        if lacking := sorted(tuned.keys() - placed):
-            raise ModelError(f"{NAME}: {folder / TUNED}: has no {name_some(lacking)}")
+        _copy_weights(tuned, folder / TUNED)
 
 
-def _copy_weights(weights: dict[str, Tensor], path: Path) -> set[str]:
-    """Copy a file's tensors into weights of the same names; return the names."""
-    tensors = read_checkpoint(path, field=NAME)
-    for name, tensor in tensors.items():
+def _copy_weights(weights: dict[str, Tensor], path: Path) -> None:
+    """Copy a file's tensors into weights of the same names."""
+    for name, tensor in read_checkpoint(path, field=NAME).items():
         own = weights.get(name)
         if own is None or own.shape != tensor.shape:
             raise ModelError(f"{NAME}: {path}: belongs to another model: {name_some([name])}")
         own.detach().copy_(tensor)
-    return set(tensors)

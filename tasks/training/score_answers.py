@@ -40,8 +40,6 @@ def score_answers(model: Any, packed: Packed) -> Scored:
     """Return the summed log-probabilities of answers, (B, A); the model may be wrapped (DDP, FSDP, PEFT)."""
     logits, keep = model(**packed.inputs).logits, packed.inputs["logits_to_keep"]
     if logits.ndim == 3:  # the model ignores logits_to_keep: (K, V) expected
-        if logits.shape[:2] != keep.shape:
-            raise TrainingError(f"the model gives logits of shape {tuple(logits.shape)} for tokens {tuple(keep.shape)}")
         logits = logits[keep]
     chosen = target_log_probabilities(logits, packed.places, packed.targets)
     answers = len(packed.owners)
