@@ -199,16 +199,13 @@ class Learner:
     def losses(self, batch: Described) -> tuple[Tensor, dict[str, float]]:
         """Return the loss of a batch; with masks also each summed loss, and the masked shares."""
         words = self.captioner.words
-        with self._autocast():
+        with computing(self.captioner.device, choose_precision(self.config)):
             if self.model.noise is None:
                 return self.model(batch.features, batch.written, pad=words.pad), {}
             losses, masked = self.model.pretrain(batch, self.config.namc, pad=words.pad, mask=words.mask)
         values = {f"loss/{name}": loss.item() for name, loss in losses.items()}
         values |= {f"masked/{name}": share.item() for name, share in masked.items()}
         return torch.stack(list(losses.values())).sum(), values
-
-    def _autocast(self) -> torch.autocast:
-        return computing(self.captioner.device, choose_precision(self.config))
 
     @torch.no_grad()
     def measure(self, held_out: Batches) -> dict[str, float]:
@@ -218,7 +215,7 @@ class Learner:
         for batch in map(held_out.make, _chunks(held_out)):
             own = batch.to(self.captioner.device)
             tokens = int((own.written[:, 1:] != pad).sum())
-            with self._autocast():
+            with computing(self.captioner.device, choose_precision(self.config)):
                 total += model(own.features, own.written, pad=pad).item() * tokens
             count += tokens
         return {"loss" if model.noise is None else "loss/description": total / count} if count else {}
@@ -297,11 +294,10 @@ class Training:
         return [rows[start : start + self._batch].tolist() for start in range(0, len(rows), self._batch)]
 
     def _log(self, step: int, epoch: float, split: str, values: dict[str, float]) -> None:
-        if not values:
-            return
-        self.metrics.add(step, epoch, split, values)
-        self.metrics.write()
-        if self.job.watcher:
+        if values:
+            self.metrics.add(step, epoch, split, values)
+            self.metrics.write()
+        if values and self.job.watcher:
             self.job.watcher.logged(step, split, values)
 
     def _save(self, step: int) -> None:
