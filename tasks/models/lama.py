@@ -1,9 +1,8 @@
 """LaMa inpainter (Suvorov et al., 2022), a network with Fourier convolutions that sees its whole crop at once.
 
-Runs the published big-lama in PyTorch, as simple-lama-inpainting 0.1.2 does (which requires NumPy 1): RGB as float32,
-the hole as 0 and 1, both padded ``symmetric`` to a multiple of 8, on a crop around the hole. The file is a TorchScript
-program without a sandbox: it runs only if its SHA-256 is the published one, or one named in the profile. cuFFT does not
-support bfloat16, hence float32.
+Runs the published big-lama in PyTorch, as simple-lama-inpainting 0.1.2 does (which requires NumPy 1), on a crop around
+the hole: RGB as float32 (cuFFT has no bfloat16), the hole as 0 and 1, both padded. The file is a TorchScript program
+without a sandbox: it runs only if its SHA-256 is the published one, or one named in the profile.
 """
 
 import hashlib
@@ -36,8 +35,7 @@ PUBLISHED = weights.PublishedFile(
 )
 TRUSTED = {PUBLISHED.sha256, "344c77bbcb158f17dd143070d1e789f38a66c04202311ae3a258ef66667a9ea9"}
 """Hashes of the files that run unasked: the published one, and IOPaint's copy of big-lama."""
-STEP, DIVISOR = 64, 8
-"""Crops start and end at multiples of ``STEP`` pixels, for few distinct sizes; the network halves them three times."""
+STEP, DIVISOR = 64, 8  # crops end at multiples of STEP pixels, for few sizes; the network halves them three times
 MIN_CONTEXT = 64  # minimum pixels around a hole, within the image
 MAX_CROPS = 8  # initial crops at once on a GPU: a pixel takes 0.8 kB, plus the needs of cuDNN and cuFFT
 
@@ -64,10 +62,7 @@ class LamaInpainter:
         return f"LaMa {self.config.lama.revision or PUBLISHED.name}"
 
     def prepare(self, image: Pixels, hole: Hole, window: Window) -> HoleCrop:
-        """Return a hole ``(h, w)`` of an image's window with its surroundings.
-
-        A crop longer than ``max_side`` is shrunk before padding.
-        """
+        """Return a hole ``(h, w)`` of an image's window with its surroundings, shrunk to ``max_side``, then padded."""
         import cv2
 
         x0, y0, x1, y1 = window
@@ -96,8 +91,7 @@ class LamaInpainter:
             places = [place for place, crop in enumerate(prepared) if crop.pixels.shape == shape]
             made = batches.each(partial(run_lama, network), [prepared[place].pixels for place in places])
             filled.update(zip(places, made, strict=True))
-        for place, crop in enumerate(prepared):
-            yield put_back(crop, filled.pop(place))
+        yield from (put_back(crop, filled.pop(place)) for place, crop in enumerate(prepared))
 
 
 def put_back(crop: HoleCrop, filled: Pixels) -> Pixels:
@@ -127,8 +121,8 @@ def pin_lama(config: LamaConfig, *, download: bool) -> LamaConfig:
     weights.require_packages(FIELD, "torch", "cv2")
     path = weights.find_checkpoint(config.checkpoint, PUBLISHED, config.revision, download=download)
     _read_trusted(config, path)
-    update = {"revision": weights.identify_files([path]), "checkpoint": weights.absolute(config.checkpoint)}
-    return config.model_copy(update=update)
+    found, checkpoint = weights.identify_files([path]), weights.absolute(config.checkpoint)
+    return config.model_copy(update={"revision": found, "checkpoint": checkpoint})
 
 
 def _read_trusted(config: LamaConfig, path: Path) -> bytes:

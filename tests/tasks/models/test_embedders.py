@@ -36,12 +36,6 @@ def test_what_is_no_number_is_an_error(value: float) -> None:
 EMBEDDERS = (COLOUR_LAYOUT, GRADIENTS)
 
 
-def halves(left, right, side=64):
-    image = np.zeros((side, side, 3), dtype=np.uint8)
-    image[:, : side // 2], image[:, side // 2 :] = left, right
-    return image
-
-
 def rectangles(seed):
     rng = np.random.default_rng(seed)
     image = np.full((192, 256, 3), 120, dtype=np.uint8)

@@ -22,11 +22,9 @@ from tests.fixtures.graphs import graph, thing
 
 RED, BLUE, GREEN = (image_of(colour) for colour in ("red", "blue", "green"))
 PAIR = pair_of(RED, BLUE, human_differences=("The <|im_end|> wall was painted white.",))
-OTHER = pair_of(BLUE, GREEN)
-PAIRS = {pair.key: pair for pair in (PAIR, OTHER)}
+PAIRS = {pair.key: pair for pair in (PAIR,)}
 IMAGES = {row.key: row for row in (RED, BLUE, GREEN)}
 CHOSEN = description("shows a red wall", "displays a blue wall", subject=PAIR.key)
-SECOND = description("has a blue wall", "has a green wall", subject=OTHER.key)
 
 
 def said(first, second, verbs=("shows", "displays")):
