@@ -12,7 +12,6 @@ from typing import Any, BinaryIO, TypeVar
 
 import fsspec
 from fsspec.config import conf
-from fsspec.spec import AbstractBufferedFile
 
 from pairwright.schemas.errors import StoreError
 
@@ -80,9 +79,10 @@ def may_pass(error: Exception) -> bool:
 
 def open_file(system: Any, path: str, place: str) -> BinaryIO:
     """Open a file for random access reading; each request for a range of it is retried after temporary faults."""
-    file: Any = ask(lambda: system.open(path, "rb", block_size=AHEAD_BYTES), place=place, what="opened")
-    if isinstance(file, AbstractBufferedFile):
-        fetch = file.cache.fetcher
+    file = ask(lambda: system.open(path, "rb", block_size=AHEAD_BYTES), place=place, what="opened")
+    cache: Any = getattr(file, "cache", None)
+    if cache is not None:  # a file in memory has none
+        fetch = cache.fetcher
 
         def fetch_whole(start: int, end: int) -> bytes:
             data: bytes = fetch(start, end)
@@ -90,5 +90,5 @@ def open_file(system: Any, path: str, place: str) -> BinaryIO:
                 raise EOFError(f"got {len(data)} bytes instead of {end - start}")
             return data
 
-        file.cache.fetcher = lambda start, end: ask(lambda: fetch_whole(start, end), place=place, what="read")
+        cache.fetcher = lambda start, end: ask(lambda: fetch_whole(start, end), place=place, what="read")
     return file
