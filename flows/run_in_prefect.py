@@ -36,7 +36,6 @@ def export_dataset(
     version: Annotated[int, Field(ge=1)] | None = None,
     table: str = "",
     selection: Selection = EVERYTHING,
-    negatives: str = "",
     model: str = "",
     *,
     verify: bool = False,
@@ -50,11 +49,10 @@ def export_dataset(
         version: A version's number; none is the newest.
         table: Another table than the form's own, with its images (hf): pairs, captions, ...
         selection: Only some rows, by splits, licences, sources, kinds or score, such as {"splits": ["train"]}.
-        negatives: ADPO run that provides the negatives.
         model: Model of the requests of openai-batch.
         verify: Read the result as its consumer does, and fail on the first invalid row.
     """
-    config = ExportConfig(selection=selection, table=table, negatives=negatives, model=model, verify=verify)
+    config = ExportConfig(selection=selection, table=table, model=model, verify=verify)
     with logged(), tagged(dataset_name(dataset), form):
         tally = Dataset.open(dataset, version).export(form, to, config=config)
     return Completed(message=f"{tally.rows:,} rows are in {to}")

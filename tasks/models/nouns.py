@@ -9,11 +9,10 @@ import importlib.util
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from pairwright.schemas.config import FILLERS, NounsConfig
+from pairwright.schemas.config import NounsConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.weights import identify_files
 
@@ -29,22 +28,6 @@ def find_nouns_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[s
     for document in _tagged(texts, config):
         lemmas = (_lemma(token) for token in document if token.pos_ in wanted)
         yield tuple(lemma for lemma in lemmas if lemma)
-
-
-def find_phrases_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[str, ...]]:
-    """Yield each text's distinct noun phrases: nouns with preceding adjectives and nouns ("red toy car").
-
-    Phrases of position ("the left side") are left out.
-    """
-    for document in _tagged(texts, config):
-        phrases = dict[str, None]()
-        for named, run in groupby(document, key=lambda token: token.pos_ in {"ADJ", "NOUN", "PROPN"}):
-            words = list(run) if named else []
-            while words and words[-1].pos_ == "ADJ":
-                words.pop()
-            if words and _lemma(words[-1]) not in {"", *FILLERS}:
-                phrases[" ".join(word.lower_ for word in words)] = None
-        yield tuple(phrases)
 
 
 def _tagged(texts: Iterable[str], config: NounsConfig) -> Iterator[Any]:

@@ -11,17 +11,15 @@ and the rejected text made from it) counts in the first: the pair of latency and
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.checks import AGAINST, SEEN_IN_SAME, without_bound
 from pairwright.tasks.report.tables import CHECKS, WORDS, Tables
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.texts.comparisons import AXES
-from pairwright.tasks.texts.differences import Reason
+from pairwright.tasks.texts.differences import REASONS
 
-REFUSALS = get_args(Reason)
-"""Reasons of refused answers; pairs dropped for other reasons had none."""
 PLAIN = "array_to_string(regexp_extract_all(coalesce(text, ''), '[^\\s]+'), ' ')"
 """Text with normalised white space, as SQL."""
 UNLABELLED = "no axis named"
@@ -50,7 +48,7 @@ class Differences(NamedTuple):
 def measure_differences(tables: Tables, counts: Sequence[Counts]) -> Differences | None:
     """Measure all written descriptions, also those that failed a check; ``None``: none."""
     reasons = next((one.reasons for one in counts if one.stage == "described"), {})
-    lost = sum(number for reason, number in reasons.items() if without_bound(reason) in REFUSALS)
+    lost = sum(number for reason, number in reasons.items() if without_bound(reason) in REASONS)
     # Hashes have 64 bits, so no two meet by chance.
     sums = f"count(*), count(DISTINCT hash({PLAIN})), count(*) FILTER (attempts > 1)"
     found = tables.ask(f"SELECT {sums} FROM described", {"described": ["text", "attempts"]})

@@ -8,16 +8,15 @@ Alarms, in words for the run page and numbers for charts (ours):
 
 Reads ``runs/NAME/retriever/`` (``material``), the frozen rows for CLIP4IDC's images, and a checkpoint's
 ``retriever.pt`` (weights, moments, numbers, history; with ``weights_only``). Writes that file, and at the end
-``retriever.safetensors``, for mining, and ``retriever.json``: alarms and most common negatives, for the run's page.
+``retriever.safetensors`` and ``retriever.json``: alarms and most common negatives, for the run's page.
 Needs PyTorch and safetensors.
 """
 
-import hashlib
 import json
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,13 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from pairwright.schemas.encoders import ClipConfig
-from pairwright.schemas.errors import ConfigError, ModelError
+from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.models.weights import loading
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.training.collate import Answer
@@ -43,7 +42,6 @@ from pairwright.tasks.training.retriever.encoders import Clip4IdcEncoder, Encode
 from pairwright.tasks.training.retriever.material import CLIP, Material, open_material
 from pairwright.tasks.training.retriever.pool import NONE
 from pairwright.tasks.training.retriever.retriever import Average, Proposal, Retriever, warm_up
-from pairwright.tasks.training.save_checkpoints import reading
 
 log = logging.getLogger(__name__)
 PAGE = "retriever.json"
@@ -181,14 +179,13 @@ class RetrieverAdversary:
 
     def load(self, folder: Path) -> None:
         """Restore the state of a checkpoint."""
-        with reading(folder / STATE):
+        with loading("the retriever", folder / STATE):
             state: Any = torch.load(folder / STATE, map_location="cpu", weights_only=True)
-            own, seen = state["retriever"], state["watch"]
-        self.retriever.load_state_dict(own)
-        self.watch.load_state_dict(seen)
+            self.retriever.load_state_dict(state["retriever"])
+            self.watch.load_state_dict(state["watch"])
 
     def publish(self, folder: Path) -> None:
-        """Write the network for mining, and the summary for the run's page."""
+        """Write the network, and the summary for the run's page."""
         config = self.retriever.config
         about = self.retriever.encoder.about | {"scale": repr(config.logit_scale), "tau": repr(config.temperature)}
         save_network(folder / NETWORK, self.retriever.encoder.network.state_dict(), about)
@@ -276,33 +273,3 @@ def save_network(path: Path, weights: dict[str, Tensor], about: dict[str, str]) 
     held = {name: weight.detach().cpu().contiguous().clone() for name, weight in weights.items()}
     # One metadata entry: safetensors writes several in random order, and the file is hashed.
     save_file(held, path, metadata={ABOUT: json.dumps({"format": FORMAT, **about}, sort_keys=True)})
-
-
-def load_network(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the weights, on the CPU, and the parameters of their network."""
-    about = read_about(path)
-    with _model_errors(path):
-        return load_file(path), about
-
-
-def read_about(path: Path) -> dict[str, str]:
-    """Return the parameters of a file's network, without its weights."""
-    with _model_errors(path), safe_open(path, framework="pt") as file:
-        about: Any = json.loads((file.metadata() or {}).get(ABOUT, "{}"))
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise ModelError(f"mined.retriever: {path}: not a {NETWORK} of an ADPO run")
-    return {str(name): str(value) for name, value in about.items()}
-
-
-def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with _model_errors(path), path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@contextmanager
-def _model_errors(path: Path) -> Generator[None]:
-    try:
-        yield
-    except (OSError, SafetensorError, ValueError) as error:
-        raise ModelError(f"mined.retriever: {path}: cannot be read: {error}") from error

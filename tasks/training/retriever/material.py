@@ -94,11 +94,6 @@ def map_features(
     )
 
 
-def know_claims(claims: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """Return JSON of claims by plain text; of equal texts the last one with claims counts."""
-    return {plain_text(text): written for text, written in claims if written not in ("", "[]", None)}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Material:
     """Everything that a retriever reads."""

@@ -1,29 +1,24 @@
 """The retriever as the trainer meets it: answers in columns, refused texts, ranks without rows, its alarms."""
 
-import hashlib
 import json
 import logging
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors import safe_open
 
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.freeze_rows import RefusedRowError
 from pairwright.tasks.training.losses import TEXTS
 from pairwright.tasks.training.retriever.adversary import (
-    ABOUT,
     FEWEST,
     NETWORK,
     PAGE,
     STATE,
     Watch,
-    hash_file,
-    load_network,
     make_adversary,
-    save_network,
 )
 from pairwright.tasks.training.retriever.material import Material
 from pairwright.tasks.training.retriever.pool import make_pool
@@ -129,7 +124,9 @@ def test_what_is_published_makes_the_network_again_and_tells_the_page(tmp_path):
     for _ in range(10):
         adversary.learn(rewards_for(adversary.propose(KEYS)), step=True)
     adversary.publish(tmp_path)
-    weights, about = load_network(tmp_path / NETWORK)
+    with safe_open(tmp_path / NETWORK, framework="pt") as file:
+        about = json.loads(file.metadata()["about"])
+        weights = {name: file.get_tensor(name) for name in adversary.retriever.encoder.network.state_dict()}
     assert about | {"format": ""} == {
         "format": "", "encoder": "heads", "image_size": "6", "text_size": "5", "width": "8", "vectors": "random",
         "scale": "100.0", "tau": "2.0",
@@ -170,31 +167,6 @@ def test_a_state_that_is_none_is_refused_by_name(tmp_path, state, capsys):
     with pytest.raises(ModelError, match=STATE):
         made().load(tmp_path)
     assert "run" not in capsys.readouterr().out
-
-
-def test_equal_networks_are_equal_files(tmp_path):
-    """The file's hash is part of what mined rows are known by."""
-    weights, about = {"a": torch.rand(2, 3), "b": torch.rand(4)}, {name: name for name in "abcdefgh"}
-    for number in range(5):
-        save_network(tmp_path / f"{number}", weights, dict(sorted(about.items(), reverse=bool(number % 2))))
-    assert {hash_file(path) for path in tmp_path.iterdir()} == {
-        hashlib.sha256((tmp_path / "0").read_bytes()).hexdigest()
-    }
-
-
-def test_files_of_others_are_refused(tmp_path):
-    path = tmp_path / NETWORK
-    with pytest.raises(ModelError, match=r"mined\.retriever"):
-        load_network(path)
-    with pytest.raises(ModelError, match=r"mined\.retriever"):
-        hash_file(path)
-    path.write_bytes(b"\xff" * 100)
-    with pytest.raises(ModelError, match=NETWORK):
-        load_network(path)
-    for about in (None, {ABOUT: "no JSON"}, {ABOUT: "[1]"}, {ABOUT: '{"format": "another"}'}):
-        save_file({"a": torch.zeros(1)}, path, metadata=about)
-        with pytest.raises(ModelError, match=NETWORK):
-            load_network(path)
 
 
 POOL = tuple(f"text {number}" for number in range(100))
